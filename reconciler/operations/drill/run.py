@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -11,8 +12,9 @@ from reconciler.backends.drill_metrics import metrics_text
 from reconciler.backends.files import write_text
 from reconciler.backends.git import revision
 from reconciler.backends.state.environment_records import read_cutovers, read_last_drill
-from reconciler.errors import ExitCode
+from reconciler.errors import ExitCode, Unknown, or_unknown
 from reconciler.model.environment.topology import Flow, Principal
+from reconciler.model.live import LiveMirror
 from reconciler.model.options import FailoverPage as Page
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings
 from reconciler.model.reports.drill import DrillPlaces, DrillReport, DrillVerdict
@@ -109,8 +111,8 @@ def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
     standing = []
     if back:
         job = steering.job_of(session, back)
-        alive = getattr(getattr(job, "state", None), "value", "") in ALIVE
-        if alive and not steering.pauses_of(session, back):
+        runs = isinstance(job, LiveMirror) and job.state.value in ALIVE
+        if runs and not steering.pauses_of(session, back):
             standing = [back]
     survey = Survey(session.topology, move_of(session.topology, Way.FAILOVER, flow.name))
     return places_of(session.topology, flow, canary, standing, survey.destination.partitions().keys())
@@ -121,8 +123,18 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
     text = _sealed(report)
     seal = digest(json.loads(text))
     execute.perform(f"drill:{flow.name}:report:{seal}", lambda: None)
+    if options.out is not None:
+        write_text(options.out / "drill.json", text)
+        write_text(options.out / "drill.html", filled_in(drill_html(report, seal), ".html"))
+        say(f"report and page are in {options.out}: reconciler audit verify ENV --report {options.out / 'drill.json'}")
+
+    # When a drill met its objectives last is known beside the lock, whichever machine it ran on.
     environment, cluster = report.environment, execute.lock.cluster
-    before = read_last_drill(cluster, environment, flow.name, Principal.APPLY)
+    ask = partial(read_last_drill, cluster, environment, flow.name, Principal.APPLY)
+    before = or_unknown(f"last drill of {flow.name}", ask)
+    if isinstance(before, Unknown):
+        say(f"the record of the last drill is left as it is, and no figures are written: {before.error}")
+        return
     met = report.verdict is DrillVerdict.MET
     met_ms = report.ended_ms if met else before.met_ms if before is not None else 0
     point_s = None if report.point is None else report.point.age_s
@@ -134,10 +146,6 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
     if options.metrics is not None:
         write_text(options.metrics, metrics_text(last, flow.objectives))
         options.metrics.chmod(0o644)  # a collector reads it as another user
-    if options.out is not None:
-        write_text(options.out / "drill.json", text)
-        write_text(options.out / "drill.html", filled_in(drill_html(report, seal), ".html"))
-        say(f"report and page are in {options.out}: reconciler audit verify ENV --report {options.out / 'drill.json'}")
 
 
 def _sealed(report: DrillReport) -> str:
