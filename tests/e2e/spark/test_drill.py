@@ -1,4 +1,4 @@
-"""A drill on real clusters through the real job: good, late, killed, refused; and a report that was changed is found.
+"""Drills on real clusters through the real job: good, late, killed, refused; and a report that was changed is found.
 
 What must hold: whatever is not of the canary is as before.
 """
@@ -139,4 +139,6 @@ def test_a_canary_goes_there_and_back_and_its_report_is_evidence(running: Runnin
     words = ["drill", str(running.folder), "us-to-eu", *QUICK]
     assert f"topic {CANARY} of flow us-to-eu is paused" in running.reconciler(*words, code=3, told=True)
     running.reconciler("mirror", "resume", str(running.folder), "us-to-eu", "--topic", CANARY)
+    running.reconciler("mirror", "stop", str(running.folder), "us-to-eu")
+    assert "the mirror of us-to-eu is stopped" in running.reconciler(*words, code=3, told=True)
     assert {name: seen(handle, CANARY) for name, handle in running.clusters.items()} == before
