@@ -23,7 +23,7 @@ from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import FAILURES, cluster_of, follow
 from reconciler_mirror.model.lane import GRANTS, Condition
 
-WRITE_AGAIN_S = 5.0
+WRITE_AGAIN_S, REFUSED_S = 5.0, 60.0
 _log = logs.logger("pauses")
 
 Pauses = Mapping[Scope, Pause]
@@ -86,6 +86,7 @@ class PauseReader:
 
     async def _write_again(self, pauses: Iterable[Pause]) -> None:
         records = [(pause_key(self._environments[0], pause.scope), dumps(pause)) for pause in pauses]
+        patience = WRITE_AGAIN_S
         try:
             cluster = cluster_of(self._place.cluster)
             try:
@@ -93,8 +94,9 @@ class PauseReader:
             finally:
                 cluster.close()
         except FAILURES as error:
+            patience = REFUSED_S
             _log.warning("lost pauses cannot be written again yet", topic=self._place.topic, why=str(error))
-        self._write_at, self._writing = time.monotonic() + WRITE_AGAIN_S, None
+        self._write_at, self._writing = time.monotonic() + patience, None
 
     def _tell(self, said: Mapping[Scope, Pause | None]) -> None:
         gone = frozenset(self._pauses.keys() - said.keys())
