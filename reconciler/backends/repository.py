@@ -24,7 +24,7 @@ _REDIRECTS = (
     "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
 )  # fmt: skip
 """Variables that lead git elsewhere, set by hooks. What configures git for its user stays: ``safe.directory``."""
-_VARIABLES = ("GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0")
+_VARIABLES = ("GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_GRAFT_FILE=/dev/null")
 _OPTIONS = (
     "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
     "--no-pager", "--no-replace-objects", "--literal-pathspecs", "--no-optional-locks",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, edited, quiet
@@ -15,10 +15,12 @@ from reconciler.model.changes import (
     AlterConfigs,
     AlterQuota,
     Change,
+    ConfigChange,
     CreateTopic,
     DeleteTopic,
     MirrorChange,
     ReassignReplicas,
+    Role,
     UserChange,
 )
 from reconciler.model.config_values import human
@@ -26,6 +28,7 @@ from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
 from reconciler.replication.handover import AGAIN
 from reconciler.resources.acls.desired import access_clusters
+from reconciler.resources.topics.defaults import given, layers_of
 from reconciler.text import first_of
 
 SHOWN = 3
@@ -101,13 +104,15 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     section, _, key = field.path.partition(".")
     family = sides.family(refs)
     if section != "configs":
-        touched = sides.touched(family, lambda change: _follows(change, section, key))
+        keys = _class_configs(sides, item.name) if section == "class" else (key,)
+        touched = sides.touched(family, lambda change: _follows(change, section, keys))
         return None if touched else quiet(item, field.means or "what is there is as declared", field)
-    if sides.touched(family, lambda change: _sets(change, key)):
+    gone = field.after == NOT_SET  # then a new copy gets what its source still has
+    if sides.touched(family, lambda change: _sets(change, key, made=not gone) or _begins(change, refs)):
         return None
     there = [(topic, ref) for ref in refs if (topic := sides.live.topic(ref)) is not None]
     values = {value: ref for topic, ref in there if (value := topic.overrides.get(key)) is not None}
-    if field.after != NOT_SET:
+    if not gone:
         why = sides.ignored(family, key) or "what is there has this value already, or a stronger layer sets another one"
         return quiet(item, why, field)
     if not values:
@@ -119,29 +124,63 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     return NoEffect(item.kind, item.name, edited(field), why, todo, short)
 
 
-def _sets(change: Change, key: str) -> bool:
-    if isinstance(change, CreateTopic | DeleteTopic):
-        return True
-    return isinstance(change, AlterConfigs) and any(config.key == key for config in change.configs)
+def _class_configs(sides: EditAndPlan, topic: str) -> Collection[str]:
+    """Configs of the classes that a topic had and has."""
+    keys: set[str] = set()
+    for topology in (sides.before, sides.after):
+        shared = topology.rules.classes.get(topology.topics[topic].class_name)
+        keys |= {*shared.configs} if shared is not None else set()
+    return keys
 
 
-def _follows(change: Change, setting: str, key: str) -> bool:
-    """Whether a change of a topic may follow from a setting that is no config. ``key``: of ``lower_retention_by``."""
+def _sets(change: Change, key: str, *, made: bool = True) -> bool:
+    """``made``: also a topic that is made with it."""
     match change:
-        case CreateTopic() | DeleteTopic():
+        case DeleteTopic():
             return True
-        case AddPartitions():
-            return setting in ("partitions", "class")
-        case ReassignReplicas():
-            return setting in ("replication_factor", "class")
-        case AlterConfigs() if setting == "lower_retention_by":
+        case CreateTopic() if not made:
+            return False
+        case CreateTopic() | AlterConfigs():
             return any(config.key == key for config in change.configs)
-        case AlterConfigs() if setting == "undeclared":
-            return any(config.undeclared for config in change.configs)
-        case AlterConfigs():
-            return setting in ("class", "sync_topic_configs")
         case _:
             return False
+
+
+def _begins(change: Change, refs: Collection[TopicRef]) -> bool:
+    """Whether one of the topics is made by it, with all that is declared and without what no longer is."""
+    return isinstance(change, CreateTopic) and change.ref in refs
+
+
+def _follows(change: Change, setting: str, keys: Collection[str]) -> bool:
+    """Whether a change of a topic may follow from a setting that is no config. ``keys``: configs that are meant."""
+    match change:
+        case DeleteTopic():
+            return True
+        case CreateTopic():  # a new topic has no retention to lower, and no override that is not declared
+            return setting not in ("lower_retention_by", "undeclared")
+        case AddPartitions():
+            return setting == "partitions"
+        case ReassignReplicas():
+            return setting == "replication_factor"
+        case AlterConfigs() if setting == "lower_retention_by":
+            return any(config.key in keys and _lowers(config) for config in change.configs)
+        case AlterConfigs() if setting == "undeclared":
+            return any(config.undeclared for config in change.configs)
+        case AlterConfigs() if setting == "class":
+            return any(config.key in keys for config in change.configs)
+        case AlterConfigs():
+            return setting == "sync_topic_configs"
+        case _:
+            return False
+
+
+def _lowers(config: ConfigChange) -> bool:
+    """Whether a step could be in the way of it. What is not known to rise counts."""
+    try:
+        before, goal = int(config.before or ""), int(config.goal or config.after or "")
+    except ValueError:
+        return True
+    return goal >= 0 and (before < 0 or goal < before)
 
 
 # layers of values
@@ -151,22 +190,50 @@ def _layer(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """Defaults of the environment or of a class; those of a cluster are fields of the cluster."""
     if item.sign is Sign.REMOVED:
         yield quiet(item, item.means)
+    layer = "default of the environment" if item.kind == "defaults" else f"class {item.name}"
     for field in item.fields:
-        yield from _layer_field(item, field, sides, "")
+        yield from _layer_field(item, field, sides, "", layer)
 
 
-def _layer_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, cluster: str) -> Iterator[NoEffect]:
+def _layer_field(
+    item: ItemChange, field: FieldChange, sides: EditAndPlan, cluster: str, layer: str
+) -> Iterator[NoEffect]:
+    """``layer``: its name as ``resources.topics.defaults`` has it."""
     section, _, key = field.path.removeprefix("defaults.").partition(".")
     here = [change for change in sides.changes if not cluster or change.cluster == cluster]
     if sides.unknown((cluster,) if cluster else sides.after.clusters):
         return
+    made = (change for change in here if isinstance(change, CreateTopic))
+    if any(_decides(change, sides, layer, key if section == "configs" else section) for change in made):
+        return
+    there = [change for change in here if not isinstance(change, CreateTopic | DeleteTopic)]
     if section == "configs":
-        if any(_sets(change, key) for change in here):
+        if any(_sets(change, key) for change in there):
             return
         why = "no topic changes by it: each has this value already, or a stronger layer sets another one"
         yield quiet(item, field.means if field.after == NOT_SET and field.means else why, field)
-    elif not any(_follows(change, section, key) and not isinstance(change, DeleteTopic) for change in here):
+    elif not any(_follows(change, section, (key,)) for change in there):
         yield quiet(item, field.means or "it counts for topics that are yet to be made", field)
+
+
+def _decides(change: CreateTopic, sides: EditAndPlan, layer: str, field: str) -> bool:
+    """Whether the layer gives a new topic ``field``, on one side of the edit."""
+    if field == "partitions" and change.role is not Role.DECLARED:
+        return False  # as many as the source has
+    flows = {route.flow for route in sides.routes if route.remote == change.ref}
+    for topology in (sides.before, sides.after):
+        ref, topic = change.ref, topology.topics.get(change.ref.name)
+        declared = topic is not None and ref.cluster in topic.clusters
+        if ref.cluster not in topology.clusters or (change.role is Role.DECLARED and not declared):
+            continue
+        of_flow = any(topology.flows[name].replication_factor for name in flows & topology.flows.keys())
+        if field == "replication_factor" and change.role is not Role.DECLARED and of_flow:
+            continue
+        layers = layers_of(topology, ref.cluster, topic if declared else None)
+        first = next(given(layers, field), None)
+        if first is not None and first.layer.name == layer:
+            return True
+    return False
 
 
 # clusters, mirrors, flows
@@ -182,7 +249,7 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         if (words := _only_words(item, field)) is not None:
             yield words
         elif field.path.startswith("defaults."):
-            yield from _layer_field(item, field, sides, item.name)
+            yield from _layer_field(item, field, sides, item.name, f"default of cluster {item.name}")
         elif why := not_read(item.kind, field.path, field.means):
             # No job reads these settings, but changes of the plan may come of them.
             heeding = {"prune": DeleteTopic, "reassignment": ReassignReplicas}.get(field.path.partition(".")[0])
@@ -241,7 +308,7 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
             rules = any(isinstance(change, AclChange) and change.grant.maker == maker for change in sides.changes)
             return None if rules else quiet(item, "no access rule changes by it", field)
         case "replication_factor" | "sync_topic_configs":
-            touched = sides.touched(remotes, lambda change: _follows(change, section, ""))
+            touched = sides.touched(remotes, lambda change: _follows(change, section, ()))
             return None if touched else quiet(item, "no remote topic changes by it", field)
         case "groups" if not flow.groups.sync_offsets and not field.path.endswith("sync_offsets"):
             return quiet(item, "the job reads groups only with sync_offsets", field)

@@ -257,6 +257,11 @@ def test_history_is_not_replaced(repo: git.Repo) -> None:
     commit(repo)
     repo.git.replace(first, "HEAD")
     assert snapshot(prod(repo), first).texts == {"topology.yaml": TEXT}
+    repo.git.replace("--delete", first)
+    grafts = Path(repo.git_dir) / "info" / "grafts"  # git's older way: here HEAD would have no parent
+    grafts.parent.mkdir(exist_ok=True)
+    grafts.write_text(f"{repo.head.commit.hexsha}\n")
+    assert snapshot(prod(repo), "HEAD^").commit == first
 
 
 @pytest.mark.parametrize("ref", ["--help", "-h", "--upload-pack=x", "^HEAD", "HEAD:environments", "a\nb", "", "--"])

@@ -484,3 +484,47 @@ def test_a_topic_that_was_never_made_and_comments_alone() -> None:
         "This edit changes nothing that is declared: only comments, layout or the order of things. "
     )
     assert lead((), EditComparison("shop")) == ""
+
+
+NEW_COPIES = ("lanes: 3", "lanes: 3, naming: {separator: '-'}")
+NEW_TOPIC = ("  pay: {", "  fresh: {clusters: [east], partitions: 2}\n  pay: {")
+NEW_REMOTE = ("topics: [orders], lanes: 3", "topics: [orders, pay], lanes: 3")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "beside", "said"),
+    [
+        ("orders: {", "orders: {lower_retention_by: {retention.ms: 1d}, ", NEW_COPIES, "topic orders (lower_ret"),
+        ("orders: {", "orders: {undeclared: drift, ", NEW_COPIES, "topic orders (undeclared"),
+        (", configs: {retention.ms: 1d}", "", NEW_TOPIC, "resets nothing: retention.ms of orders stays 1d on east"),
+        ("partitions: 1, configs", "partitions: 5, configs", NEW_TOPIC, "cluster east (defaults.partitions 1 -> 5)"),
+        ("  logs: {", "  logs: {partitions: 4, ", NEW_TOPIC, "class logs (partitions"),
+        ("segment.ms: 1h", "segment.ms: 2h", NEW_TOPIC, "class logs (configs.segment.ms"),
+        ("defaults: {configs: {c", "defaults: {partitions: 9, configs: {c", NEW_TOPIC, "defaults of the environment"),
+        ("  logs: {", "  logs: {replication_factor: 1, ", NEW_REMOTE, "class logs (replication_factor"),
+        ("defaults: {configs: {c", "defaults: {replication_factor: 1, configs: {c", NEW_REMOTE, "defaults of the env"),
+        ("defaults: {configs: {c", "defaults: {undeclared: drift, configs: {c", NEW_REMOTE, "(undeclared"),
+    ],
+)
+def test_an_edit_without_effect_is_said_beside_one_that_has(
+    old: str, new: str, beside: tuple[str, str], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SVC", "a")
+    seen = world("east", "west", "spare")
+    seen.apply(load({"1.yaml": RICH}, "shop"))
+    effectless, made, _ = Edit(seen, RICH).run(RICH.replace(old, new, 1).replace(*beside))
+    assert made.changes
+    assert said in lead(effectless), (effectless, made.changes)
+
+
+def test_a_layer_has_an_effect_where_a_new_topic_takes_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SVC", "a")
+    seen = world("east", "west", "spare")
+    seen.apply(load({"1.yaml": RICH}, "shop"))
+    for layer, topic in (
+        (("  logs: {", "  logs: {replication_factor: 1, "), "{clusters: [spare], class: logs}"),
+        (("partitions: 1, configs", "partitions: 5, configs"), "{clusters: [east]}"),
+        (("segment.ms: 1h", "segment.ms: 2h"), "{clusters: [east], class: logs}"),
+    ):
+        more = RICH.replace(*layer, 1).replace("  pay: {", f"  fresh: {topic}\n  pay: {{")
+        assert lead(Edit(seen, RICH).run(more)[0]) == ""
