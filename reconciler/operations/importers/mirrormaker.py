@@ -20,7 +20,9 @@ from reconciler.environment.importers.mirrormaker.properties_file import Mistake
 from reconciler.environment.load import load
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Flow, Topology
-from reconciler.text import counted
+from reconciler.text import counted, first_of
+
+SHOWN = 10
 
 
 def run(paths: Sequence[Path], out: Path) -> str:
@@ -32,7 +34,7 @@ def run(paths: Sequence[Path], out: Path) -> str:
         raise ReconcilerError(f"{out} already exists", why, todo)
     imported, _ = read(paths, out)
     write_folder(out, {out / name: text for name, text in imported.texts().items()})
-    flows = f"{counted(len(imported.flows), 'flow')} ({', '.join(imported.flows)})"
+    flows = f"{counted(len(imported.flows), 'flow')} ({first_of(imported.flows, SHOWN)})"
     said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate takes it as it is"]
     written = "".join(imported.texts().values())
     return "\n".join([*said, *_report(imported, imported.flows, written, shlex.quote(str(out)))])
@@ -207,7 +209,7 @@ def said_of(added: Added, folder: Path) -> Iterator[str]:
     if added.path is None:
         yield f"nothing is missing in {shlex.quote(str(folder))}; no file was written"
     else:
-        flows = f"{counted(len(added.flows), 'flow')} ({', '.join(added.flows)})" if added.flows else "no flow"
+        flows = f"{counted(len(added.flows), 'flow')} ({first_of(added.flows, SHOWN)})" if added.flows else "no flow"
         yield f"wrote {added.path}: {flows}; validate accepts it together with the files in the folder"
     if added.left:
         yield f"left alone, because it is declared already ({len(added.left)}):"

@@ -18,6 +18,9 @@ from reconciler.environment.importers.mirrormaker.not_imported import (
 )
 from reconciler.environment.importers.mirrormaker.properties_file import Property, parse, unquoted
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, sort
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Where
 
 _REMARK = 60
@@ -136,6 +139,9 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         if strimzi.is_resource(text) or is_json(text):
             of_connect.append(file)
             entries += (strimzi.read if strimzi.is_resource(text) else read_json)(file, text, notes)
+        elif words := _other_yaml(file, text):
+            notes.wrong(Where(file, 1, 1), words)
+            files = {name: text for name, text in files.items() if name != file}
     # All connectors together, since those of one flow are often in several files.
     on_connect = Connectors(notes)
     join(entries, on_connect)
@@ -169,6 +175,20 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
     }
     flows, disabled = tuple(imported.flows), tuple(imported.disabled)
     return ImportedEnvironment(lines, flows, disabled, notes, connectors, imported.aliases, parts)
+
+
+def _other_yaml(file: str, text: str) -> str:
+    """What is wrong with a file of YAML that is no resource of Strimzi's MirrorMaker 2; empty for any other file."""
+    if not file.endswith((".yaml", ".yml")) or not isinstance(
+        root := read(file, text, of_any_tool=True).root, YamlMapping
+    ):
+        return ""
+    if root.entries.keys() & {*SECTIONS, "access", "quotas", "users"}:
+        return (
+            "it is a part of an environment of this program. It needs no import: plan and apply take its folder."
+        )
+    words = "it is YAML, and holds no KafkaMirrorMaker2. Of YAML, only Strimzi's resource has MirrorMaker 2's settings."
+    return f"{words} Name that one, properties of connect-mirror-maker, or JSON of connectors."
 
 
 def _read(

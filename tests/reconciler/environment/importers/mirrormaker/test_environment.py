@@ -793,3 +793,17 @@ def test_an_existing_folder_is_pointed_to_into_and_one_of_both_is_given(
     with pytest.raises(SystemExit):
         main(["import", str(file)])
     assert "either --out or --into" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("clusters: {east: {bootstrap_servers: ['e:1']}}", "a part of an environment of this program"),
+        ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "holds no KafkaMirrorMaker2"),
+        ("kind: List\nitems: [{kind: KafkaMirrorMaker2}]\n", "holds no KafkaMirrorMaker2"),
+    ],
+)
+def test_yaml_that_is_no_mirrormaker_s_is_called_what_it_is(text: str, words: str) -> None:
+    [mistake] = environment({"x.yaml": text}).notes.mistakes
+    assert words in mistake.words
+    assert mistake.where.line == 1
