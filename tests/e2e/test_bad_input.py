@@ -208,3 +208,10 @@ def test_an_environment_without_clusters_is_told(cli: Cli, write: Write, words: 
     ended = cli(*(env if word == "ENV" else word for word in words))
     assert (ended.code, ended.out) == (1, "")
     assert "declares no cluster\n" in ended.err
+
+
+def test_a_resume_of_what_is_not_paused_says_no_more(cli: Cli, write: Write, plain: Sandbox, unique: str) -> None:
+    """Nothing is recorded, and nothing holds from a next start."""
+    flow = f"flows: {{{unique}: {{source: east, target: west, topics: [{unique}]}}}}\n"
+    ended = cli("mirror", "resume", write(two_clusters(plain) + flow))
+    assert (ended.code, ended.out) == (0, f"flow {unique} was not paused\n"), ended.words

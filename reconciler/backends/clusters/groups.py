@@ -357,7 +357,7 @@ def refused(speakers: Sequence[Speaker], error: errors.BrokerError) -> ClusterEr
         "denied",
         f"principal {speaker.principal} may not do this on cluster {name}: {error}",
         f"It lacks operation {operation} on {resource.removeprefix('--')}",
-        f"Allow it: {speaker.acl_command(operation, resource)}",
+        speaker.allow(operation, resource),
     )
 
 

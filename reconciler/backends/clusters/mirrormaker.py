@@ -50,7 +50,7 @@ def read_records(side: Side, topic: str) -> Sequence[Pair]:
                 "denied",
                 f"principal {side.principal} may not {asked.verb} on {side.name}",
                 "The positions of MirrorMaker 2 are its records.",
-                f"Grant it, or have it granted: {side.speaker.acl_command(asked.operation, asked.resource)}",
+                side.speaker.allow(asked.operation, asked.resource),
             ) from None
 
     return side.ask(sound)

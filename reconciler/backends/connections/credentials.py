@@ -104,7 +104,13 @@ def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
     user = settings.get("sasl.username", "ANONYMOUS" if plaintext else "")
     known = user if user and not REFERENCE.search(user) else f"<principal {principal}>"
     servers = cluster.bootstrap_servers
-    return Speaker(cluster.name, servers, str(principal), f"User:{known}", offer_of(cluster))
+    as_plan = (
+        principal is not Principal.PLAN
+        and principal not in cluster.principals
+        and not plaintext
+        and settings == cluster.client_for(Principal.PLAN)
+    )
+    return Speaker(cluster.name, servers, str(principal), f"User:{known}", offer_of(cluster), as_plan)
 
 
 def cleaned(words: str, cluster: Cluster, principal: Principal) -> str:

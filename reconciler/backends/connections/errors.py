@@ -1,7 +1,7 @@
 """Turns the error codes of Kafka's protocol into a ClusterError that says what to do. Pure."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.errors import name_of
@@ -37,13 +37,25 @@ SECURITY_DISABLED = 54
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who asks: enough to name the cluster and to write an ACL command. Holds no secret. ``offer``: of its service."""
+    """Who asks: enough to name the cluster and to write an ACL command. Holds no secret. ``offer``: of its service.
+    ``as_plan``: it has no login of its own, and uses that of the principal plan."""
 
     cluster: str
     bootstrap_servers: tuple[str, ...]
     principal: str
     kafka_principal: str
     offer: ServiceOffer = NO_SERVICE
+    as_plan: bool = False
+
+    def allow(self, operation: str, resource: str) -> str:
+        """What to do about a missing right. Plan's login, which each pull request uses, is given none but its own."""
+        if not self.as_plan:
+            return f"Allow it: {self.acl_command(operation, resource)}"
+        own = replace(self, kafka_principal=f"User:{self.principal.upper()}")
+        return (
+            f"Declare principals: {self.principal} under cluster {self.cluster}, with a login of its own: it logs in as"
+            f" {self.kafka_principal}, as plan does. Allow that login: {own.acl_command(operation, resource)}"
+        )
 
     def acl_command(self, operation: str, resource: str) -> str:
         """``resource`` as kafka-acls writes it: ``--topic orders`` or ``--cluster``."""
@@ -149,7 +161,7 @@ def denied(speaker: Speaker, asked: Asked) -> ClusterError:
         "denied",
         f"principal {speaker.principal} may not {asked.verb} on cluster {speaker.cluster}",
         f"It lacks operation {asked.operation} on {asked.resource.removeprefix('--')}",
-        f"Allow it: {speaker.acl_command(asked.operation, asked.resource)}",
+        speaker.allow(asked.operation, asked.resource),
     )
 
 

@@ -77,7 +77,9 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
     yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate takes them"
     for adoption in first.adoptions:
         held = [counted(len(adoption.topics), "topic"), counted(adoption.acls, "access rule")]
-        held += [counted(len(adoption.quotas.entries), "quota"), counted(len(adoption.users.entries), "SCRAM user")]
+        held += [counted(len(adoption.quotas.entries), "quota")]
+        if not first.users_left.get(adoption.cluster.name):  # those are listed with what is left to decide
+            held += [counted(len(adoption.users.entries), "SCRAM user")]
         yield f"  {adoption.cluster.name} (id {adoption.cluster.cluster_id}): {', '.join(held)}"
         for rule, names in counts(adoption.left_out).items():
             yield f"    left out, {rule} ({len(names)}): {first_of(names, 4)}"

@@ -93,7 +93,7 @@ def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: 
 def _stop(need: StepNeeds, refusal: str, why: str, operation: str, resource: str) -> FailoverCheck:
     speaker = speaker_of(need.cluster, need.principal)
     text = f"principal {speaker.kafka_principal} ({need.principal}) {refusal} on {need.cluster.name}: {why}"
-    return FailoverCheck("rights", Level.STOPS, text, f"Allow it: {speaker.acl_command(operation, resource)}")
+    return FailoverCheck("rights", Level.STOPS, text, speaker.allow(operation, resource))
 
 
 def _unasked(need: StepNeeds, unknown: Unknown) -> FailoverCheck:
@@ -130,6 +130,6 @@ def hidden(
                 f"{len(seen)} groups are seen there, and others would be left behind" if seen else "no group is seen"
             )
             text += f"silently; {others}"
-            todo = f"It lacks Describe on {need.resource.removeprefix('--')}. Allow it: "
-            todo += origin.speaker.acl_command("Describe", need.resource)
+            todo = f"It lacks Describe on {need.resource.removeprefix('--')}. "
+            todo += origin.speaker.allow("Describe", need.resource)
             yield FailoverCheck("hidden-groups", Level.WARNS if seen else Level.STOPS, text, todo)

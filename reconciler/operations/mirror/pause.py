@@ -69,7 +69,7 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
         lifted = {scope: to_lift(scope, _held(session, scope.flow, also_reported=True)) for scope in wanted}
         before = _status_times(session, wanted)
         _write(session, "mirror resume", {each_pause.scope: None for each in lifted.values() for each_pause in each})
-        later = _await(session, wanted, before, wait_s, paused=False)
+        later = _await(session, [scope for scope in wanted if lifted[scope]], before, wait_s, paused=False)
     lines: list[str] = []
     for scope, each in lifted.items():
         lines += [f"{each_pause.scope} is resumed; it was paused {words(each_pause)}" for each_pause in each]

@@ -28,6 +28,7 @@ def audit_text(verification: AuditVerification, style: Style = PLAIN) -> str:
         if state == "whole":
             said = f"whole since {report.since}, {records}"
             said = said if report.since else "no record has a digest of the one before it"
+            said = said if report.records else "no record yet"
         lines.append(style.paint("bold", f"{place}: {said}"))
         if (broken := report.broken) is not None:
             lines.append(f"  {broken.kind} of run {broken.run} at {broken.at}: {broken.problem}")

@@ -171,12 +171,12 @@ def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
 
 def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Condition:
     todo = "Run reconciler apply ENV, which creates it; copying starts automatically."
+    many = f"{partitions} partition{'' if partitions == 1 else 's'}"
     if len(remote) > LONGEST_TOPIC:
         todo = f"Its name has {len(remote)} characters, Kafka allows {LONGEST_TOPIC}: exclude_topics leaves it out."
     return Condition(
         "target_topic_missing",
-        f"{topic} ({partitions} partitions at {flow.source.cluster}) is not copied: {remote} does not exist at "
-        f"{flow.target.cluster}",
+        f"{topic} ({many} at {flow.source.cluster}) is not copied: {remote} does not exist at {flow.target.cluster}",
         todo,
         topic,
         stops=True,

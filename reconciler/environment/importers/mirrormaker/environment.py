@@ -184,9 +184,7 @@ def _other_yaml(file: str, text: str) -> str:
     ):
         return ""
     if root.entries.keys() & {*SECTIONS, "access", "quotas", "users"}:
-        return (
-            "it is a part of an environment of this program. It needs no import: plan and apply take its folder."
-        )
+        return "it is a part of an environment of this program. It needs no import: plan and apply take its folder."
     words = "it is YAML, and holds no KafkaMirrorMaker2. Of YAML, only Strimzi's resource has MirrorMaker 2's settings."
     return f"{words} Name that one, properties of connect-mirror-maker, or JSON of connectors."
 

@@ -201,3 +201,17 @@ def test_a_file_of_the_tls_settings_that_is_not_there_is_named_as_it_was_written
     assert f"{setting} names {named}, which cannot be read: No such file or directory" in told
     assert "Correct the path" in told
     assert not written or missing not in told
+
+
+def test_a_principal_that_logs_in_as_plan_is_given_a_login_and_not_plan_more_rights() -> None:
+    """Plan's login is that of each pull request: what apply lacks is a login of its own."""
+    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "plan"}
+    shared = Cluster("east", ("e:1",), client=login)
+    todo = errors.denied(speaker_of(shared, Principal.APPLY), errors.create_topic("orders")).todo
+    assert "Declare principals: apply under cluster east" in todo
+    assert "--allow-principal User:APPLY" in todo or "--allow-principal 'User:APPLY'" in todo
+    own = replace(shared, principals={Principal.APPLY: {"sasl.username": "apply"}})
+    for cluster, principal, name in ((own, Principal.APPLY, "apply"), (shared, Principal.PLAN, "plan")):
+        todo = errors.denied(speaker_of(cluster, principal), errors.create_topic("orders")).todo
+        assert todo.startswith("Allow it: kafka-acls.sh")
+        assert f"'User:{name}'" in todo
