@@ -39,6 +39,7 @@ _NOT_READ = {
     ("cluster", "prune"): "what may be deleted; the job deletes nothing",
     ("cluster", "principals.plan"): "the job logs in as the principal mirror",
     ("cluster", "principals.apply"): "the job logs in as the principal mirror",
+    ("cluster", "principals.probe"): "the job logs in as the principal mirror",
     ("mirror", "verify_conf"): "only verify reads it",
 }
 

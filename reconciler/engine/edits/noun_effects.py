@@ -105,7 +105,8 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     family = sides.family(refs)
     if section != "configs":
         keys = _class_configs(sides, item.name) if section == "class" else (key,)
-        touched = sides.touched(family, lambda change: _follows(change, section, keys))
+        reached = refs if section == "replication_factor" else family  # copies have that of their flow
+        touched = sides.touched(reached, lambda change: _follows(change, section, keys))
         return None if touched else quiet(item, field.means or "what is there is as declared", field)
     gone = field.after == NOT_SET  # then a new copy gets what its source still has
     if sides.touched(family, lambda change: _sets(change, key, made=not gone) or _begins(change, refs)):

@@ -497,6 +497,13 @@ NEW_REMOTE = ("topics: [orders], lanes: 3", "topics: [orders, pay], lanes: 3")
         ("orders: {", "orders: {lower_retention_by: {retention.ms: 1d}, ", NEW_COPIES, "topic orders (lower_ret"),
         ("orders: {", "orders: {undeclared: drift, ", NEW_COPIES, "topic orders (undeclared"),
         (", configs: {retention.ms: 1d}", "", NEW_TOPIC, "resets nothing: retention.ms of orders stays 1d on east"),
+        ("partitions: 2", "partitions: 2, replication_factor: 1", NEW_COPIES, "topic orders (replication_factor"),
+        (
+            '["spare:9092"]}',
+            '["spare:9092"], principals: {probe: {client.id: p}}}',
+            NEW_TOPIC,
+            "logs in as the principal",
+        ),
         ("partitions: 1, configs", "partitions: 5, configs", NEW_TOPIC, "cluster east (defaults.partitions 1 -> 5)"),
         ("  logs: {", "  logs: {partitions: 4, ", NEW_TOPIC, "class logs (partitions"),
         ("segment.ms: 1h", "segment.ms: 2h", NEW_TOPIC, "class logs (configs.segment.ms"),
