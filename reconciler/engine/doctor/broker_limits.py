@@ -26,8 +26,8 @@ def brokers_agree(check: Check, brokers: Mapping[int, Mapping[str, str | None]])
     if apart:
         why = "a topic without a value of its own keeps and takes what the broker of each partition says"
         return check.warning("; ".join(apart), why, "Give all brokers the same settings, or topics values of their own")
-    one = "its one broker decides the limits of topics"
-    return check.ok(f"{len(defaults)} brokers give topics the same limits" if len(defaults) > 1 else one)
+    alone = "its one broker decides the limits of topics"
+    return check.ok(f"{len(defaults)} brokers give topics the same limits" if len(defaults) > 1 else alone)
 
 
 def keeps_as_much(
