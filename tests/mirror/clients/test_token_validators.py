@@ -21,8 +21,8 @@ from reconciler.errors import Unknown
 from reconciler.kafka.client.auth import oauth
 from reconciler.model.environment.topology import Cluster, Principal
 from tests.support.access import token_brokers as brokers
-from tests.support.access.identity import IdentityAnswer
-from tests.support.access.issuer import SECRET, Issuer, pem, running_issuer
+from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
+from tests.support.access.issuer import AUDIENCE, SECRET, Issuer, pem, running_issuer
 from tests.support.commands import Ended, Write
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, endpoint, fill
 
@@ -115,6 +115,33 @@ def test_each_way_of_oidc_is_taken_by_the_validator_of_kafka(
     report, _ = replace(flow, clients=(client, client)).run(batch_path)
     assert report.end is LaneEnd.STOPPED, report
     assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.parametrize("cloud", ["azure", "aws_sts"])
+def test_the_jwt_of_a_clouds_identity_is_taken_by_the_validator_of_kafka(
+    east: ClusterHandle, issuer: Issuer, flow: Flow, monkeypatch: pytest.MonkeyPatch, cloud: str
+) -> None:
+    """Of Azure's machine identity, and of GetWebIdentityToken. Google's tokens are its brokers' own."""
+
+    def answers(_: IdentityRequest) -> IdentityAnswer:
+        if cloud == "azure":
+            return IdentityAnswer({"access_token": issuer.token(), "expires_in": "300", "token_type": "Bearer"})
+        return IdentityAnswer(f"<R><Result><WebIdentityToken>{issuer.token()}</WebIdentityToken></Result></R>")
+
+    settings = {
+        "azure": {"scope": "api://kafka/.default"},
+        "aws_sts": {"audience": AUDIENCE, "aws.region": brokers.REGION},
+    }[cloud]
+    with identity_server(answers) as server:
+        monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", server.url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        named = {f"sasl.oauthbearer.{name}": value for name, value in {"method": cloud, **settings}.items()}
+        client = {**brokers.client(east, "OAUTHBEARER"), **named}
+        assert log_in_refused(client) == ""
+        report, _ = replace(flow, clients=(client, client)).run(batch_path)
+        assert report.end is LaneEnd.STOPPED, report
+        assert flow.target_content() == flow.source_content()
+        assert len(server.asked) == 1, "both ask for one token, and share it"
 
 
 @pytest.mark.parametrize("why", REFUSED)

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AdminClient,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
+)
 from reconciler_sandbox.brokers import cleanup as guardian
 from reconciler_sandbox.brokers import ports
 from reconciler_sandbox.brokers import server_properties as properties
@@ -100,6 +106,13 @@ def set_password(cluster: ClusterHandle, password: str) -> None:
     credential = UserScramCredentialUpsertion(CLIENT, of, password.encode())
     admin = AdminClient(cluster.super_client())  # one that is collected ends its requests
     admin.alter_user_scram_credentials([credential])[CLIENT].result(60)
+
+
+def take_password(cluster: ClusterHandle) -> None:
+    """The user can log in by SCRAM no more."""
+    admin = AdminClient(cluster.super_client())
+    deletion = UserScramCredentialDeletion(CLIENT, ScramMechanism.SCRAM_SHA_256)
+    admin.alter_user_scram_credentials([deletion])[CLIENT].result(60)
 
 
 def _compiled(folder: Path) -> Path:

@@ -22,7 +22,7 @@ from reconciler_sandbox.brokers import kerberos as kdc
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.access import token_brokers as brokers
-from tests.support.access.identity import IdentityAnswer
+from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
 from tests.support.access.issuer import SECRET, running_issuer
 from tests.support.jobs.environments import Running
 from tests.support.jobs.verify_runs import until
@@ -43,7 +43,8 @@ mirrors:
 
 @dataclass
 class Login:
-    """``said``: of each refusal, what a condition has to say; ``refuse`` and ``allow``: what gives the logins."""
+    """``said``: of each refusal, what a condition has to say; empty where nothing gives logins that could refuse them.
+    ``refuse`` and ``allow``: what gives the logins."""
 
     clusters: dict[str, ClusterHandle]
     clients: dict[str, dict[str, str]]
@@ -94,9 +95,85 @@ def of_kdc(realm: Sandbox) -> Iterator[Login]:
         kdc.kadmin(realm.home, "modprinc -maxlife 1day mirror", "modprinc -maxlife 1day admin")
 
 
-@pytest.fixture(params=["OAUTHBEARER", "GSSAPI"])
+@contextlib.contextmanager
+def of_role() -> Iterator[Login]:
+    """Keys of a container's role that live for a minute, as ECS and EKS give them."""
+    refused = threading.Event()
+
+    def answer(_: IdentityRequest) -> IdentityAnswer:
+        if refused.is_set():
+            return IdentityAnswer("service unavailable", 503)
+        end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + LIFE_SECONDS))
+        keys = {"AccessKeyId": brokers.KEY, "SecretAccessKey": brokers.AWS_SECRET, "Token": brokers.SESSION}
+        return IdentityAnswer({**keys, "Expiration": end})
+
+    class OfRole(Login):
+        def refuse(self) -> None:
+            refused.set()
+
+        def allow(self) -> None:
+            refused.clear()
+
+    with (
+        running_issuer() as issuer,
+        brokers.token_brokers(issuer, ("east", "west"), LIFE_SECONDS * 1000) as sandbox,
+        identity_server(answer) as server,
+    ):
+        clients = {name: brokers.client(handle, "AWS_MSK_IAM") for name, handle in sandbox.clusters.items()}
+        environ = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{server.url}/v1/credentials"}
+        yield OfRole(dict(sandbox.clusters), clients, environ, "it answered 503")
+
+
+def of_ada(cluster: ClusterHandle, mechanism: str) -> dict[str, str]:
+    return {**brokers.client(cluster, mechanism), "sasl.password": "${env:PASSWORD_OF_ADA}"}
+
+
+@contextlib.contextmanager
+def of_scram() -> Iterator[Login]:
+    """Sessions of a minute; a user who is deleted, and made again with the same password."""
+    with running_issuer() as issuer, brokers.token_brokers(issuer, ("east", "west"), LIFE_SECONDS * 1000) as sandbox:
+
+        class OfScram(Login):
+            def refuse(self) -> None:
+                for cluster in self.clusters.values():
+                    brokers.take_password(cluster)
+
+            def allow(self) -> None:
+                for cluster in self.clusters.values():
+                    brokers.set_password(cluster, brokers.PASSWORD)
+
+        clients = {name: of_ada(handle, "SCRAM-SHA-256") for name, handle in sandbox.clusters.items()}
+        yield OfScram(dict(sandbox.clusters), clients, {"PASSWORD_OF_ADA": brokers.PASSWORD}, "SCRAM-SHA-256")
+
+
+@contextlib.contextmanager
+def of_password() -> Iterator[Login]:
+    with running_issuer() as issuer, brokers.token_brokers(issuer, ("east", "west"), LIFE_SECONDS * 1000) as sandbox:
+        clients = {name: of_ada(handle, "PLAIN") for name, handle in sandbox.clusters.items()}
+        yield Login(dict(sandbox.clusters), clients, {"PASSWORD_OF_ADA": brokers.PASSWORD}, "")
+
+
+@contextlib.contextmanager
+def of_certificate(secure: Sandbox) -> Iterator[Login]:
+    clients = {name: handle.mtls_client() for name, handle in secure.clusters.items()}
+    yield Login(dict(secure.clusters), clients, {}, "")
+
+
+@pytest.fixture(params=["OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM", "SCRAM-SHA-256", "PLAIN", "SSL"])
 def login(request: pytest.FixtureRequest) -> Iterator[Login]:
-    made = of_kdc(request.getfixturevalue("kerberos")) if request.param == "GSSAPI" else of_issuer()
+    match request.param:
+        case "GSSAPI":
+            made = of_kdc(request.getfixturevalue("kerberos"))
+        case "AWS_MSK_IAM":
+            made = of_role()
+        case "SCRAM-SHA-256":
+            made = of_scram()
+        case "PLAIN":
+            made = of_password()
+        case "SSL":
+            made = of_certificate(request.getfixturevalue("secure"))
+        case _:
+            made = of_issuer()
     with made as login:
         yield login
 
@@ -111,7 +188,7 @@ def running(login: Login, tmp_path: Path, unique: str) -> Iterator[Running]:
         servers = client.pop("bootstrap.servers")
         clusters[name] = {"bootstrap_servers": [servers], "cluster_id": handle.cluster_id, "client": client}
         clusters[name]["defaults"] = {"partitions": 2, "replication_factor": 1}
-        if client["sasl.mechanism"] == "GSSAPI":
+        if client.get("sasl.mechanism") == "GSSAPI":
             keytab = str(kdc.keytab(handle.home, "admin"))
             of = {"sasl.kerberos.principal": "admin@SANDBOX.TEST", "sasl.kerberos.keytab": keytab}
             clusters[name]["principals"] = {"plan": of, "apply": of}
@@ -165,26 +242,28 @@ def test_each_command_logs_in_and_a_mirror_outlives_what_refuses_its_logins(
     try:
         until("the mirror copies", lambda: '"records_lag"' in status(), 120)
         began = time.monotonic()
-        time.sleep(max(5.0, (SECONDS - REFUSED_SECONDS) / 2))
-        at_refusal = load.written
-        login.refuse()
-        try:
-            time.sleep(REFUSED_SECONDS)
-            log = told_by_job(state)
-            assert login.said in running.reconciler("plan", env, code=1, told=True)
-        finally:
-            login.allow()
-        time.sleep(max(5.0, began + SECONDS - time.monotonic()))
+        if login.said:
+            time.sleep(max(5.0, (SECONDS - REFUSED_SECONDS) / 2))
+            at_refusal = load.written
+            login.refuse()
+            try:
+                time.sleep(REFUSED_SECONDS)
+                log = told_by_job(state)
+                assert login.said in running.reconciler("plan", env, code=1, told=True)
+            finally:
+                login.allow()
+            assert load.written > at_refusal + 1000, "there was load meanwhile"
+            assert login.said in log, log[-3000:]
+        time.sleep(max(5.0, began + (SECONDS if login.said else LIFE_SECONDS) - time.monotonic()))
     finally:
         load.stop()
-    assert load.written > at_refusal + 1000, "there was load meanwhile"
-    assert login.said in log, log[-3000:]
     until("the mirror has caught up", lambda: '"records_lag": 0, ' in status(), 120)
-    until("the condition is over", lambda: "condition over" in told_by_job(state), 60)
+    if login.said:
+        until("the condition is over", lambda: "condition over" in told_by_job(state), 60)
     until("nothing is wrong any more", lambda: '"conditions": []' in status(), 60)
     copies = content(login.clusters["west"], f"east.{unique}", 2)
     values = sorted(int(value) for records in copies.values() for _, value, _, _ in records if value)
     assert values == list(range(load.written)), "nothing is lost or doubled"
     by_one_client = "connections of our own" in running.reconciler("verify", env, told=True)
-    assert by_one_client == any(client["sasl.mechanism"] == "GSSAPI" for client in login.clients.values())
+    assert by_one_client == any(client.get("sasl.mechanism") == "GSSAPI" for client in login.clients.values())
     running.reconciler("failover", env, "east-to-west", "--yes")
