@@ -22,7 +22,7 @@ REST = """
 topics:
   {topic}: {{clusters: [east], partitions: 1, replication_factor: 1}}
 flows:
-  east-to-west:
+  {topic}:
     {{source: east, target: west, topics: [{topic}], naming: {{policy: identity}}, lanes: 1{more}}}
 mirrors:
   west: {{}}
@@ -72,12 +72,11 @@ def test_a_stranger_is_kept_off_copies_and_the_mirror_goes_on(
         until(f"{value!r} is copied", lambda: value in values(west, unique), 240)
 
     def steps(way: str) -> dict[str, str]:
-        told = json.loads(running.reconciler(way, folder, "east-to-west", "--yes", "--format", "json"))
+        told = json.loads(running.reconciler(way, folder, unique, "--yes", "--format", "json"))
         return {step["name"]: step["result"] for step in told["steps"]}
 
     declare("")
     running.apply()
-    running.reconciler("mirror", "resume", folder, "east-to-west")  # another test may have paused it
     arrives(b"first")
     assert write(west, unique, b"stranger"), "the hole"
 

@@ -18,9 +18,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.model.environment.topology import Principal
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
-from tests.support.clusters import secured_clusters
+from tests.support.clusters import real_cluster, secured_clusters
 from tests.support.jobs.environments import Running, exactly, on_sandbox
 from tests.support.jobs.flow_of_records import MovingConsumer, MovingProducer
 from tests.support.jobs.verify_runs import until
@@ -91,7 +93,7 @@ def environment(
     started: list[Running] = []
 
     def make(offsets: str, hooks: str = "", *, probed: bool = False) -> Running:
-        folder = tmp_path / unique  # what another test lifted is recorded by environment and flow
+        folder = tmp_path / "env"
         folder.mkdir()
         lines = secured_clusters(secure, monkeypatch)
         lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
@@ -104,6 +106,9 @@ def environment(
         (folder / "topology.yaml").write_text(text + hooks)
         running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")})
         started.append(running)
+        with KafkaCluster(real_cluster(secure["west"], "apply"), Principal.APPLY, folder.name) as west:
+            lifted = west.access.lifted
+            lifted.write(dict.fromkeys(lifted.read()))  # by another test, of a flow with the same name
         running.apply()
         running.reconciler("mirror", "resume", str(folder), "east-to-west")  # another test may have paused it
         return running
