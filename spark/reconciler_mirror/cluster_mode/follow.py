@@ -8,7 +8,6 @@ definition, and follows that one: after its own crash, and where the machine of 
 """
 
 import contextlib
-import json
 import os
 import socket
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler.replication.runs import driver_records
-from reconciler.replication.runs.run_folders import RunPlace
+from reconciler.replication.runs.run_folders import RunPlace, write_json
 from reconciler_mirror.cluster_mode.record_run import BEAT_S
 
 FAILED = 1
@@ -68,9 +67,7 @@ class Folder:
             "driver": {"host": report.host, "pid": report.pid},
         }
         with contextlib.suppress(OSError):
-            draft = self.path / "driver.json.new"
-            draft.write_text(json.dumps(content), encoding="utf-8")
-            draft.replace(self.path / "driver.json")
+            write_json(self.path / "driver.json", content)
 
 
 class RunRecords(Protocol):

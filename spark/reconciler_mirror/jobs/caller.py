@@ -6,6 +6,8 @@ import threading
 import time
 from pathlib import Path
 
+from reconciler.replication.runs.run_folders import alive
+
 LOOK_S = 1.0
 
 
@@ -16,21 +18,7 @@ def leave_with(pid: int, run_dir: Path) -> None:
 
 
 def _watch(pid: int, run_dir: Path) -> None:
-    while is_there(pid):
+    while alive(pid):
         time.sleep(LOOK_S)
     shutil.rmtree(run_dir, ignore_errors=True)
     os._exit(1)  # not sys.exit: this is a thread, and Spark's own threads would keep the process
-
-
-def is_there(pid: int) -> bool:
-    """Whether the process runs; a zombie does not."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
-    except (OSError, IndexError):
-        return True

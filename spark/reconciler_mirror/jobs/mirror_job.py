@@ -7,7 +7,6 @@ application, 1 failed, 20 in deploy mode cluster without its definition; these w
 
 import argparse
 import itertools
-import json
 import os
 import signal
 import socket
@@ -20,7 +19,7 @@ from typing import Any, Protocol
 from reconciler.replication.handover import HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.runs.driver_records import loads_address
-from reconciler.replication.runs.run_folders import place_of
+from reconciler.replication.runs.run_folders import place_of, write_json
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.cluster_mode.record_run import RecordRun
 from reconciler_mirror.cluster_mode.run_topic import RunTopic
@@ -84,9 +83,7 @@ class FolderRun:
             "started_at_ms": who.started_at_ms,
             "phase": phase,
         }
-        draft = self._folder / "driver.json.new"
-        draft.write_text(json.dumps(content), encoding="utf-8")
-        draft.replace(self._folder / "driver.json")
+        write_json(self._folder / "driver.json", content)
 
     def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:  # noqa: ARG002  # which is a wish to stop here
         return int(outcome.code)

@@ -7,7 +7,6 @@ paragraph on standard error.
 import argparse
 import contextlib
 import itertools
-import json
 import sys
 import threading
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from reconciler.replication.handover import HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.runs.run_folders import write_json
 from reconciler_mirror.jobs.caller import leave_with
 from reconciler_mirror.jobs.spark_settings import with_defaults
 from reconciler_mirror.leases import preflight
@@ -41,9 +41,7 @@ def main(arguments: list[str]) -> int:
         listener = listen_for_tasks(settings.channel, context.getConf().get("spark.driver.host"), context)
         threading.Thread(target=_accept, args=(listener,), name="channel", daemon=True).start()
         rows = _look(context, settings, listener)
-        draft = given.run_dir / "result.json.new"
-        draft.write_text(json.dumps({"application_id": context.applicationId, "executors": rows}), encoding="utf-8")
-        draft.replace(given.run_dir / "result.json")
+        write_json(given.run_dir / "result.json", {"application_id": context.applicationId, "executors": rows})
     except HandoverError as error:
         return _failed(str(error))
     except Exception as error:  # noqa: BLE001

@@ -18,6 +18,7 @@ from typing import Any
 
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.runs.run_folders import write_json
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.jobs.caller import leave_with
 from reconciler_mirror.jobs.spark_settings import with_defaults
@@ -94,9 +95,7 @@ def main(arguments: list[str]) -> int:
         return _failed(f"Spark did not start: {_in_words(error)}")
     try:
         result = _prove(session, flows, request)
-        draft = given.run_dir / "result.json.new"
-        draft.write_text(json.dumps(result), encoding="utf-8")
-        draft.replace(given.run_dir / "result.json")
+        write_json(given.run_dir / "result.json", result)
     except Exception as error:  # noqa: BLE001
         return _failed(f"the comparison broke off: {_in_words(error)}")
     finally:
