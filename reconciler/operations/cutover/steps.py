@@ -21,7 +21,7 @@ from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted, first_of, time_words
 
 DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.SKIPPED, StepResult.FAILED
-LOOK_S, CLIENTS_LOOK_S = 0.5, 2.0
+LOOK_S = 0.5
 _HOOKS = {CutoverStep.BEFORE, CutoverStep.SWITCH, CutoverStep.AFTER}
 _BEFORE_SWITCH = tuple(CutoverStep)[: tuple(CutoverStep).index(CutoverStep.SWITCH)]
 
@@ -204,7 +204,7 @@ class CutoverRun:
                     "The way back is not started yet. What was seen before goes on.",
                     f"Switch these clients and run this again: it goes on waiting. Or go back: {ROLLBACK}",
                 )
-            self.world.sleep(CLIENTS_LOOK_S)
+            self.world.sleep(LOOK_S)
         if self.journal.fenced_ms and CutoverStep.CLIENTS not in self.journal.done:
             self._seen_after_s = (self._now_ms() - self.journal.fenced_ms) / 1000
         text = f"{counted(len(awaited), 'group')} with members and producers of {counted(len(written), 'topic')} seen"

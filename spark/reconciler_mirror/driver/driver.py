@@ -34,6 +34,7 @@ from reconciler_mirror.report.status import Application, StatusWriter, now_ms, r
 _STOP_PATIENCE_S = 45.0
 _LONGEST_PAUSE_S = 10.0
 _SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
+_CONFIRM_S, _CONFIRMS_S = 0.25, 3.0  # how often the status is written after a change of pauses, and for how long
 _PAUSES_S = 10.0
 _SHARE_S = 0.5
 _LOOK_S = 2.0
@@ -95,6 +96,7 @@ class Driver:
         self._leases = Leases(context, settings, self._board, listener, self._superseded)
         self._group_syncs: list[GroupSync] = []
         self._state: ApplicationState = "starting"
+        self._confirms_until = 0.0
         states = [flow.state_name for flow in settings.flows]
         self._pauses = PauseReader(settings.status, settings.environment, self._paused, settings.moved_from, states)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
@@ -136,7 +138,7 @@ class Driver:
                 looked = time.monotonic()
                 if hopeless := self._leases.tell_untasked():
                     return self._ended("failed", hopeless, announced=False)
-            if now != state or time.monotonic() - number >= self._settings.status_interval_ms / 1000:
+            if now != state or time.monotonic() - number >= self._status_interval_s():
                 number, state = time.monotonic(), now
                 self._tell(state)
                 self._metrics.open()
@@ -153,6 +155,11 @@ class Driver:
                 )  # by an application of another mirror, which has no record here
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
+
+    def _status_interval_s(self) -> float:
+        """Who pauses or resumes waits until the status says so, and a cut-over refuses writes meanwhile."""
+        usual = self._settings.status_interval_ms / 1000
+        return min(usual, _CONFIRM_S) if time.monotonic() < self._confirms_until else usual
 
     def _settled(self, began: float) -> bool:
         """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
@@ -256,6 +263,7 @@ class Driver:
         discovery.close()
 
     def _paused(self, pauses: Pauses) -> None:
+        self._confirms_until = time.monotonic() + _CONFIRMS_S
         self._board.set_pauses(pauses.values())
         for flow in self._settings.flows:
             self._board.set_condition(flow.name, "pauses", self._pauses.condition(flow.state_name))
