@@ -40,6 +40,14 @@ class LogSide(StrEnum):
     BOTH = "both"
 
 
+class KeepDiverged(StrEnum):
+    """What a failback does with records that only the old source has, before it deletes their topic."""
+
+    TO_TOPIC = "to-topic"
+    TO_FILE = "to-file"
+    DISCARD = "discard"
+
+
 class MapFormat(StrEnum):
     SVG = "svg"
     HTML = "html"

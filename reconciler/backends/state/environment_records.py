@@ -10,12 +10,13 @@ from reconciler.backends.state.records import LockLog, understood
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.replicas import Journal, ListEntries
-from reconciler.model.state import cutover_journal, last_apply, last_drill, lock, rollout_progress
+from reconciler.model.state import cutover_journal, last_apply, last_drill, lock, rejoin_journal, rollout_progress
 from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key
 from reconciler.model.state.last_apply import Applied, applied_key
 from reconciler.model.state.last_drill import LastDrill, drill_key
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
 from reconciler.model.state.lock import LOCK_TOPIC, LockRecord, journal_key, journal_transactional_id, lock_key
+from reconciler.model.state.rejoin_journal import RejoinJournal, rejoin_key
 from reconciler.model.state.rollout_progress import Promotion, promotion_key
 from reconciler.replication.json_codec import Codec, JsonRecord
 from reconciler.replication.records.compacted_topic import RecordFencedError
@@ -75,6 +76,14 @@ def read_last_drill(cluster: Cluster, environment: str, flow: str, principal: Pr
     record = f"the record of the last drill of {flow}"
     why = f"{ANOTHER_VERSION} it is not known when a drill met its objectives last"
     return understood(value, last_drill.loads, cluster.name, record, why, "Use that version for drills.")
+
+
+def read_rejoin(cluster: Cluster, environment: str, flow: str, principal: Principal) -> RejoinJournal | None:
+    """The journal of the last failback of ``flow`` with ``--diverged``. Raises ClusterError."""
+    value = _newest(cluster, environment, principal).get(rejoin_key(environment, flow))
+    why = f"{ANOTHER_VERSION} it is not known which topics it has deleted and not created yet"
+    todo = f"Use that version to end it: reconciler failback ENV {flow} --diverged to-topic."
+    return understood(value, rejoin_journal.loads, cluster.name, f"the journal of the failback of {flow}", why, todo)
 
 
 def read_holder(cluster: Cluster, environment: str, principal: Principal) -> LockRecord | None:

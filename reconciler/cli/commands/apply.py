@@ -10,7 +10,7 @@ import typer
 
 from reconciler.cli.help import CHANGED, ending
 from reconciler.errors import ReconcilerError
-from reconciler.model.options import PROBE_PATIENCE_S, FailoverPage
+from reconciler.model.options import PROBE_PATIENCE_S, FailoverPage, KeepDiverged
 from reconciler.render import completion
 from reconciler.render.console import (
     App,
@@ -124,6 +124,16 @@ Drain = Annotated[str, typer.Option("--drain", metavar="DURATION", help="how lon
 Fence = Annotated[
     bool, typer.Option("--fence", help="failover: deny everyone to write FLOW's topics there, until the failback")
 ]
+Diverged = Annotated[
+    KeepDiverged | None,
+    typer.Option(
+        "--diverged",
+        help="failback: make both sides the same first; what becomes of records that only the old source has",
+    ),
+]
+DivergedFile = Annotated[
+    Path | None, typer.Option("--file", metavar="F", help="of --diverged to-file; FLOW.diverged.jsonl if left out")
+]
 Form = Annotated[
     FailoverPage,
     typer.Option("--format", help="text for people, json for machines, markdown for a comment, html for one page"),
@@ -184,19 +194,29 @@ def _add(way: str, words: str) -> None:
         loss: Loss = False,
         drain: Drain = "60s",
         fence: Fence = False,
+        diverged: Diverged = None,
+        file: DivergedFile = None,
         form: Form = FailoverPage.TEXT,
         out: OutOption = None,
         steal: StealOption = "",
     ) -> None:
         from reconciler.model.reports.failover import Way
-        from reconciler.operations.failover.decide import FailoverRequest
+        from reconciler.operations.failover.decide import DivergedChoice, FailoverRequest
         from reconciler.operations.failover.run import FailoverOptions
         from reconciler.operations.failover.run import move as move_consumers
 
         if fence and way != "failover":
             why = "What a failover has denied with it, the failback takes back by itself."
             raise ReconcilerError("--fence is of failover", why, "Leave it away.")
-        request = FailoverRequest(unplanned, loss, seconds("--drain", drain), fence)
+        if diverged is not None and way != "failback":
+            why = "At a failover the copy is only behind; what the old source has alone shows once it is back."
+            raise ReconcilerError("--diverged is of failback", why, "Leave it away.")
+        if file is not None and diverged is not KeepDiverged.TO_FILE:
+            raise ReconcilerError("--file is given without --diverged to-file", "It says which file.", "Give both.")
+        choice = None
+        if diverged is not None:
+            choice = DivergedChoice(diverged, str((file or Path(f"{flow}.diverged.jsonl")).absolute()))
+        request = FailoverRequest(unplanned, loss, seconds("--drain", drain), fence, choice)
         raise typer.Exit(move_consumers(env, Way(way), flow, FailoverOptions(request, dry, yes, form, out, steal)))
 
 

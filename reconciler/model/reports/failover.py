@@ -6,7 +6,7 @@ failover, the other way round at a failback. All offsets are positions: the next
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -252,7 +252,8 @@ class CopiesSeen:
 class PartedPartition:
     """One partition of a flow that keeps offsets. ``at``: below it both sides have the same records at the same place.
     ``source_records``, ``target_records``: from there on, on that side alone, up to ``source_end``, ``target_end``.
-    ``unknown``: why that could not be found out; else empty."""
+    ``unknown``: why that could not be found out; else empty. ``first_ms``, ``last_ms``: earliest and latest timestamp
+    of the source's own records, in ms since 1970."""
 
     source: Key
     target: Key
@@ -262,11 +263,21 @@ class PartedPartition:
     source_records: int = 0
     target_records: int = 0
     unknown: str = ""
+    first_ms: int | None = None
+    last_ms: int | None = None
 
     @property
     def diverged(self) -> bool:
         """Both sides have records of their own: neither can be filled up from the other."""
         return self.source_records > 0 and self.target_records > 0
+
+
+def diverged_topics(parted: Iterable[PartedPartition]) -> frozenset[str]:
+    """Source topics of which both sides have records of their own, be it in different partitions: only as a whole can
+    such a topic be recreated."""
+    known = [each for each in parted if not each.unknown]
+    theirs = {each.source[0] for each in known if each.target_records}
+    return frozenset(each.source[0] for each in known if each.source_records) & theirs
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +314,8 @@ class StepResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailoverStep:
-    """``name`` is stable: fence, drain, pause, offsets, lift, start, restore, unfence."""
+    """``name`` is stable: fence, drain, pause, offsets, lift, start, restore, unfence; with ``--diverged``
+    before them keep, recreate, fill, seek, compare."""
 
     name: str
     result: StepResult

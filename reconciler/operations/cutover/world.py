@@ -8,8 +8,6 @@ from typing import Protocol, TypeVar
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding
-from reconciler.model.reports.cutover import CutoverStep, RollbackStep
-from reconciler.model.reports.drill import BackStep
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal
 
@@ -19,7 +17,17 @@ StepEnd = tuple[StepResult, str]
 """How a step ended, and in which words."""
 
 
-class CutoverWorld(Protocol):
+class StepWorld(Protocol):
+    """What the loop over steps needs."""
+
+    def now(self) -> float:
+        """Seconds."""
+        ...
+
+    def say(self, text: str) -> None: ...
+
+
+class CutoverWorld(StepWorld, Protocol):
     """All raise ReconcilerError, ClusterError among it; what cannot be read is never an empty answer."""
 
     # the origin
@@ -121,24 +129,18 @@ class CutoverWorld(Protocol):
         """While the lock is ours."""
         ...
 
-    def now(self) -> float:
-        """Seconds."""
-        ...
-
     def sleep(self, seconds: float) -> None: ...
-
-    def say(self, text: str) -> None: ...
 
     def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
         """In the audit record, while the lock is ours."""
         ...
 
 
-StepName = TypeVar("StepName", CutoverStep, RollbackStep, BackStep)
+StepName = TypeVar("StepName", bound=str)
 
 
 def in_order(
-    world: CutoverWorld,
+    world: StepWorld,
     acts: Iterable[tuple[StepName, Callable[[], StepEnd]]],
     ended: Callable[[StepName, Callable[[], StepEnd]], StepEnd],
 ) -> tuple[FailoverStep, ...]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
+from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import (
     ConsumerMove,
     FailoverCheck,
@@ -21,6 +22,7 @@ from reconciler.model.reports.failover import (
     PartitionState,
     StepResult,
     Way,
+    diverged_topics,
 )
 from reconciler.replication.groups import idle, may_write
 from reconciler.resources.flows.routes import declared_flow
@@ -33,15 +35,24 @@ ALIVE = ("starting", "running")
 
 
 @dataclass(frozen=True, slots=True)
+class DivergedChoice:
+    """What a failback does with records that only the old source has. ``file``: absolute, for TO_FILE."""
+
+    keep: KeepDiverged
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FailoverRequest:
     """``unplanned``: go on although the origin does not answer. ``accept_loss``: go on although records of the origin
     are not copied. ``drain_s``: how long the flow may take to reach the origin's present end. ``fence``: deny all
-    principals to write the flow's topics on the origin from then on."""
+    principals to write the flow's topics on the origin from then on. ``diverged``: make both sides the same first."""
 
     unplanned: bool = False
     accept_loss: bool = False
     drain_s: float = 60.0
     fence: bool = False
+    diverged: DivergedChoice | None = None
 
 
 def pause_reason(move: ConsumerMove, starts: str) -> str:
@@ -97,7 +108,7 @@ def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverC
     checks = (
         *_clusters(facts, request),
         *_flow(facts, request),
-        *same_offsets_checks(facts, accept_loss=request.accept_loss),
+        *same_offsets_checks(facts, request),
         *_groups(facts),
         *_copies(facts),
         *facts.hidden,
@@ -345,9 +356,9 @@ SHOWN = 5
 PAGE = "docs/mirror/same-offsets.md#failback"
 
 
-def same_offsets_checks(facts: FailoverFacts, *, accept_loss: bool) -> Iterator[FailoverCheck]:
-    """At a failback, whether both sides differ. ``accept_loss``: consumers move although the destination lacks records,
-    or has others."""
+def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
+    """At a failback, whether both sides differ. ``request.accept_loss``: consumers move although the destination lacks
+    records, or has others."""
     move = facts.move
     if not facts.same_offsets:
         return
@@ -356,29 +367,34 @@ def same_offsets_checks(facts: FailoverFacts, *, accept_loss: bool) -> Iterator[
         "that applications keep outside of Kafka (databases, checkpoints of Flink or Spark) hold there, too"
     )
     yield FailoverCheck("same-offsets", Level.FINE, text)
+    rejoins = request.diverged is not None
     unknown = [each for each in facts.parted if each.unknown]
     if unknown:
         whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown], SHOWN)
         text = f"whether {counted(len(unknown), 'partition')} are the same on both sides is not known: {whys}"
         todo = f"Compare them: reconciler verify ENV {move.flow}"
-        yield FailoverCheck("parted-unknown", Level.WARNS, text, todo)
-    known = [each for each in facts.parted if not each.unknown]
-    level = Level.WARNS if accept_loss else Level.STOPS
-    consent = f" ({PAGE}), or pass --accept-loss to move consumers"
-    if apart := [each for each in known if each.diverged]:
+        yield FailoverCheck("parted-unknown", Level.STOPS if rejoins else Level.WARNS, text, todo)
+    known, topics = [each for each in facts.parted if not each.unknown], diverged_topics(facts.parted)
+    level = Level.WARNS if request.accept_loss or rejoins else Level.STOPS
+    way = f"reconciler failback ENV {move.flow}"
+    if apart := [each for each in known if each.source[0] in topics]:
         alone = counted(sum(each.source_records for each in apart), "record")
-        text = f"both sides have records of their own at the same offsets; {alone} of {move.destination} were never "
-        todo = f"Keep them: reconciler diverged export ENV {move.flow} --to-file FILE. Then let a flow recreate the "
-        todo += f"topic on {move.destination}{consent} all the same"
-        yield FailoverCheck("diverged", level, f"{text}copied: {_listed(apart, move)}", todo)
-    if behind := [each for each in known if each.target_records and not each.diverged]:
+        text = f"both sides have records of their own in {counted(len(topics), 'topic')}; {alone} of "
+        text += f"{move.destination} were never copied: {_listed(apart, move)}"
+        todo = (
+            f"Keep them in topics of {move.origin}: {way} --diverged to-topic. Or in a file: {way} --diverged to-file. "
+        )
+        todo += f"Or give them up: {way} --diverged discard. Each then fills {move.destination} from {move.origin} "
+        todo += f"({PAGE}), and says with --dry-run what it would do; --accept-loss moves consumers all the same"
+        yield FailoverCheck("diverged", level, text, "" if rejoins else todo)
+    if behind := [each for each in known if each.target_records and each.source[0] not in topics]:
         lacking = counted(sum(each.target_records for each in behind), "record")
         text = f"{move.destination} lacks {lacking} that were written on {move.origin} since; its logs are the "
         text += f"beginning of those there, so they can be filled up: {_listed(behind, move)}"
-        todo = f"Let a flow from {move.origin} to {move.destination} with offsets: same take the place of {move.flow} "
-        todo += f"until it has caught up{consent} without them"
-        yield FailoverCheck("not-filled", level, text, todo)
-    if ahead := [each for each in known if each.source_records and not each.diverged]:
+        todo = f"Fill it, which deletes nothing: {way} --diverged discard ({PAGE}); or pass --accept-loss to move "
+        todo += "consumers without them"
+        yield FailoverCheck("not-filled", level, text, "" if rejoins else todo)
+    if ahead := [each for each in known if each.source_records and each.source[0] not in topics]:
         text = f"{move.destination} has records that are not copied to {move.origin}: {_listed(ahead, move)}"
         yield FailoverCheck("not-copied", Level.WARNS, text)
 

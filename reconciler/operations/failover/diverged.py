@@ -22,7 +22,7 @@ from reconciler.model.environment.topology import Cluster, Flow, Principal, Topi
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import Key, PartedPartition
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
-from reconciler.replication.offsets.parting import WholeRecord, count_from, parting_of, read_from
+from reconciler.replication.offsets.parting import WholeRecord, count_from, parting_of, read_from, span_from
 from reconciler.replication.policy import TopicSelector
 from reconciler.resources.flows.routes import declared_flow, selector_of
 from reconciler.resources.protected_names import is_protected
@@ -82,13 +82,14 @@ def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPa
                     differing.append(PartedPartition(here, there, unknown=f"{text}they part"))
                     continue
                 ends = parting.source.end, parting.target.end
-                ours = await count_from(source, max(parting.at, parting.source.begin), ends[0])
+                ours = await span_from(source, max(parting.at, parting.source.begin), ends[0])
                 theirs = await count_from(target, max(parting.at, parting.target.begin), ends[1])
             except (BrokerError, NotPairedError) as error:
                 differing.append(PartedPartition(here, there, unknown=str(error)))
                 continue
-            if ours or theirs:
-                differing.append(PartedPartition(here, there, parting.at, *ends, ours, theirs))
+            if ours.records or theirs:
+                counts = parting.at, *ends, ours.records, theirs
+                differing.append(PartedPartition(here, there, *counts, "", ours.first_ms, ours.last_ms))
         return tuple(differing)
 
     return visited((sides.source, sides.target), look, WITHIN_S)
@@ -177,17 +178,24 @@ def export_topic(topology: Topology, text: str) -> ExportTopic:
     ref = TopicRef(cluster, topic)
     if is_protected(topic) or any(internal.ref == ref for internal in internal_topics(topology)):
         raise _unfit(text, "It is a topic that Kafka or a mirror keeps for itself.")
+    if does := flow_that_uses(topology, cluster, topic, besides=""):
+        why = f"Flow {does} it: what is exported would be mixed with its records, or travel on."
+        raise _unfit(text, why)
+    return ExportTopic(topology.clusters[cluster], topic)
+
+
+def flow_that_uses(topology: Topology, cluster: str, topic: str, besides: str) -> str:
+    """``f reads``, ``f writes``: a flow, other than ``besides``, that has to do with the topic; empty: none."""
     for flow in topology.flows.values():
-        selector, does = selector_of(flow), ""
+        if flow.name == besides:
+            continue
+        selector = selector_of(flow)
         if flow.source == cluster and selector.why_not(topic) is None:
-            does = "reads"
+            return f"{flow.name} reads"
         upstream = selector.policy.upstream_topic(topic) if flow.target == cluster else None
         if upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == topic:
-            does = does or "writes"
-        if does:
-            why = f"Flow {flow.name} {does} it: what is exported would be mixed with its records, or travel on."
-            raise _unfit(text, why)
-    return ExportTopic(topology.clusters[cluster], topic)
+            return f"{flow.name} writes"
+    return ""
 
 
 def _unfit(text: str, why: str) -> ReconcilerError:

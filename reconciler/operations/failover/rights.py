@@ -4,7 +4,7 @@ changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.backends.clusters.groups import Side
@@ -133,3 +133,27 @@ def hidden(
             todo = f"It lacks Describe on {need.resource.removeprefix('--')}. "
             todo += origin.speaker.allow("Describe", need.resource)
             yield FailoverCheck("hidden-groups", Level.WARNS if seen else Level.STOPS, text, todo)
+
+
+def rights_missing(
+    wanted: Iterable[tuple[Cluster, Principal, Ask, str]], ask: AskRights = rights
+) -> Iterator[FailoverCheck]:
+    """``wanted``: who, what it is asked, and the operation that it needs on each of the ``topics`` of that."""
+    for cluster, principal, question, operation in wanted:
+        given, need = ask(cluster, principal, question), StepNeeds(cluster, principal)
+        if given.failed is not None:
+            yield _unasked(need, given.failed)
+            continue
+        on_topics = {name: operation in given.operations.get(name, (operation,)) for name in question.topics}
+        asked: tuple[tuple[str, str, Mapping[str, bool] | Unknown], ...] = (
+            (operation.title(), "topic", on_topics | dict.fromkeys(given.denied, False)),
+            ("Create", "topic", given.creates),
+            ("Read", "group", given.groups),
+            ("Write", "transactional-id", given.transactional_ids),
+        )
+        for word, kind, allowed in asked:
+            if isinstance(allowed, Unknown):
+                yield _unasked(need, allowed)
+                continue
+            for name in sorted(name for name, allows in allowed.items() if not allows):
+                yield _stop(need, f"lacks {word} on {kind} {name}", "a later step would fail", word, f"--{kind} {name}")

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
+from typing import NoReturn, assert_never
 
 from reconciler.backends.files import write_text
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError
-from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Flow, Principal
 from reconciler.model.options import FailoverPage as Page
+from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import Report, StepResult, Way
 from reconciler.operations.apply.execution import execution, interrupted_by_sigterm
 from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
+from reconciler.operations.failover.rejoin import own_records
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, open_session
 from reconciler.render.console import filled_in, require_agreement, say, say_document, say_now, show, style
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
-from reconciler.resources.mirrors.pause import words
+from reconciler.resources.flows.routes import declared_flow
+from reconciler.resources.mirrors.pause import words as pause_words
+from reconciler.text import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,9 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
     """Raises ReconcilerError for what ends it before it begins."""
     dry = options.dry
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
+        flow_declared = declared_flow(session.topology, flow, "There is nothing to move consumers along.")
+        if options.request.diverged is not None and not flow_declared.keeps_offsets:
+            _refuse_diverged(flow_declared)
         switch = Switch(session, move_of(session.topology, way, flow), options.request, say, say_now)
         report = _looked(switch)
         code = exit_code(report)
@@ -49,13 +56,26 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
         if not options.yes:
             say_document(failover_text(report, style()))
             why = "It moves consumers, so it needs consent."
-            require_agreement(f"Do this {way}?", f"no {way} was done", why, "Look with --dry-run, then pass --yes.")
+            given_up = sum(each.source_records for each in own_records(report.seen.parted))
+            discards = options.request.diverged is not None and options.request.diverged.keep is KeepDiverged.DISCARD
+            words = f"Give up {counted(given_up, 'record')} for good, and do" if discards and given_up else "Do"
+            require_agreement(
+                f"{words} this {way}?", f"no {way} was done", why, "Look with --dry-run, then pass --yes."
+            )
         with execution(session, str(way), options.steal, keeper=_keeper(session, switch)) as execute:
             report = switch.carry_out(execute, report)
         code = exit_code(report)
         _show(report, code, options)
         execute.require_kept()
         return code
+
+
+def _refuse_diverged(flow: Flow) -> NoReturn:
+    raise ReconcilerError(
+        f"flow {flow.name} does not keep offsets: no record on {flow.source} lies in the place of one on {flow.target}",
+        f"Records of {flow.source} that were never copied travel when the failback resumes the flow.",
+        f"Leave --diverged away: reconciler failback ENV {flow.name}",
+    )
 
 
 def _looked(switch: Switch) -> Report:
@@ -69,7 +89,7 @@ def _looked(switch: Switch) -> Report:
         pause = steering.pause_of(switch.session, move.flow)
         if pause is None or not ours(pause.reason):
             raise
-        why = f"Consumers are failed over to {move.origin} ({words(pause)}), which answers and takes writes."
+        why = f"Consumers are failed over to {move.origin} ({pause_words(pause)}), which answers and takes writes."
         todo = f"There is no hurry: wait until {move.destination} is back, and run this again. {error.todo}"
         raise ReconcilerError(f"{error.what}: nothing was moved back", why, todo) from None
 

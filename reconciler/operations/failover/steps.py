@@ -30,6 +30,7 @@ from reconciler.model.reports.failover import (
     Way,
 )
 from reconciler.operations.apply.execution import Execution
+from reconciler.operations.cutover.world import StepEnd, in_order
 from reconciler.operations.failover.copies import LIFT, RESTORE, ReadOnlyCopies
 from reconciler.operations.failover.decide import (
     FailoverRequest,
@@ -45,6 +46,8 @@ from reconciler.operations.failover.decide import (
     untouched,
     written,
 )
+from reconciler.operations.failover.rejoin import Rejoin, RejoinPlan
+from reconciler.operations.failover.rejoin_live import LiveRejoin, look_apart
 from reconciler.operations.failover.rights import StepNeeds, denied
 from reconciler.operations.failover.survey import Levers, Survey
 from reconciler.operations.mirror import pause as steering
@@ -60,8 +63,6 @@ ALREADY, DONE, PLANNED, SKIPPED = StepResult.ALREADY, StepResult.DONE, StepResul
 LOOK_S = 0.5
 PAUSE_CONFIRM_S, LOST_CONFIRM_S = 60.0, 10.0
 Say = Callable[[str], None]
-StepEnd = tuple[StepResult, str]
-"""How a step ended, or would, and in which words."""
 
 
 class Switch:
@@ -72,11 +73,15 @@ class Switch:
         self.move = move
         self.request = request
         self.survey = Survey(session.topology, move)
-        self._say, self._say_now = say, say_now
+        self.say, self._say_now = say, say_now
         self._began = time.monotonic()
         self._seen_levers = Levers({}, {})
         self.fence = Fence(session.topology, move.flow)
         self.copies = ReadOnlyCopies(session.topology, move.flow)
+        self._rejoin: tuple[LiveRejoin, RejoinPlan] | None = None
+
+    def now(self) -> float:
+        return time.monotonic()
 
     def look(self) -> Report:
         """What would be done, and what prevents it. Raises ClusterError when the destination cannot be read."""
@@ -100,9 +105,11 @@ class Switch:
         copies = CopiesSeen() if away else self.copies.look()
         facts = replace(self.survey.look(self._seen_levers), fence=fence, copies=copies)
         projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
+        paused = self.move.started in self._seen_levers.pauses
+        self._rejoin, obstacles = look_apart(self.session, facts, self.request.diverged, paused=paused)
         steps = tuple(self._planned(projected))
         missing = denied(tuple(self._needs(facts, steps)), lost=self.survey.lost is not None)
-        return self._report(replace(projected, denied=missing), steps, dry=True, lag=None)
+        return self._report(replace(projected, denied=(*obstacles, *missing)), steps, dry=True, lag=None)
 
     def nothing_done(self, report: Report) -> Report:
         """``look``'s report of a move that is done already, as the report of a run that found nothing to do."""
@@ -129,8 +136,13 @@ class Switch:
 
     def carry_out(self, execute: Execution, report: Report) -> Report:
         """Every step, audited. A step that fails ends the move there: what comes after depends on it."""
-        facts, steps, moved = report.seen, list[FailoverStep](), list[GroupMove]()
-        acts: dict[str, Callable[[], StepEnd]] = {
+        facts, moved = report.seen, list[GroupMove]()
+        acts: dict[str, Callable[[], StepEnd]] = {}
+        if self._rejoin is not None:
+            world, plan = self._rejoin
+            world.execute = execute
+            acts |= Rejoin(world, plan).acts()
+        acts |= {
             **({"fence": lambda: self.fence.make(facts)} if self.request.fence else {}),
             "drain": lambda: self._drain(facts),
             "pause": lambda: self.pause(facts),
@@ -140,21 +152,15 @@ class Switch:
             **({RESTORE: self.copies.restore} if self._copies_step(facts, Way.FAILBACK) else {}),
             **({"unfence": lambda: self.fence.take_back(facts)} if self._unfences(facts) else {}),
         }
-        for name, act in acts.items():
-            began = time.monotonic()
-            try:
-                execute.require_lock()
-                end = execute.perform(f"{self.move.way}:{self.move.flow}:{name}", act)
-            except ReconcilerError as error:
-                end = (StepResult.FAILED, str(error))
-            step = FailoverStep(name, *end, time.monotonic() - began)
-            self._say(f"{step.name:8} {step.result.value:8} {step.text}")
-            steps.append(step)
-            if step.result is StepResult.FAILED:
-                break
+
+        def ended(name: str, act: Callable[[], StepEnd]) -> StepEnd:
+            execute.require_lock()
+            return execute.perform(f"{self.move.way}:{self.move.flow}:{name}", act)
+
+        steps = in_order(self, acts.items(), ended)
         lag = self._left() if len(steps) == len(acts) else None
         groups = tuple(moved) or tuple(map(untouched, facts.groups))
-        return self._report(replace(facts, groups=groups), tuple(steps), dry=False, lag=lag)
+        return self._report(replace(facts, groups=groups), steps, dry=False, lag=lag)
 
     def _report(self, facts: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, lag: int | None) -> Report:
         environment, checks = self.session.topology.environment, checks_of(facts, self.request)
@@ -165,6 +171,8 @@ class Switch:
     def _planned(self, facts: FailoverFacts) -> Iterator[FailoverStep]:
         move, flow = self.move, facts.flow
         levers = self._seen_levers
+        if self._rejoin is not None:
+            yield from self._rejoin[1].steps()
         if self.request.fence:
             yield FailoverStep("fence", *fence_planned(facts))
         if flow is not None and flow.unread:
@@ -299,7 +307,7 @@ class Switch:
 
         # A job that died with the origin confirms nothing; what is recorded holds all the same.
         if not facts.reachable:
-            self._say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
+            self.say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:
             confirm_s = PAUSE_CONFIRM_S if facts.reachable else LOST_CONFIRM_S
             notes = steering.hold(self.session, [Scope(name)], reason, confirm_s)
@@ -343,7 +351,7 @@ class Switch:
             lines = steering.lift(self.session, [Scope(name)], PAUSE_CONFIRM_S)
         if not _runs(steering.job_of(self.session, name)):
             mirror = steering.mirror_of(self.session, name)
-            self.session.runner.start(mirror, handovers(self.session.topology)[mirror], self._say)
+            self.session.runner.start(mirror, handovers(self.session.topology)[mirror], self.say)
         return DONE, "; ".join([f"{name} runs", *lines])
 
     def _left(self) -> int | None:

@@ -65,6 +65,17 @@ def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -
         return replace(place.seen(before), moved=chosen, left=not_chosen, taken_from=to.flow)
 
 
+def begin_anew(session: Session, flow: str, topic: str) -> int:
+    """Sets the positions in a former topic of this name to the beginning of the present one, within a command that
+    keeps the audit record itself. Returns how many. Raises ReconcilerError."""
+    place = _Place(session, PauseRequest(flow, topic))
+    chosen = {each.partition: each.begin for each in place.standings() if each.former is not None}
+    if chosen:
+        require_still(job_of(session, flow), place.scope, tuple(chosen))
+        place.place(chosen)
+    return len(chosen)
+
+
 class _Place:
     """The partitions that the request names, on both sides."""
 
@@ -133,6 +144,13 @@ class _Place:
 
     def commit(self, chosen: Mapping[int, int]) -> None:
         """Raises ReconcilerError when the target did not take all of them."""
+        step = f"seek:{self.scope}"
+        with audited(self.session, "mirror seek", [step]) as outcomes:
+            self.place(chosen)
+            outcomes.append(Outcome(step, Result.DONE))
+
+    def place(self, chosen: Mapping[int, int]) -> None:
+        """As ``commit``, without a record of it."""
         before = self._committed()
         wanted = {}
         for number, offset in chosen.items():
@@ -140,11 +158,7 @@ class _Place:
             key, was = (self.remote, number), (-1, "") if at is None else (at.offset, at.metadata)
             metadata = moved(key, was, offset, self.topic_id, same=self.flow.keeps_offsets)
             wanted[key] = GroupPosition(offset, metadata)
-        step = f"seek:{self.scope}"
-        with audited(self.session, "mirror seek", [step]) as outcomes:
-            refused = self.target.commit({self.group: wanted}).get(self.group, {})
-            outcomes.append(Outcome(step, Result.FAILED if refused else Result.DONE))
-        if refused:
+        if refused := self.target.commit({self.group: wanted}).get(self.group, {}):
             (topic, number), why = min(refused.items())
             first = f"first {topic}-{number}: {why}"
             raise ReconcilerError(

@@ -20,7 +20,7 @@ from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.render.wrap import table_lines
-from reconciler.text import counted, total
+from reconciler.text import counted, moment, total
 
 MOST_ROWS = 40
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
@@ -92,6 +92,9 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
     for step in report.steps:
         took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.05 else ""
         lines.append(f"  {_DONE[step.result]:8}{step.name:9}{step.text}{took}")
+    if rows := _one_sided(report):
+        lines += ["", "records on one side only", *table_lines(rows, style.width, range(1, 6))]
+        lines += _more_parted(report)
     if report.seen.groups:
         move = report.seen.move
         # Of a checkpoint only this is known: what is read again is at most all that was not read then.
@@ -108,6 +111,29 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
             lines.append(f"and {len(report.seen.groups) - MOST_ROWS} more groups; --format json has them all")
     lines += _left_behind(report)
     return lines_of(lines, style)
+
+
+def _one_sided(report: Report) -> list[tuple[str, ...]]:
+    """At a failback the destination is the flow's source. Empty where both sides are the same."""
+    if not report.seen.parted:
+        return []
+    source, target = report.seen.move.destination, report.seen.move.origin
+    head = ("partition", "from", "up to", f"only on {source}", "up to", f"only on {target}", f"times on {source}")
+    rows: list[tuple[str, ...]] = [head]
+    for each in report.seen.parted[:MOST_ROWS]:
+        name = f"{each.source[0]}-{each.source[1]}"
+        numbers = (each.at, each.source_end, each.source_records, each.target_end, each.target_records)
+        times = ""
+        if each.first_ms is not None and each.last_ms is not None:
+            times = f"{moment(each.first_ms)} to {moment(each.last_ms)}"
+        shown = ("?",) * 5 if each.unknown else tuple(f"{number:,}" for number in numbers)
+        rows.append((name, *shown, each.unknown or times))
+    return rows
+
+
+def _more_parted(report: Report) -> list[str]:
+    more = len(report.seen.parted) - MOST_ROWS
+    return [f"and {counted(more, 'more partition')}; --format json has them all"] if more > 0 else []
 
 
 def _bounded(group: GroupMove, which: str) -> str:
@@ -133,6 +159,10 @@ def failover_markdown(report: Report) -> str:
     lines = [f"**{failover_verdict(report)}**", ""]
     lines += [f"- {_SIGNS[check.level]}: {markdown(check.text)}" for check in report.checks]
     lines += ["", *(f"1. {_DONE[step.result]}: {markdown(step.text)}" for step in report.steps)]
+    if rows := _one_sided(report):
+        lines += ["", f"| {' | '.join(rows[0])} |", "|---" * len(rows[0]) + "|"]
+        lines += [f"| {' | '.join(map(markdown, row))} |" for row in rows[1:]]
+        lines += _more_parted(report)
     if report.seen.groups:
         again = "again" if report.seen.reachable else _UNREAD
         lines += ["", f"| group | offsets | {again} | missed | note |", "|---|---|---|---|---|"]
@@ -158,6 +188,10 @@ def failover_html(report: Report) -> str:
     shown = tuple(section for section in sections if section.items)
     page = ReportPage(report.seen.move.way.value, report.environment, failover_verdict(report), shown)
     body = report_body(page)
+    if parted := _one_sided(report):
+        body.append("<h2>Records on one side only</h2>")
+        body.append(table(tuple(map(safe, parted[0])), [tuple(map(safe, row)) for row in parted[1:]]))
+        body += [f"<p>{safe(line)}</p>" for line in _more_parted(report)]
     if report.seen.groups:
         move = report.seen.move
         body.append(f"<h2>Groups ({len(report.seen.groups):,})</h2>")
@@ -219,6 +253,21 @@ def failover_json(report: Report, exit_code: int) -> str:
         checks=report.checks,
         steps=[replace(step, seconds=round(step.seconds, 3)) for step in report.steps],
         groups=groups,
+        one_sided=[
+            {
+                "topic": each.source[0],
+                "partition": each.source[1],
+                "from": each.at,
+                "destination_end": each.source_end,
+                "destination_records": each.source_records,
+                "origin_end": each.target_end,
+                "origin_records": each.target_records,
+                "first_ms": each.first_ms,
+                "last_ms": each.last_ms,
+                "unknown": each.unknown,
+            }
+            for each in facts.parted
+        ],
         unsupported=dict(sorted(facts.unsupported.items())),
     )
 

@@ -114,9 +114,26 @@ async def parting_of(source: Log, target: Log) -> Parting:
 
 
 async def count_from(log: Log, begin: int, end: int, enough: int | None = None) -> int:
-    """Committed records of ``begin`` up to but not with ``end``. Only a batch that is cut by them is opened. Once there
-    are ``enough``, no further ones are counted."""
-    count = 0
+    """Committed records of ``begin`` up to but not with ``end``. Once there are ``enough``, no others are counted."""
+    return (await span_from(log, begin, end, enough)).records
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """``first_ms``, ``last_ms``: earliest and latest timestamp, None of no record."""
+
+    records: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+
+    def plus(self, records: int, first_ms: int, last_ms: int) -> LogSpan:
+        first = first_ms if self.first_ms is None else min(self.first_ms, first_ms)
+        return LogSpan(self.records + records, first, last_ms if self.last_ms is None else max(self.last_ms, last_ms))
+
+
+async def span_from(log: Log, begin: int, end: int, enough: int | None = None) -> LogSpan:
+    """As ``count_from``. Only a batch that is cut by the limits is opened."""
+    span = LogSpan()
     await logs.leaders(log.cluster, [log.key[0]])
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
         keep = CommittedFilter(answer.records, answer.aborted if log.committed else ())
@@ -124,12 +141,15 @@ async def count_from(log: Log, begin: int, end: int, enough: int | None = None) 
             if not keep.delivers(batch) or batch.next_offset <= begin or batch.base >= end:
                 continue
             if begin <= batch.base and batch.next_offset <= end:
-                count += batch.records
+                if batch.records:
+                    span = span.plus(batch.records, batch.base_timestamp, batch.max_timestamp)
             else:
-                count += sum(begin <= record.offset < end for record in records_of(answer.records, batch))
-            if enough is not None and count >= enough:
-                return count
-    return count
+                for record in records_of(answer.records, batch):
+                    if begin <= record.offset < end:
+                        span = span.plus(1, record.timestamp, record.timestamp)
+            if enough is not None and span.records >= enough:
+                return span
+    return span
 
 
 async def read_from(log: Log, begin: int, end: int) -> AsyncIterator[WholeRecord]:

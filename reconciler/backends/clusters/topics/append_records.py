@@ -1,6 +1,7 @@
 """Appends records to a topic unchanged: key, value, headers and timestamp, each to a named partition.
 
-The producer is idempotent, so a batch that it sends again is written once.
+The producer is idempotent, so a batch that it sends again is written once; with a transactional id each ``finish`` is
+one transaction.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ class TopicWriter:
     """Writes to one topic, within a ``with``. ``partitions``: how many it has, None when it does not exist.
     ``restamped``: how many records the topic gave the time of its broker in place of their timestamp."""
 
-    def __init__(self, cluster: Cluster, principal: Principal, topic: str) -> None:
+    def __init__(self, cluster: Cluster, principal: Principal, topic: str, transactional_id: str | None = None) -> None:
         self.topic = topic
+        self._transactional_id = transactional_id
         self.partitions: int | None = None
         self.restamped = 0
         self._asked = errors.write_topic(topic)
@@ -61,7 +63,7 @@ class TopicWriter:
         headers: Sequence[tuple[str, bytes | None]],
     ) -> None:
         """``timestamp`` in ms since 1970. Raises ClusterError if the broker refused this record or an earlier one."""
-        tail = tail_of(key, value, [(name.encode(), held) for name, held in headers])
+        tail = tail_of(key, value, [(name.encode("utf-8", "surrogateescape"), held) for name, held in headers])
         self._held.setdefault(partition, []).append(Record(0, max(0, timestamp), 0, tail))
         self._bytes += len(tail)
         if self._bytes >= GATHER_BYTES:
@@ -73,11 +75,16 @@ class TopicWriter:
         self._requests.run(self._asked, lambda: self._write(held))
 
     async def _write(self, held: Mapping[int, Sequence[Record]]) -> None:
-        if self._writer is None:
-            self._writer = Identity(self._requests.wire, None, "")
-            await self._writer.start()
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = Identity(self._requests.wire, self._transactional_id, "")
+            await writer.start()
+        if writer.transactional and not writer.version_2 and held:
+            await writer.add_partitions([(self.topic, partition) for partition in held])
         for partition, records in held.items():
-            await self._write_to(partition, records, self._writer)
+            await self._write_to(partition, records, writer)
+        if writer.transactional and held and await writer.end(committed=True):
+            self._sequences.clear()
 
     async def _write_to(self, partition: int, records: Sequence[Record], writer: Identity) -> None:
         until, sequence = time.monotonic() + SECONDS, self._sequences.get(partition, 0)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from reconciler.backends.clusters.groups import GroupPosition, GroupsSeen, PartitionBounds
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Carry, OffsetsKept, Topology
+from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import (
     CopiesSeen,
     DrainedFlow,
@@ -449,7 +450,8 @@ def test_a_way_back_with_records_on_both_sides_is_stopped_with_exact_offsets_and
         "12 records of east were never copied: orders-0 from 4,711 on (12 on east up to 4,723, 480 on west up to 5,211)"
         in text
     )
-    assert f"reconciler diverged export ENV {FLOW.name} --to-file" in todo
+    for choice in KeepDiverged:
+        assert f"reconciler failback ENV {FLOW.name} --diverged {choice}" in todo
     assert checks(Way.FAILBACK, partition(4711, 4723, 5211, 12, 480), accept_loss=True)["diverged"][0] is Level.WARNS
 
 

@@ -14,8 +14,9 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Topology
-from reconciler.model.options import LogSide
-from reconciler.model.reports.failover import PartedPartition
+from reconciler.model.options import FailoverPage, KeepDiverged, LogSide
+from reconciler.model.reports.failover import PartedPartition, Way
+from reconciler.operations.failover.decide import DivergedChoice, FailoverRequest
 from reconciler.operations.failover.diverged import (
     export,
     export_to_topic,
@@ -24,6 +25,7 @@ from reconciler.operations.failover.diverged import (
     partitions_of,
     sides_of,
 )
+from reconciler.operations.failover.run import FailoverOptions, move
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.load import write
 from tests.support.reading import to_the_end
@@ -170,3 +172,13 @@ def test_times_that_the_topic_replaces_are_counted_and_a_refusal_is_told(
     with pytest.raises(ReconcilerError) as refused:
         export_to_topic(sides, partitions, LogSide.SOURCE, export_topic(environment, f"west:{unique}-small"))
     assert f"{unique}-small" in refused.value.what
+
+
+def test_a_flow_with_ordinary_offsets_has_nothing_diverged(tmp_path: Path) -> None:
+    clusters = {name: {"bootstrap_servers": [f"{name}:1"]} for name in ("east", "west")}
+    flows = {"f": {"source": "east", "target": "west", "topics": ["orders"]}}
+    (tmp_path / "e.yaml").write_text(json.dumps({"clusters": clusters, "flows": flows}), encoding="utf-8")
+    request = FailoverRequest(diverged=DivergedChoice(KeepDiverged.DISCARD))
+    with pytest.raises(ReconcilerError, match="does not keep offsets") as refused:
+        move(tmp_path, Way.FAILBACK, "f", FailoverOptions(request, False, True, FailoverPage.TEXT, None, ""))
+    assert "travel when the failback resumes the flow" in refused.value.why

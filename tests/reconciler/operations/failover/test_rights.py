@@ -14,7 +14,7 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.failover import FailoverCheck, Key, Level, Way
 from reconciler.operations.failover.decide import move_of
-from reconciler.operations.failover.rights import GROUPS_ASKED, AskRights, StepNeeds, denied, hidden
+from reconciler.operations.failover.rights import GROUPS_ASKED, AskRights, StepNeeds, denied, hidden, rights_missing
 from reconciler.resources.flows.routes import selector_of
 from tests.support.builders import cluster, flow, topology
 
@@ -127,3 +127,38 @@ def test_a_topic_that_a_flow_has_copied_and_the_origin_hides_stops_a_failover(mo
     assert "orders" in checks[0].text
     east.denied = frozenset()
     assert list(hidden(move, sides, {renamed.name: renamed}, {renamed.name: selector_of(renamed)}, ["g"])) == []
+
+
+REPLACED = Ask(
+    ("clicks", "orders"), creates=("kept",), groups=("mirror.f-back",), transactional_ids=("mirror.f-back.0",)
+)
+MAY = replace(
+    ALL,
+    operations=dict.fromkeys(REPLACED.topics, frozenset({"DELETE"})),
+    creates={"kept": True},
+    groups={"mirror.f-back": True},
+    transactional_ids={"mirror.f-back.0": True},
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "command"),
+    [
+        (MAY, ""),
+        (replace(MAY, operations={**MAY.operations, "orders": READ}), "Delete --topic orders"),
+        (replace(MAY, denied=frozenset({"clicks"})), "Delete --topic clicks"),
+        (replace(MAY, creates={"kept": False}), "Create --topic kept"),
+        (replace(MAY, groups={"mirror.f-back": False}), "Read --group mirror.f-back"),
+        (replace(MAY, transactional_ids={"mirror.f-back.0": False}), "Write --transactional-id mirror.f-back.0"),
+    ],
+)
+def test_what_replaces_topics_is_asked_for_its_rights(answer: Rights, command: str) -> None:
+    checks = list(rights_missing([(EAST, Principal.APPLY, REPLACED, "DELETE")], asking(answer)))
+    assert [check.level for check in checks] == ([Level.STOPS] if command else [])
+    assert all(command in check.todo for check in checks)
+
+
+def test_rights_that_could_not_be_asked_are_not_taken_for_given() -> None:
+    answer = replace(MAY, failed=Unknown("cluster east", "no answer", "wait"))
+    (check,) = rights_missing([(EAST, Principal.APPLY, REPLACED, "DELETE")], asking(answer))
+    assert (check.level, "could not be asked" in check.text) == (Level.WARNS, True)

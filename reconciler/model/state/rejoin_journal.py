@@ -1,0 +1,46 @@
+"""The journal of a failback with ``--diverged``, kept in Kafka beside the lock: another machine goes on with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reconciler.replication.json_codec import JsonRecord
+
+
+def rejoin_key(environment: str, flow: str) -> str:
+    return f"rejoin/{environment}/{flow}"
+
+
+@dataclass(frozen=True, slots=True)
+class RejoinTopic:
+    """A topic of the old source as it was when its own records were kept. ``ends``: high watermarks by partition.
+    ``configs``: its overrides."""
+
+    name: str
+    topic_id: str
+    replication_factor: int | None
+    ends: tuple[int, ...]
+    configs: Mapping[str, str]
+
+    @property
+    def partitions(self) -> int:
+        return len(self.ends)
+
+
+@dataclass(frozen=True, slots=True)
+class RejoinJournal:
+    """``topics``: recreated, or to be. ``place``: where their own records are kept, empty where they were discarded.
+    ``over``: both sides were the same in the end."""
+
+    environment: str
+    flow: str
+    who: str
+    at_ms: int
+    place: str
+    topics: tuple[RejoinTopic, ...]
+    over: bool = False
+
+
+_RECORD = JsonRecord(RejoinJournal, "journal of a failback")
+dumps, loads = _RECORD.dumps, _RECORD.loads

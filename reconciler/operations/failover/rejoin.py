@@ -1,0 +1,305 @@
+"""Makes the old source of a flow with same offsets a copy of its target again, before a failback.
+
+Kafka cuts no log at its end, so a topic of which both sides have records of their own is deleted on the old source,
+created anew and filled from the target. Its own records are kept first. Each step looks first: killed anywhere, the
+same command goes on. What no look could show, which topics were deleted and how they were, is in a journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from reconciler.errors import ReconcilerError
+from reconciler.model.options import KeepDiverged
+from reconciler.model.reports.failover import (
+    FailoverStep,
+    PartedPartition,
+    StepResult,
+    diverged_topics,
+)
+from reconciler.model.state.rejoin_journal import RejoinJournal, RejoinTopic
+from reconciler.operations.cutover.world import StepEnd
+from reconciler.text import counted, first_of
+
+DONE, ALREADY, PLANNED = StepResult.DONE, StepResult.ALREADY, StepResult.PLANNED
+SHOWN = 5
+
+
+class RejoinWorld(Protocol):
+    """All raise ReconcilerError, ClusterError among it; what cannot be read is never an empty answer."""
+
+    def parted(self) -> tuple[PartedPartition, ...]:
+        """Both sides compared, now."""
+        ...
+
+    def topics(self, names: Collection[str]) -> Mapping[str, RejoinTopic]:
+        """Those of them that the old source has."""
+        ...
+
+    def undecided(self, names: Collection[str]) -> Sequence[str]:
+        """Partitions of these topics at the old source with an open transaction."""
+        ...
+
+    def longer(self) -> frozenset[str]:
+        """Topics of which a partition ends later on the target than on the old source."""
+        ...
+
+    def journal(self) -> RejoinJournal | None: ...
+
+    def record(self, place: str, topics: Sequence[RejoinTopic], *, over: bool) -> None:
+        """Writes the journal, while the lock is ours."""
+        ...
+
+    def keep(self, partitions: Sequence[PartedPartition]) -> int:
+        """Keeps the old source's own records of them, and returns how many were read back."""
+        ...
+
+    def delete(self, topic: RejoinTopic) -> None: ...
+
+    def create(self, topic: RejoinTopic) -> None:
+        """Does nothing where it is there like this."""
+        ...
+
+    def fill(self, topics: Collection[str]) -> str:
+        """Copies them from the target until the old source has all of it. What is worth a word."""
+        ...
+
+    def seek(self, topic: str) -> int:
+        """Sets the flow's positions in a former topic of this name; how many."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RejoinPlan:
+    """``source``: the old one; ``target``: what it becomes a copy of. ``place``: where records are kept, empty where
+    they are discarded. ``parted``: as the user agreed to it. ``pending``: of a run that was not brought to its end."""
+
+    flow: str
+    source: str
+    target: str
+    place: str
+    parted: tuple[PartedPartition, ...]
+    pending: RejoinJournal | None = None
+    choice: KeepDiverged = KeepDiverged.TO_TOPIC
+
+    @property
+    def needed(self) -> bool:
+        return self.pending is not None or any(each.target_records for each in self.parted)
+
+    @property
+    def own(self) -> tuple[PartedPartition, ...]:
+        """Partitions with records that are lost with their topic."""
+        return own_records(self.parted)
+
+    def steps(self) -> Iterator[FailoverStep]:
+        """What would be done."""
+        if not self.needed:
+            return
+        mine, old = self.own, self.pending
+        topics = sorted(diverged_topics(self.parted))
+        missing = [topic.name for topic in old.topics if topic.name not in topics] if old is not None else []
+        if mine:
+            yield FailoverStep("keep", PLANNED, f"{_verb(self.place)} {self.words(mine)}")
+        elif old is not None:
+            yield FailoverStep("keep", ALREADY, f"an earlier run {_kept(old.place)} what only {self.source} had")
+        else:
+            yield FailoverStep("keep", ALREADY, f"no record is on {self.source} alone in a topic that goes")
+        if topics:
+            text = f"delete {counted(len(topics), 'topic')} on {self.source}, which cannot be cut, and create again: "
+            yield FailoverStep("recreate", PLANNED, text + first_of(topics, SHOWN))
+        elif missing:
+            text = f"look whether {first_of(missing, SHOWN)} was created again on {self.source}"
+            yield FailoverStep("recreate", PLANNED, text)
+        yield FailoverStep(
+            "fill", PLANNED, f"copy from {self.target} by a mirror job of this machine, until both sides are the same"
+        )
+        if topics or missing:
+            text = f"set positions of {self.flow} in these topics to the new ones"
+            yield FailoverStep("seek", PLANNED, text)
+        yield FailoverStep("compare", PLANNED, f"compare both sides; nothing is moved unless {self.source} has it all")
+
+    def words(self, mine: Sequence[PartedPartition]) -> str:
+        places = [f"{p.source[0]}-{p.source[1]} {p.at:,} to {p.source_end:,} ({p.source_records:,})" for p in mine]
+        count = counted(sum(each.source_records for each in mine), "record")
+        to = f" in {self.place}" if self.place else ""
+        return f"{count} that only {self.source} has{to}: {first_of(places, SHOWN)}"
+
+
+def _verb(place: str) -> str:
+    return "keep" if place else "DISCARD"
+
+
+def _kept(place: str) -> str:
+    return f"kept in {place}" if place else "discarded"
+
+
+def own_records(parted: Sequence[PartedPartition]) -> tuple[PartedPartition, ...]:
+    """Partitions of the old source with records of its own, in topics that have to be recreated."""
+    topics = diverged_topics(parted)
+    return tuple(each for each in parted if each.source[0] in topics and each.source_records)
+
+
+def place_words(choice: KeepDiverged, flow: str, target: str, file: str) -> str:
+    """Empty where they are discarded."""
+    match choice:
+        case KeepDiverged.TO_FILE:
+            return file
+        case KeepDiverged.TO_TOPIC:
+            return f"{target}:TOPIC.diverged.{flow}"
+        case KeepDiverged.DISCARD:
+            return ""
+
+
+class Rejoin:
+    """One run. It can be repeated."""
+
+    def __init__(self, world: RejoinWorld, plan: RejoinPlan) -> None:
+        self.world, self.plan = world, plan
+        self._again = f"Run this again: reconciler failback ENV {plan.flow}" + f" --diverged {plan.choice}"
+
+    def acts(self) -> dict[str, Callable[[], StepEnd]]:
+        return {
+            "keep": self._keep,
+            "recreate": self._recreate,
+            "fill": self._fill,
+            "seek": self._seek,
+            "compare": self._compare,
+        }
+
+    def _keep(self) -> StepEnd:
+        plan, before = self.plan, self._journal()
+        names = diverged_topics(plan.parted)
+        # Ends first, then the records before them: what is written later moves an end, and is seen before the deletion.
+        live = self.world.topics(names)
+        if undecided := self.world.undecided(names):
+            raise ReconcilerError(
+                f"{plan.source} has open transactions in {first_of(undecided, SHOWN)}",
+                "Whether their records will count is not decided, so they cannot be kept. Nothing was deleted.",
+                f"Wait until they end, or abort them (kafka-transactions.sh find-hanging). {self._again}",
+            )
+        parted = self._known()
+        mine = own_records(parted)
+        if _own(mine) != _own(plan.own) or diverged_topics(parted) != names:
+            raise ReconcilerError(
+                f"{plan.source} has other records of its own than the plan says: {plan.words(plan.own)}; "
+                f"now {plan.words(mine)}",
+                "Something still writes there, or has lost records. Nothing was deleted.",
+                f"Stop its producers, look with --dry-run, and agree to the new counts. {self._again}",
+            )
+        if not names:
+            return (
+                ALREADY,
+                f"kept before in {before.place}" if before is not None and before.place else "nothing to keep",
+            )
+        if missing := sorted(names - live.keys()):
+            raise ReconcilerError(
+                f"{plan.source} does not describe {first_of(missing, SHOWN)} to the principal apply",
+                "How to create it again is not known, so nothing was deleted.",
+                "reconciler doctor ENV has the rights that are missing.",
+            )
+        wanted = sum(each.source_records for each in mine)
+        count = self.world.keep(mine) if plan.place else wanted
+        if count != wanted:
+            raise ReconcilerError(
+                f"{count:,} of {wanted:,} records of {plan.source} were found in {plan.place} again",
+                "All of them have to be there before their topic is deleted. Nothing was deleted.",
+                f"Look at its retention and its configs. {self._again}",
+            )
+        others = [topic for topic in before.topics if topic.name not in names] if before is not None else []
+        places = dict.fromkeys(filter(None, (before.place if before is not None else "", plan.place)))
+        self.world.record(", ".join(places), [*others, *(live[name] for name in sorted(names))], over=False)
+        if not plan.place:
+            return DONE, f"{counted(wanted, 'record')} that only {plan.source} has are given up, as agreed"
+        return DONE, f"{counted(wanted, 'record')} kept in {plan.place}, and read back"
+
+    def _recreate(self) -> StepEnd:
+        journal, made = self._journal(), list[str]()
+        for topic in journal.topics if journal is not None else ():
+            live = self.world.topics([topic.name]).get(topic.name)
+            if live is not None and live.topic_id == topic.topic_id:
+                if live.ends != topic.ends:
+                    raise ReconcilerError(
+                        f"{topic.name} on {self.plan.source} was written since its records were kept: "
+                        f"it ended at {_ends(topic)}, and ends at {_ends(live)}",
+                        "It was not deleted, as what was written since is kept nowhere else.",
+                        f"Stop its producers. {self._again}",
+                    )
+                self.world.delete(topic)
+                live = None
+            if live is None:
+                made.append(topic.name)
+            self.world.create(topic)
+        if not made:
+            return ALREADY, "no topic has to be recreated"
+        return DONE, f"{counted(len(made), 'topic')} deleted and created again on {self.plan.source}"
+
+    def _fill(self) -> StepEnd:
+        parted, journal = self._known(), self._journal()
+        self._require_beginning(parted)
+        anew = {topic.name for topic in journal.topics} if journal is not None else set[str]()
+        behind = {each.source[0] for each in parted if each.target_records} | (self.world.longer() & anew)
+        if not behind:
+            return ALREADY, f"{self.plan.source} has all that {self.plan.target} has"
+        return DONE, self.world.fill(behind)
+
+    def _seek(self) -> StepEnd:
+        journal = self._journal()
+        count = sum(self.world.seek(topic.name) for topic in (journal.topics if journal is not None else ()))
+        text = f"{counted(count, 'position')} of {self.plan.flow} set to the new topics"
+        return (DONE, text) if count else (ALREADY, "all positions are of the topics as they are")
+
+    def _compare(self) -> StepEnd:
+        parted, journal = self._known(), self._journal()
+        self._require_beginning(parted)
+        anew = {topic.name for topic in journal.topics} if journal is not None else set[str]()
+        if gone := sorted(anew - self.world.topics(anew).keys()):
+            why = "It was deleted here and created again, and is gone by now. Consumers were not moved."
+            raise ReconcilerError(f"{self.plan.source} does not have {first_of(gone, SHOWN)}", why, self._again)
+        lacking = sum(each.target_records for each in parted)
+        uneven = sorted(self.world.longer() & anew)
+        if lacking or uneven:
+            missing = counted(lacking, "record") if lacking else f"the last offsets of {first_of(uneven, SHOWN)}"
+            raise ReconcilerError(
+                f"{self.plan.source} lacks {missing} that {self.plan.target} has by now",
+                f"Producers still write on {self.plan.target}. Consumers were not moved.",
+                f"Stop them. {self._again}: what is left to copy is little",
+            )
+        if journal is not None:
+            self.world.record(journal.place, journal.topics, over=True)
+        waiting = sum(each.source_records for each in parted)
+        note = (
+            f"; {counted(waiting, 'record')} of other topics wait to be copied by {self.plan.flow}" if waiting else ""
+        )
+        return DONE, f"{self.plan.source} and {self.plan.target} are the same, offset by offset{note}"
+
+    # what several steps need
+
+    def _known(self) -> tuple[PartedPartition, ...]:
+        parted = self.world.parted()
+        if unknown := [each for each in parted if each.unknown]:
+            whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown], SHOWN)
+            why = "A partition that cannot be compared may have records of its own. Nothing more was done."
+            raise ReconcilerError(f"whether both sides are the same is not known: {whys}", why, self._again)
+        return parted
+
+    def _journal(self) -> RejoinJournal | None:
+        journal = self.world.journal()
+        return None if journal is None or journal.over else journal
+
+    def _require_beginning(self, parted: Sequence[PartedPartition]) -> None:
+        if mine := own_records(parted):
+            raise ReconcilerError(
+                f"{self.plan.source} has records of its own again: {self.plan.words(mine)}",
+                "Something wrote there after the topic was created again. Consumers were not moved.",
+                f"Stop its producers. {self._again}: they are kept, and the topic is created once more",
+            )
+
+
+def _own(parted: Sequence[PartedPartition]) -> set[tuple[object, ...]]:
+    return {(each.source, each.source_end, each.source_records) for each in parted}
+
+
+def _ends(topic: RejoinTopic) -> str:
+    return first_of([f"{number}: {end:,}" for number, end in enumerate(topic.ends)], SHOWN)

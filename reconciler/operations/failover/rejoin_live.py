@@ -1,0 +1,324 @@
+"""``RejoinWorld`` on clusters: a mirror job of this machine fills the old source, by the flow turned round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from reconciler.backends.clusters.groups import PartitionBounds, Side
+from reconciler.backends.mirror_jobs.runner.command_line import require_spark
+from reconciler.backends.state.environment_records import read_rejoin
+from reconciler.errors import ReconcilerError, RunnerError, Unknown
+from reconciler.model.changes import ConfigChange, CreateTopic, DeleteTopic, Reason, Role, TopicChange, Why
+from reconciler.model.environment.topology import (
+    Cluster,
+    Flow,
+    Groups,
+    MirrorMakerTopics,
+    Principal,
+    TopicRef,
+    Topology,
+)
+from reconciler.model.options import KeepDiverged
+from reconciler.model.plan import Planned, Result
+from reconciler.model.reports.doctor import Ask
+from reconciler.model.reports.failover import (
+    FailoverCheck,
+    FailoverFacts,
+    Key,
+    Level,
+    PartedPartition,
+    Way,
+    diverged_topics,
+)
+from reconciler.model.state.rejoin_journal import RejoinJournal, RejoinTopic, dumps, rejoin_key
+from reconciler.operations.apply.execution import Execution
+from reconciler.operations.apply.records import require_met_targets
+from reconciler.operations.failover.decide import DivergedChoice
+from reconciler.operations.failover.diverged import flow_that_uses, parted, partitions_of, sides_of
+from reconciler.operations.failover.keep_diverged import keep_in_file, keep_in_topic, topic_for
+from reconciler.operations.failover.rejoin import RejoinPlan, place_words
+from reconciler.operations.failover.rights import rights_missing
+from reconciler.operations.mirror import foreground, seek
+from reconciler.operations.session.session import Session, now_ms
+from reconciler.replication.handover import Start
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets.same import above_limit
+from reconciler.resources.topics.desired import internal_factor
+from reconciler.resources.topics.internal import internal_topics
+from reconciler.text import counted, first_of
+
+NAME_LIMIT = 249
+CALM_S = 1.0
+"""No lag for so long: the old source has what the target had."""
+ROOM = 1 << 20
+"""Bytes that a kept record may be longer than its original: four headers."""
+
+
+class LiveRejoin:
+    """Of one flow. ``execute`` is set once the lock is held: before, nothing but looks."""
+
+    def __init__(self, session: Session, flow: str, choice: DivergedChoice) -> None:
+        self.session, self.choice = session, choice
+        self.sides = sides_of(session.topology, flow)
+        self.flow: Flow = self.sides.flow
+        self.execute: Execution | None = None
+
+    # looks
+
+    def parted(self) -> tuple[PartedPartition, ...]:
+        return parted(self.sides, partitions_of(self.sides))
+
+    def topics(self, names: Collection[str]) -> Mapping[str, RejoinTopic]:
+        if not names:
+            return {}
+        live = self.session.clusters[self.flow.source].read(sorted(names))
+        for hidden in live.hidden.values():
+            raise ReconcilerError(hidden.error, "Whether it exists is not known. Nothing was deleted.", hidden.todo)
+        topics: dict[str, RejoinTopic] = {}
+        for name, topic in live.topics.items():
+            if isinstance(topic.configs, Unknown):
+                why = "Without its configs it could not be created again as it was. Nothing was deleted."
+                raise ReconcilerError(topic.configs.error, why, topic.configs.todo)
+            keys = [(name, number) for number in range(len(topic.partitions))]
+            bounds = _bounds(self.sides.source, keys)
+            ends = tuple(bounds[key].end for key in keys)
+            topics[name] = RejoinTopic(name, topic.topic_id, topic.replication_factor, ends, dict(topic.overrides))
+        return topics
+
+    def undecided(self, names: Collection[str]) -> Sequence[str]:
+        counts = self.sides.source.partitions() if names else {}
+        keys = [(name, number) for name in sorted(names) for number in range(counts.get(name, 0))]
+        bounds = _bounds(self.sides.source, keys)
+        return [f"{key[0]}-{key[1]}" for key, at in bounds.items() if at.stable < at.end]
+
+    def longer(self) -> frozenset[str]:
+        pairs = partitions_of(self.sides)
+        here = _bounds(self.sides.source, [source for source, _ in pairs])
+        there = _bounds(self.sides.target, [target for _, target in pairs])
+        return frozenset(source[0] for source, target in pairs if there[target].stable > here[source].end)
+
+    def journal(self) -> RejoinJournal | None:
+        home = self.session.find_home() if self.execute is None else self.execute.lock.cluster
+        return read_rejoin(home, self.session.topology.environment, self.flow.name, Principal.APPLY)
+
+    def obstacles(self, plan: RejoinPlan, *, paused: bool) -> Iterator[FailoverCheck]:
+        """What would keep a later step from succeeding. Raises ReconcilerError for a cluster that is another one."""
+        topology, source, target = self.session.topology, self.flow.source, self.flow.target
+        if not paused:
+            todo = f"reconciler failover ENV {self.flow.name}; or reconciler mirror pause ENV {self.flow.name}"
+            yield _stop(f"{self.flow.name} is not paused: it would copy the old source while that is replaced", todo)
+        names = diverged_topics(plan.parted)
+        renamed = sorted({each.source[0] for each in plan.parted if each.source[0] != each.target[0]})
+        if renamed and plan.needed:
+            text = f"{self.flow.name} gives copies other names ({first_of(renamed, 3)}), which no flow can turn round"
+            yield _stop(text, "Do it step by step (docs/mirror/same-offsets.md#failback)")
+        here, there = self.sides.source.partitions(), self.sides.target.partitions()
+        for name in sorted(names):
+            if here.get(name) != there.get(name):
+                text = f"{name} has {here.get(name)} partitions on {source} and {there.get(name)} on {target}"
+                yield _stop(f"{text}: what the others hold cannot be compared", "Make them equal: reconciler apply ENV")
+            begins = _bounds(self.sides.target, [(name, number) for number in range(there.get(name, 0))]).values()
+            if above_limit(most := max(each.begin for each in begins), self.flow.filler_limit):
+                text = f"{name} begins at {most:,} on {target}, and a new copy is begun with so many empty offsets"
+                yield _stop(f"{text}: more than filler_limit of {self.flow.name}", f"Raise it to {most} or more")
+            if does := flow_that_uses(topology, source, name, besides=self.flow.name):
+                yield _stop(f"flow {does} {name} on {source}, too, which is deleted there", "Take it out of that flow")
+            if self.choice.keep is not KeepDiverged.TO_TOPIC:
+                continue
+            kept = topic_for(name, self.flow.name)
+            if len(kept) > NAME_LIMIT or (does := flow_that_uses(topology, target, kept, besides=self.flow.name)):
+                why = f"flow {does} it" if does else f"a name has at most {NAME_LIMIT} characters"
+                yield _stop(f"{kept} on {target} cannot take the records: {why}", "Keep them with --diverged to-file")
+        try:
+            require_spark()
+        except RunnerError as error:
+            yield _stop(f"{error.what}: the job that fills {source} runs on this machine", error.todo)
+        with closing(self._filler(sorted(names) or ["-"])) as filler:
+            require_met_targets(filler, filler.topology.mirrors)
+        yield from rights_missing(self._rights_wanted(sorted(names)))
+
+    def _rights_wanted(self, names: Sequence[str]) -> Iterator[tuple[Cluster, Principal, Ask, str]]:
+        clusters = self.session.topology.clusters
+        source, target = clusters[self.flow.source], clusters[self.flow.target]
+        if not names:
+            return
+        yield source, Principal.APPLY, Ask(tuple(names)), "DELETE"
+        group = position_group(f"{self.flow.name}-back")
+        writes = Ask(tuple(names), groups=(group,), transactional_ids=(f"{group}.0",))
+        yield source, Principal.MIRROR, writes, "WRITE"
+        if self.choice.keep is KeepDiverged.TO_TOPIC:
+            kept = tuple(topic_for(name, self.flow.name) for name in names)
+            yield target, Principal.APPLY, Ask(creates=kept), "CREATE"
+
+    # acts
+
+    def record(self, place: str, topics: Sequence[RejoinTopic], *, over: bool) -> None:
+        assert self.execute is not None, "the lock is held"
+        lock, environment = self.execute.lock, self.session.topology.environment
+        entry = RejoinJournal(environment, self.flow.name, lock.holder.who, now_ms(), place, tuple(topics), over=over)
+        if why := lock.keep(rejoin_key(environment, self.flow.name), dumps(entry)):
+            self.execute.require_kept()
+            why_not = "Without it no other run could go on, so the next step is not begun."
+            raise ReconcilerError(f"the journal of the failback could not be written: {why}", why_not, "Run it again.")
+
+    def keep(self, partitions: Sequence[PartedPartition]) -> int:
+        if self.choice.keep is KeepDiverged.TO_FILE:
+            return keep_in_file(self.sides, partitions, Path(self.choice.file))
+        target, count = self.session.topology.clusters[self.flow.target], 0
+        for name in sorted({each.source[0] for each in partitions}):
+            kept, mine = topic_for(name, self.flow.name), [each for each in partitions if each.source[0] == name]
+            there = self.session.clusters[target.name].read([kept])
+            for hidden in there.hidden.values():
+                raise ReconcilerError(hidden.error, "Nothing was deleted.", hidden.todo)
+            if kept not in there.topics:
+                self._create_kept(name, kept)
+            count += keep_in_topic(self.sides, mine, target, kept)
+        return count
+
+    def _create_kept(self, name: str, kept: str) -> None:
+        old = self.session.clusters[self.flow.source].read([name]).topics[name]
+        copy = self.session.clusters[self.flow.target].read([name]).topics[name]
+        configs = {
+            "cleanup.policy": "delete",
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "message.timestamp.type": "CreateTime",
+            "max.message.bytes": str(int(old.config("max.message.bytes") or ROOM) + ROOM),
+        }
+        ref = TopicRef(self.flow.target, kept)
+        self._perform(_creation(ref, len(old.partitions), copy.replication_factor, configs))
+
+    def delete(self, topic: RejoinTopic) -> None:
+        ref, reason = (
+            TopicRef(self.flow.source, topic.name),
+            Reason(Why.TOMBSTONE, "both sides have records of their own"),
+        )
+        self._perform(DeleteTopic(ref, topic.topic_id, topic.partitions, "", reason))
+
+    def create(self, topic: RejoinTopic) -> None:
+        ref = TopicRef(self.flow.source, topic.name)
+        self._perform(_creation(ref, topic.partitions, topic.replication_factor, topic.configs))
+
+    def fill(self, topics: Collection[str]) -> str:
+        assert self.execute is not None, "the lock is held"
+        with closing(self._filler(topics)) as filler:
+            (mirror,) = filler.topology.mirrors
+            # What the job keeps beside its records: a cluster that was no target yet has none of it.
+            for kept in internal_topics(filler.topology):
+                live = filler.clusters[kept.ref.cluster].read([kept.ref.name])
+                if kept.ref.name not in live.topics:
+                    self._perform(_creation(kept.ref, kept.partitions, internal_factor(live), kept.configs))
+            run = Execution(self.execute.command, filler, self.execute.lock, self.execute.audit)
+            foreground.catch_up(run, [mirror], None, CALM_S)
+        return (
+            f"{counted(len(topics), 'topic')} on {self.flow.source} filled from {self.flow.target} by mirror {mirror}"
+        )
+
+    def seek(self, topic: str) -> int:
+        return seek.begin_anew(self.session, self.flow.name, topic)
+
+    def _filler(self, topics: Collection[str]) -> Session:
+        return Session(
+            self.session.folder, turned_round(self.session.topology, self.flow.name, topics), Principal.APPLY
+        )
+
+    def _perform(self, change: TopicChange) -> None:
+        item = Planned(change.id, change, str(change.stage), "", "", "")
+        (outcome,) = self.session.clusters[change.ref.cluster].perform([item], _unseen)
+        if outcome.result is not Result.DONE:
+            problem, _, rest = outcome.error.partition("\n")
+            raise ReconcilerError(problem, rest, "Fix it and run this again: it goes on.")
+
+
+def look_apart(
+    session: Session, facts: FailoverFacts, choice: DivergedChoice | None, *, paused: bool
+) -> tuple[tuple[LiveRejoin, RejoinPlan] | None, list[FailoverCheck]]:
+    """At a failback of a flow that keeps offsets: what makes both sides the same, None where nothing has to; and what
+    is in the way. Raises ReconcilerError."""
+    move, flow = facts.move, session.topology.flows[facts.move.flow]
+    if move.way is not Way.FAILBACK or not flow.keeps_offsets:
+        return None, []
+    if not facts.reachable:
+        text = f"{move.origin} does not answer, so what both sides have cannot be compared"
+        return None, [] if choice is None else [_stop(text, "Wait until it answers, and run this again")]
+    world = LiveRejoin(session, flow.name, choice or DivergedChoice(KeepDiverged.DISCARD))
+    journal = world.journal()
+    pending = None if journal is None or journal.over else journal
+    if choice is not None:
+        place = place_words(choice.keep, flow.name, flow.target, choice.file)
+        plan = RejoinPlan(flow.name, flow.source, flow.target, place, facts.parted, pending, choice.keep)
+        if not plan.needed:
+            return None, []
+        fenced = []
+        if rules := sorted(facts.fence.made):
+            text = (
+                f"a fence denied everyone to write {rules[0].name} on {flow.source}; while it stands, the mirror that "
+            )
+            server = session.topology.clusters[flow.source].bootstrap_servers[0]
+            todo = (
+                "Keep producers off by other means, and take it back, topic by topic: kafka-acls.sh --bootstrap-server "
+            )
+            todo += f"{server} --remove --force --deny-principal 'User:*' --operation Write --topic {rules[0].name}"
+            fenced = [FailoverCheck("rejoin", Level.WARNS, f"{text}fills the topic may not write either", todo)]
+        return (world, plan), [*fenced, *world.obstacles(plan, paused=paused)]
+    if pending is None:
+        return None, []
+    names = first_of([topic.name for topic in pending.topics], 5)
+    text = f"a failback with --diverged was begun by {pending.who} and not brought to its end: {names} may be missing "
+    todo = f"End it: reconciler failback ENV {flow.name} --diverged to-topic"
+    return None, [_stop(f"{text}on {flow.source}, or not filled yet", todo)]
+
+
+def turned_round(topology: Topology, name: str, topics: Collection[str]) -> Topology:
+    """The environment with nothing but the flow the other way, of ``topics``, in a mirror of its own."""
+    flow = topology.flows[name]
+    mirror = next(mirror for mirror in topology.mirrors.values() if name in mirror.flows)
+    back, own = f"{name}-back", f"{mirror.name}-back"
+    while back in topology.flows:
+        back += "-back"
+    while own in topology.mirrors:
+        own += "-back"
+    turned = replace(
+        flow,
+        name=back,
+        source=flow.target,
+        target=flow.source,
+        topics=tuple(map(re.escape, sorted(topics))),
+        exclude_topics=(),
+        start=Start(),
+        groups=Groups(),
+        mirrormaker_topics=MirrorMakerTopics(),
+        on_condition={},
+        moved_from="",
+    )
+    alone = replace(mirror, name=own, flows=(back,), metrics_port=0, hosted=False)
+    return replace(topology, flows={back: turned}, mirrors={own: alone})
+
+
+def _creation(ref: TopicRef, partitions: int, factor: int | None, configs: Mapping[str, str]) -> CreateTopic:
+    wanted = tuple(ConfigChange(key, None, "", value, "failback") for key, value in sorted(configs.items()))
+    reason = Reason(Why.MIRROR_NEEDS, "a failback fills it, or keeps records there")
+    return CreateTopic(ref, partitions, factor, wanted, Role.REMOTE, reason)
+
+
+def _unseen(_: object) -> None:
+    pass
+
+
+def _stop(text: str, todo: str) -> FailoverCheck:
+    return FailoverCheck("rejoin", Level.STOPS, text, todo)
+
+
+def _bounds(side: Side, keys: Sequence[Key]) -> Mapping[Key, PartitionBounds]:
+    bounds = side.bounds(keys)
+    if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
+        raise ReconcilerError(
+            f"where {first_of(missing, 3)} on {side.name} ends is not known: its leader does not answer",
+            "What cannot be read may have records that only one side has. Nothing more was done.",
+            "Wait until it answers, and run this again.",
+        )
+    return bounds
