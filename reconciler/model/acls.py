@@ -138,12 +138,6 @@ def redundant(binding: AclBinding, among: Iterable[AclBinding] | frozenset[AclBi
     return any(wider in this_redundant for wider in binding.implied_by())
 
 
-def normalised(bindings: Iterable[AclBinding]) -> frozenset[AclBinding]:
-    """Without the rules that others of them imply."""
-    acls = frozenset(bindings)
-    return frozenset(binding for binding in acls if not redundant(binding, acls))
-
-
 def word(text: str) -> str:
     """A principal or a resource's name, in quotes where it could be read as something else."""
     return text if _PLAIN.fullmatch(text) and text.isprintable() else quoted(text)

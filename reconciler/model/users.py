@@ -11,8 +11,8 @@ from enum import StrEnum
 from reconciler.errors import NOWHERE, Where
 from reconciler.text import quoted
 
-LEAST_ITERATIONS, MOST_ITERATIONS = 4096, 16384
-"""As brokers accept them (ScramMechanism.minIterations, ScramControlManager.MAX_ITERATIONS)."""
+LEAST_ITERATIONS = 4096
+"""As brokers accept them (ScramMechanism.minIterations)."""
 AS_FOUND = 0
 """The version of a user whose password was not set from here and stays as it is."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/=+-]*")

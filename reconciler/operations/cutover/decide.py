@@ -19,7 +19,6 @@ from reconciler.model.reports.cutover import (
     TopicSeen,
 )
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, GroupMove, Key, Level
-from reconciler.operations.failover.decide import due
 from reconciler.resources.acls.read_only import denial, write_denials
 from reconciler.text import counted, first_of, time_words, total
 
@@ -252,8 +251,3 @@ def _differing(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> 
 def within(move: GroupMove, topics: Collection[str]) -> GroupMove:
     """Its offsets on these topics of the origin alone."""
     return replace(move, offsets=tuple(offset for offset in move.offsets if offset.origin[0] in topics))
-
-
-def unset_groups(groups: Sequence[GroupMove]) -> int:
-    """How many offsets wait to be set."""
-    return sum(map(len, due(tuple(groups)).values()))
