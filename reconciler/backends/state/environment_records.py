@@ -11,7 +11,7 @@ from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.replicas import Journal, ListEntries
 from reconciler.model.state import cutover_journal, last_apply, last_drill, lock, rejoin_journal, rollout_progress
-from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key
+from reconciler.model.state.cutover_journal import CutoverJournal, cutovers_key
 from reconciler.model.state.last_apply import Applied, applied_key
 from reconciler.model.state.last_drill import LastDrill, drill_key
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
@@ -53,11 +53,11 @@ def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> 
     return understood(value, rollout_progress.loads, cluster.name, record, why, todo)
 
 
-def read_cutovers(cluster: Cluster, environment: str, principal: Principal) -> Mapping[str, CutoverJournal]:
-    """Journals of cut-overs by flow. Raises ClusterError."""
-    prefix = cutover_key(environment, "")
+def read_cutovers(cluster: Cluster, environment: str, principal: Principal) -> tuple[CutoverJournal, ...]:
+    """Journals of all cut-overs. Raises ClusterError."""
+    prefix = cutovers_key(environment)
     values = _newest(cluster, environment, principal)
-    journals: dict[str, CutoverJournal] = {}
+    journals: list[CutoverJournal] = []
     for key, value in values.items():
         if not key.startswith(prefix):
             continue
@@ -66,8 +66,8 @@ def read_cutovers(cluster: Cluster, environment: str, principal: Principal) -> M
         why = f"{ANOTHER_VERSION} it is not known which step it has come to"
         journal = understood(value, cutover_journal.loads, cluster.name, record, why, todo)
         if journal is not None:
-            journals[journal.flow] = journal
-    return journals
+            journals.append(journal)
+    return tuple(journals)
 
 
 def read_last_drill(cluster: Cluster, environment: str, flow: str, principal: Principal) -> LastDrill | None:

@@ -15,9 +15,10 @@ from reconciler.model.environment.topology import Cluster, Principal, TopicRef, 
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.ports import ClusterReader
-from reconciler.model.state.cutover_journal import cutover_key
+from reconciler.model.state.cutover_journal import cutovers_key
 from reconciler.model.state.home import Answers, Home, LockPlace, Sighting, dumps, home_key, home_of, loads
 from reconciler.model.state.last_apply import applied_key
+from reconciler.model.state.last_drill import drill_key
 from reconciler.model.state.left_by_apply import left_key
 from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key, lock_topic_shapes
 from reconciler.model.state.rollout_progress import promotion_key
@@ -41,7 +42,7 @@ def look(
 
 def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
     keys = (lock_key(environment), home_key(environment), applied_key(environment), promotion_key(environment))
-    several, cluster = (left_key(environment, ""), cutover_key(environment, "")), log.cluster
+    several, cluster = _several(environment), log.cluster
     try:
         cluster_id = log.identity()
         if cluster.cluster_id not in (None, cluster_id):  # taking the lock there would be refused
@@ -57,6 +58,11 @@ def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
         return ClusterError(cluster.name, "other", error.what, error.why, error.todo)
     finally:
         log.close()
+
+
+def _several(environment: str) -> tuple[str, ...]:
+    """With which keys begin of which an environment has several records."""
+    return left_key(environment, ""), cutovers_key(environment), drill_key(environment, "")
 
 
 class HomeLock:
@@ -77,8 +83,6 @@ class HomeLock:
         self._written: dict[str, Home] = {}
         """What was written here; a topic that was just made may not be seen at once."""
         self._keys = tuple(key(topology.environment) for key in (applied_key, promotion_key, home_key))
-        self._left = tuple(left_key(topology.environment, name) for name in topology.clusters)
-        self._left += tuple(cutover_key(topology.environment, name) for name in topology.flows)
 
     def take(self, reason: str = "", to: str = "") -> KafkaLock:
         """``reason``: take it from any holder. ``to``: move the home. Looks again after each write, until nothing
@@ -127,8 +131,10 @@ class HomeLock:
         held = sorted(self._locks, key=lambda name: (name == target, name != place.home))
         kept = ChainMap(*(dict(self._seen[name].records) for name in (place.home, *held) if name in self._seen))
         applied, promotion, word = self._keys
-        records = applied, promotion, *self._left
-        beside = (key for key in records if key in kept and kept[key] != there.records.get(key))
+        carried = (
+            key for key in kept if key in (applied, promotion) or key.startswith(_several(self.topology.environment))
+        )
+        beside = (key for key in sorted(carried) if kept[key] != there.records.get(key))
         wanted = [(target, key, kept[key]) for key in beside]
         uninformed = [name for name, answer in self._seen.items() if home not in (answer.home, self._written.get(name))]
         wanted += [(name, word, dumps(home)) for name in held if name in uninformed]

@@ -11,7 +11,7 @@ from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Flow
 from reconciler.replication.expressions.tree import Every, Form, Item, Negated, Plain, Some, flat, form_of
 from reconciler.replication.expressions.unfit import unfit
-from reconciler.replication.policy import EXCLUDED_TOPICS
+from reconciler.replication.policy import EXCLUDED_TOPICS, TopicSelector
 from reconciler.resources.flows.names.automata import (
     ALPHABET,
     Complement,
@@ -21,11 +21,13 @@ from reconciler.resources.flows.names.automata import (
     both,
     shortest,
 )
+from reconciler.resources.flows.names.carried import selector_for
 from reconciler.resources.flows.names.policy_rules import Hops, internal
 from reconciler.resources.flows.names.regex import pattern
 
 _MOST_STATES = 3_000
 """For a hint. An expression that needs more to match its first name is not reported as one that matches none."""
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SETS_AND_COUNTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[0-9]*,[0-9]*\}")
 
 
@@ -45,7 +47,10 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
             why = f"Their names say that their records have been on {flow.target}"
             refused.append((cycle, "the cycle rule", why))
 
+        selector = selector_for(flow) if flow.naming.policy in ("default", "identity") else None
         for field, subject, where, text in _expressions(flow, places):
+            if field == "topics" and selector is not None and _travels(text, selector):
+                continue
             kind = "config" if field == "sync_topic_configs.exclude" else "topic"
             if field.startswith("groups"):
                 if "," in _SETS_AND_COUNTS.sub("", text):
@@ -64,6 +69,12 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
                         problem = f'{subject} is "{text}", and all it matches is held back by {rule}'
                         yield Problem("regex-without-effect", where, problem, why, "Correct or remove it")
                         break
+
+
+def _travels(text: str, selector: TopicSelector) -> bool:
+    """Of a topic's name, as long lists have them: that it travels itself is proof, and cheaper than a search for one."""
+    name = text.replace("\\.", ".")
+    return _NAME.fullmatch(name) is not None and name not in (".", "..") and selector.why_not(name) is None
 
 
 def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem | None:

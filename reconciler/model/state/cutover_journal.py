@@ -10,8 +10,14 @@ from reconciler.model.reports.failover import Key
 from reconciler.replication.json_codec import JsonRecord
 
 
-def cutover_key(environment: str, flow: str) -> str:
-    return f"cutover/{environment}/{flow}"
+def cutovers_key(environment: str) -> str:
+    """With which the keys of all journals begin."""
+    return f"cutover/{environment}/"
+
+
+def cutover_key(environment: str, flow: str, plan: str) -> str:
+    """``plan``: digest of its file. The waves of a flow have a plan each, and any of them may be taken back."""
+    return f"{cutovers_key(environment)}{flow}/{plan[:16]}"
 
 
 class CutoverState(StrEnum):

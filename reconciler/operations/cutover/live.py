@@ -265,7 +265,7 @@ class LiveWorld:
         return True, run_hook(hook, {f"RECONCILER_{key}": value for key, value in facts.items()})
 
     def keep(self, journal: CutoverJournal) -> None:
-        key = cutover_key(journal.environment, journal.flow)
+        key = cutover_key(journal.environment, journal.flow, journal.plan)
         if why := self._execute.lock.keep(key, dumps(journal)):
             self._execute.require_kept()
             why_not = "Without it no other run could go on, so the next step is not begun."

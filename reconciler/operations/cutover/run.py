@@ -1,6 +1,6 @@
 """``cutover plan``, ``apply`` and ``rollback``: what is asked, whether it may, and what comes of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
@@ -98,10 +98,13 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
         return exit_code(report)
 
 
-def journal_of(plan: CutoverPlan, own: str, journals: Mapping[str, CutoverJournal]) -> CutoverJournal | None:
+def journal_of(plan: CutoverPlan, own: str, journals: Iterable[CutoverJournal]) -> CutoverJournal | None:
     """The journal that this plan goes on with; None: it begins. Raises BlockedError while another one is under way that
     moves the same topics. ``own``: digest of the plan."""
-    for journal in journals.values():
+    mine = None
+    for journal in journals:
+        if journal.plan == own:
+            mine = journal
         if journal.state is not CutoverState.UNDER_WAY or journal.plan == own:
             continue
         both = sorted(set(journal.topics) & plan.names)
@@ -113,10 +116,7 @@ def journal_of(plan: CutoverPlan, own: str, journals: Mapping[str, CutoverJourna
                 "Two cut-overs of the same topics would undo each other's fences.",
                 f"End that one, or take it back, with its own plan file: {ROLLBACK}",
             )
-    mine = journals.get(plan.flow)
-    if mine is None or mine.plan != own or mine.state is CutoverState.TAKEN_BACK:
-        return None
-    return mine
+    return None if mine is not None and mine.state is CutoverState.TAKEN_BACK else mine
 
 
 def _require_true(session: Session, plan: CutoverPlan) -> None:

@@ -75,7 +75,7 @@ def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
 def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOptions) -> DrillReport:
     session, began_ms = execute.session, now_ms()
     topology = session.topology
-    journals = read_cutovers(execute.lock.cluster, topology.environment, Principal.APPLY).values()
+    journals = read_cutovers(execute.lock.cluster, topology.environment, Principal.APPLY)
     require_alone(topology, flow, canary, steering.pauses_of(session, flow.name), journals, DRILL)
     request = CutoverRequest(flow.name, options.settings, exactly_name(canary), exactly_name(canary))
     plan = planned(session, request, say_now)

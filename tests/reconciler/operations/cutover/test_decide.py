@@ -27,7 +27,7 @@ from reconciler.model.reports.cutover import (
 )
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult, Way
 from reconciler.model.schemas import schema
-from reconciler.model.state.cutover_journal import CutoverState
+from reconciler.model.state.cutover_journal import CutoverState, cutover_key
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
     checks_of_left_out,
@@ -221,17 +221,20 @@ def test_what_changed_since_the_plan_is_told_with_both_values() -> None:
 
 def test_a_plan_goes_on_with_its_own_journal_and_beside_no_other() -> None:
     mine = fresh_journal(plan(), "mine", "ann", 0)
-    assert journal_of(plan(), "mine", {}) is None
-    assert journal_of(plan(), "mine", {"east-to-west": mine}) is mine
-    assert journal_of(plan(), "mine", {"east-to-west": replace(mine, state=CutoverState.TAKEN_BACK)}) is None
-    assert journal_of(plan(), "other", {"east-to-west": replace(mine, state=CutoverState.DONE)}) is None
+    assert journal_of(plan(), "mine", ()) is None
+    assert journal_of(plan(), "mine", [mine]) is mine
+    assert journal_of(plan(), "mine", [replace(mine, state=CutoverState.TAKEN_BACK)]) is None
+    assert journal_of(plan(), "other", [replace(mine, state=CutoverState.DONE)]) is None
     with pytest.raises(BlockedError, match="flow east-to-west: it has come to step none, by plan mine; this is plan o"):
-        journal_of(plan(), "other", {"east-to-west": mine})
+        journal_of(plan(), "other", [mine])
     beside = replace(mine, flow="east-to-hub", plan="theirs")
     with pytest.raises(BlockedError, match="a cut-over of east-to-hub by ann is under way and moves orders"):
-        journal_of(plan(), "mine", {"east-to-hub": beside})
-    assert journal_of(plan(), "mine", {"east-to-hub": replace(beside, topics=("prices",))}) is None
-    assert journal_of(plan(), "mine", {"east-to-hub": replace(beside, origin="south")}) is None
+        journal_of(plan(), "mine", [beside])
+    assert journal_of(plan(), "mine", [replace(beside, topics=("prices",))]) is None
+    assert journal_of(plan(), "mine", [replace(beside, origin="south")]) is None
+    waves = [replace(mine, plan=name, state=CutoverState.DONE) for name in ("first", "mine", "last")]
+    assert journal_of(plan(), "mine", waves) == waves[1], "a later wave hides none"
+    assert len({cutover_key("prod", wave.flow, wave.plan) for wave in waves}) == 3
 
 
 def test_a_plan_file_is_read_back_and_no_other() -> None:
