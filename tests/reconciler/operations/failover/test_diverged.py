@@ -59,7 +59,7 @@ def test_where_two_logs_part_is_found_and_what_is_alone_is_exported(
 
     write(plain["west"], names[1], ["written there"])
     (found,) = parted(sides, pairs)
-    expected = PartedPartition((unique, 0), (names[1], 0), begin, begin + 3, begin + 2, 2, 1)
+    expected = PartedPartition((unique, 0), (names[1], 0), begin, begin + 3, begin + 2, 2, 1, "", 1_000, 1_001)
     assert (found, found.diverged) == (expected, True)
 
     file = tmp_path / "alone.jsonl"
