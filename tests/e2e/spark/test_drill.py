@@ -15,10 +15,14 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import admin as kafka
 from confluent_kafka.admin import AdminClient
 from jsonschema import Draft202012Validator
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
+from tests.support.access.acls import rules
+from tests.support.access.role_users import kafka_filter, kafka_rule
+from tests.support.clusters import secured_clusters
 from tests.support.jobs.environments import Running, on_sandbox
 from tests.support.paths import ROOT
 
@@ -142,3 +146,51 @@ def test_a_canary_goes_there_and_back_and_its_report_is_evidence(running: Runnin
     running.reconciler("mirror", "stop", str(running.folder), "us-to-eu")
     assert "the mirror of us-to-eu is stopped" in running.reconciler(*words, code=3, told=True)
     assert {name: seen(handle, CANARY) for name, handle in running.clusters.items()} == before
+
+
+def test_on_secure_clusters_a_one_way_canary_is_fenced_off_read_and_taken_back(
+    secure: Sandbox, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, canary = tmp_path / "env", f"drill.{unique}"
+    folder.mkdir()
+    lines = secured_clusters(secure, monkeypatch)
+    lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
+    text = "\n".join(lines).replace("_MIRROR_PASSWORD", "_ADMIN_PASSWORD")
+    flow = f"{{source: east, target: west, topics: ['drill\\.{unique}'], naming: {{policy: identity}}"
+    flow += ", replication_factor: 1, lanes: 1, offsets: same}"
+    text += f"\ntopics:\n  {canary}: {{clusters: [east], partitions: 3, replication_factor: 1}}\n"
+    (folder / "topology.yaml").write_text(f"{text}flows:\n  {unique}: {flow}\nmirrors:\n  west: {{}}\n")
+    running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")})
+
+    allowed = rules(
+        f"allow User:apply write topic {canary}",
+        f"allow User:apply read topic {canary}",
+        f"allow User:apply read group {canary}",
+    )
+    admins = [AdminClient(handle.super_client()) for handle in secure.clusters.values()]
+
+    def standing() -> set[str]:
+        anything = kafka.AclBindingFilter(
+            kafka.ResourceType.ANY, None, kafka.ResourcePatternType.ANY, None, None,
+            kafka.AclOperation.ANY, kafka.AclPermissionType.ANY,
+        )  # fmt: skip
+        return set(map(str, admins[0].describe_acls(anything).result(20)))
+
+    for admin in admins:
+        for made in admin.create_acls([kafka_rule(each) for each in allowed]).values():
+            made.result(30)
+    try:
+        running.apply()
+        before = standing()
+        report = drill(running, unique)
+        assert (report["verdict"], report["exact"]) == ("met", True), report
+        assert report["places"]["written"] == ""
+        assert "nothing is written on west" in report["places"]["note"]
+        steps = {step["name"]: step["result"] for step in (*report["steps"], *report["back_steps"])}
+        assert (steps["fence"], steps["tail"], steps["unfence"]) == ("done", "done", "done")
+        assert standing() == before
+    finally:
+        running.stop()
+        for admin in admins:
+            for gone in admin.delete_acls([kafka_filter(each) for each in allowed]).values():
+                gone.result(30)
