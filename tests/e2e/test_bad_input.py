@@ -12,7 +12,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.replication.names import STATUS_TOPIC
 from tests.support.commands import Ended, Write, two_clusters
+from tests.support.jobs.mirror_job import create_topics
 
 Cli = Callable[..., Ended]
 CreateTopic = Callable[..., str]
@@ -212,6 +214,7 @@ def test_an_environment_without_clusters_is_told(cli: Cli, write: Write, words: 
 
 def test_a_resume_of_what_is_not_paused_says_no_more(cli: Cli, write: Write, plain: Sandbox, unique: str) -> None:
     """Nothing is recorded, and nothing holds from a next start."""
+    create_topics(plain["west"], STATUS_TOPIC)
     flow = f"flows: {{{unique}: {{source: east, target: west, topics: [{unique}]}}}}\n"
     ended = cli("mirror", "resume", write(two_clusters(plain) + flow))
     assert (ended.code, ended.out) == (0, f"flow {unique} was not paused\n"), ended.words

@@ -72,7 +72,7 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
 
 
 def _travels(text: str, selector: TopicSelector) -> bool:
-    """Of a topic's name, as long lists have them: that it travels itself is proof, and cheaper than a search for one."""
+    """Of a plain name, as long lists have them: that it travels itself is proof, and cheaper than a search."""
     name = text.replace("\\.", ".")
     return _NAME.fullmatch(name) is not None and name not in (".", "..") and selector.why_not(name) is None
 

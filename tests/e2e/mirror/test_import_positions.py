@@ -37,8 +37,8 @@ def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def env(write: Callable[..., Path], plain: Sandbox, unique: str, create_topic: CreateTopic) -> Path:
     """Flow ``unique`` of a topic with 20 records in partition 0 and 10 in partition 1; its remote topic is there."""
     east, west = plain["east"], plain["west"]
-    create_topic(east, unique, partitions=2)
-    create_topic(west, f"east.{unique}", partitions=2)
+    create_topic(east, unique, partitions=2, retention_ms="-1")  # its records are of 2023
+    create_topic(west, f"east.{unique}", partitions=2, retention_ms="-1")
     producer = Producer(east.super_client())
     for number in range(30):
         producer.produce(unique, str(number), partition=int(number >= 20), timestamp=STAMP + number)

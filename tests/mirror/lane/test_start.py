@@ -114,6 +114,7 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     async def begun() -> tuple[Lane, Partition]:
         lane = Lane.__new__(Lane)
         lane.spec, lane.source, lane.target = spec, cast(Any, target), cast(Any, target)
+        lane.identity = cast(Any, SimpleNamespace(transactional=True))
         lane.changed, lane.known = cast(Any, set()), {("orders", 0): (60, known_of)}
         lane.stop = lambda _, condition: stopped.append(condition)  # type: ignore[method-assign,assignment,misc]
         lane.mark_dirty = lambda _: None  # type: ignore[method-assign,assignment]

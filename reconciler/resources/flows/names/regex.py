@@ -138,21 +138,27 @@ class _Graph:
 
 def characters(kind: Any, value: Any, flags: int) -> frozenset[str] | None:
     """The characters that one item of a parse tree matches; None if it does not match exactly one."""
+    ignores_case = bool(int(flags) & int(re.IGNORECASE))  # an operation of enums costs more than all the rest
     if kind is sre.IN:
         negated = bool(value) and value[0][0] is sre.NEGATE
         members = [item for item in value if item[0] is not sre.NEGATE]
         return frozenset(
             char
             for char in automata.ALPHABET
-            if negated != any(_is(char, document, of, flags) for document, of in members)
+            if negated != any(_is(char, document, of, ignores_case) for document, of in members)
         )
     if kind in (sre.ANY, sre.LITERAL, sre.NOT_LITERAL):
-        return frozenset(char for char in automata.ALPHABET if _is(char, kind, value, flags))
+        return _single(kind, value, ignores_case)
     return None
 
 
-def _is(char: str, kind: Any, value: Any, flags: int) -> bool:
-    codes = {ord(char)} | ({ord(char.lower()), ord(char.upper())} if flags & re.IGNORECASE else set())
+@lru_cache(maxsize=1024)
+def _single(kind: Any, value: Any, ignores_case: bool) -> frozenset[str]:
+    return frozenset(char for char in automata.ALPHABET if _is(char, kind, value, ignores_case))
+
+
+def _is(char: str, kind: Any, value: Any, ignores_case: bool) -> bool:
+    codes = {ord(char)} | ({ord(char.lower()), ord(char.upper())} if ignores_case else set())
     match kind:
         case sre.ANY:
             return True
