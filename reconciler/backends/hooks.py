@@ -122,7 +122,7 @@ def _with_output(problem: str, output: bytes | bytearray, secrets: list[str]) ->
     return f"{problem}: {'; '.join(lines[-5:])}" if lines else problem
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     """A redirect would take headers with secrets elsewhere."""
 
     def redirect_request(
@@ -142,7 +142,7 @@ def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: lis
         todo = "Correct ca, or put the file there, in PEM."
         raise ReconcilerError(problem, "Without them the server's certificate cannot be checked.", todo) from None
     try:
-        with urllib.request.build_opener(_NoRedirect, trusted).open(request, timeout=hook.timeout_ms / 1000) as answer:
+        with urllib.request.build_opener(NoRedirect, trusted).open(request, timeout=hook.timeout_ms / 1000) as answer:
             status, output = answer.status, answer.read(MOST_OUTPUT)
     except urllib.error.HTTPError as error:
         with error:

@@ -37,6 +37,7 @@ from reconciler.environment.declarations.values import (
     spark_setting,
     topic_config,
 )
+from reconciler.environment.declarations.webhooks import build_webhook
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.environment.validate.environment import check
 from reconciler.environment.yaml.locations import Place, Places
@@ -147,6 +148,7 @@ def load(
             builder.single("shrink_limit", build_shrink_limit) or ShrinkLimit(),
             builder.single("audit", build_audit),
             builder.single("docs_url", build_docs_url) or "",
+            tuple(builder.build("webhooks", build_webhook)),
         ),
         quotas=tuple(builder.build("quotas", build_quota)),
         quotas_declared=_written(documents, "quotas"),

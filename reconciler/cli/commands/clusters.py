@@ -73,16 +73,20 @@ def drift(
         from reconciler.operations.session import early_reads
 
         begun = early_reads.begin(env, Principal.PLAN)
-        from reconciler.engine.drift.causes import drift_exit_code
+        from reconciler.engine.drift.causes import differences, drift_exit_code
         from reconciler.operations.review import drift as drifting
         from reconciler.operations.review.reviews import make_plan
+        from reconciler.operations.session.notices import notify
         from reconciler.operations.session.session import open_session
         from reconciler.render.reports.drift import drift_in
+        from reconciler.render.reports.notices import of_drift
 
         with open_session(env, Principal.PLAN, begun) as session:
             plan = make_plan(session)
             history = drifting.past(session, say)
         text, code = drift_in(plan, form, style(), history), drift_exit_code(plan)
+        drifted = [f"{it.subject} {it.kind}: live: {it.found}, {it.aim}" for it in differences(plan, history)]
+        notify(session.topology, of_drift(plan, drifted, code), say)
     if out is not None:
         write_text(out, filled_in(text, form))
     show(text, form)

@@ -162,6 +162,11 @@ def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
     if limits := tuple(changed_fields(old.shrink_limit, new.shrink_limit)):
         lost = tuple(replace(field, means="how much may be lost at once unasked") for field in limits)
         yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=lost)
+    for sign, hooks in ((Sign.REMOVED, old.webhooks), (Sign.ADDED, new.webhooks)):
+        for hook in hooks:
+            if hook not in (new if sign is Sign.REMOVED else old).webhooks:
+                means = f"gets notices of {', '.join(hook.events)} as {hook.form}"
+                yield ItemChange(sign, "webhook", hook.url, hook.where.line_words, means)
     if old.docs_url != new.docs_url:
         means = f"runbooks lead to {new.docs_url or 'no page, and are paths'}; in a running job from its next start"
         yield ItemChange(Sign.CHANGED, "setting", "docs_url", means=means)

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 SECTIONS = {"clusters": "cluster", "topics": "topic", "flows": "flow", "mirrors": "mirror"}
 SINGLE = ("audit", "cutover", "defaults", "docs_url", "rollout", "shrink_limit")
 _WORDS = {**SECTIONS, "deletions": "deletion of", "moved": "move of", "classes": "class", "access": "access rule",
-          "quotas": "quota", "users": "user"}  # fmt: skip
-_TITLED = tuple([section] for section in ("access", "deletions", "moved", "protected", "quotas", "users", *SINGLE))
+          "quotas": "quota", "users": "user", "webhooks": "webhook"}  # fmt: skip
+_TITLED = tuple(
+    [section] for section in ("access", "deletions", "moved", "protected", "quotas", "users", "webhooks", *SINGLE)
+)
 _TYPES = {
     "object": "a mapping", "array": "a list", "string": "text", "integer": "a whole number", "number": "a number",
     "boolean": "true or false", "null": "nothing",

@@ -69,7 +69,7 @@ def _texts(part: Entry) -> Iterator[tuple[str, Entry]]:
 
 
 def _numbered(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """Access rules, quotas and users, numbered over all files: one name may come again, for other clusters."""
+    """Access rules, quotas, users and webhooks, numbered over all files: several may be of one name."""
     if isinstance(part.value, Sequence):
         for item in part.value.items:
             yield "", Entry("", item, item.line, item.column)
@@ -104,6 +104,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "access": ("access rule", _numbered),
     "quotas": ("quota", _numbered),
     "users": ("user", _numbered),
+    "webhooks": ("webhook", _numbered),
     "classes": ("class", _named),
     "defaults": ("", _single),
     "shrink_limit": ("", _single),

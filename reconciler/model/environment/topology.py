@@ -12,6 +12,7 @@ from reconciler.errors import NOWHERE, Where
 from reconciler.model.acls import AccessRule
 from reconciler.model.environment.hooks import CutoverHook
 from reconciler.model.environment.rollout import Rollout, RolloutWave
+from reconciler.model.environment.webhooks import Webhook
 from reconciler.model.quotas import Quota
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.users import ScramUser
@@ -404,6 +405,7 @@ class Rules:
     shrink_limit: ShrinkLimit = ShrinkLimit()
     audit: AuditTopic | None = None
     docs_url: str = field(default="", metadata=SPARSE)
+    webhooks: tuple[Webhook, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)

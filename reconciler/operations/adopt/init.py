@@ -18,6 +18,7 @@ from reconciler.kafka.client.auth.supported_settings import MECHANISMS
 from reconciler.model.environment.topology import OURS, Cluster, Principal
 from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Plan
+from reconciler.model.schemas import schema
 from reconciler.operations.adopt.arguments import (
     bootstrap_servers,
     certificate,
@@ -29,9 +30,11 @@ from reconciler.operations.adopt.run import read_live
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import open_session
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, printable_json
 
 Read = Callable[[Cluster], LiveCluster]
+SCHEMA = "environment.schema.json"
+"""Beside the files, so that editors check them without a network; no command reads it."""
 
 
 def require_new(folder: Path) -> None:
@@ -61,7 +64,9 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
         request.metrics_port,
         users=request.users,
     )
-    write_folder(request.folder, {request.folder / path: text for path, text in first.files.items()})
+    texts = {path: f"# yaml-language-server: $schema={_up(path)}{SCHEMA}\n{text}" for path, text in first.files.items()}
+    texts[SCHEMA] = printable_json(schema("environment"), indent=2) + "\n"
+    write_folder(request.folder, {request.folder / path: text for path, text in texts.items()})
     say(f"wrote {counted(len(first.files), 'file')} in {request.folder}; planning")
     try:
         with open_session(request.folder, Principal.PLAN) as session:
@@ -70,6 +75,10 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
         problem = f"the files are written in {request.folder}, but cannot be planned: {error.what}"
         raise ReconcilerError(problem, error.why, error.todo) from None
     return "\n".join(report(request, first, planned))
+
+
+def _up(path: str) -> str:
+    return "../" * path.count("/") or "./"
 
 
 def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iterator[str]:

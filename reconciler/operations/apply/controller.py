@@ -27,8 +27,10 @@ from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan
 from reconciler.operations.apply.execution import Execution, execution, stopped_by_signals
 from reconciler.operations.review.reviews import make_plan
+from reconciler.operations.session.notices import notify
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.console import say_document, seconds
+from reconciler.render.reports.notices import Noticed, of_round
 from reconciler.render.reports.run import round_figures, round_lines
 from reconciler.text import printable_json
 
@@ -85,12 +87,18 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
             server = stack.enter_context(MetricsServer(metrics, beside.metrics.host, beside.metrics.port))
             log.info("metrics", host=beside.metrics.host, port=server.port)
 
+        noticed = Noticed()
+
         def report(given_round: Round) -> None:
+            nonlocal noticed
             seen, topology = environment.session.last.live, environment.session.topology
-            metrics.take(round_figures(given_round, seen, verdict_of(topology, seen) if seen is not None else None))
+            verdict = verdict_of(topology, seen, str(folder)) if seen is not None else None
+            metrics.take(round_figures(given_round, seen, verdict))
             for level, event, fields in round_lines(given_round):
                 getattr(log, level)(event, **fields)
             page.look()
+            notices, noticed = of_round(noticed, given_round, verdict, topology.environment)
+            notify(topology, notices, lambda line: log.warning("webhook", error=line))
 
         log.info("started", interval_seconds=pace.interval, autonomy=pace.autonomy.value)
         rounds = running.run(environment, SystemClock(stop), pace, report)

@@ -21,10 +21,12 @@ from reconciler.operations.apply.execution import Execution, execution, interrup
 from reconciler.operations.apply.saved_plan import beyond, guard_saved, uncovered, what_moved
 from reconciler.operations.review.plan import read_plan
 from reconciler.operations.review.reviews import make_plan
+from reconciler.operations.session.notices import notify
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
 from reconciler.render.console import require_agreement, say, say_document, say_now, show, show_last, style
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcomes_in
+from reconciler.render.reports.notices import of_apply
 from reconciler.render.style import SHOWN
 from reconciler.render.style import Format as Page
 from reconciler.text import counted, pace_words
@@ -95,6 +97,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
         say(f"the record of this apply could not be written: {execute.unremembered}")
     rolled = Rolled(code, execute.halted, request.ignore, execute.ended_by) if plan.rollout else None
     show_last(outcomes_in(plan, outcomes, request.form, style(), said.probes, rolled), request.form)
+    notify(session.topology, of_apply(plan, outcomes, code), say)
     execute.require_kept()
     return code
 

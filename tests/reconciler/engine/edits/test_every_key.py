@@ -253,6 +253,10 @@ def _of_the_rest() -> Iterator[tuple[str, Key]]:
     for path, key in {
         "protected": Key(["a"], ["b"]), "shrink_limit": Key({"percent": 40}, {"percent": 50}),
         "shrink_limit.percent": Key(40, 50), "shrink_limit.least": Key(10, 20),
+        "webhooks": Key([{"url": "${env:A}"}], [{"url": "${env:B}"}]),
+        "webhooks[].url": Key("${env:A}", "${env:B}"),
+        "webhooks[].format": Key("json", "slack", {"url": "${env:A}"}),
+        "webhooks[].events": Key(["apply"], ["drift"], {"url": "${env:A}"}),
         "docs_url": Key("https://a.example.org/", "https://b.example.org/"),
         "audit": Key({"topic": "a"}, {"topic": "b"}), "audit.topic": Key("a", "b"),
         "audit.cluster": Key("east", "west", {"topic": "a"}),

@@ -1,0 +1,42 @@
+"""Posts to a webhook, whose address is a reference to a secret of this machine."""
+
+import os
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from urllib.parse import urlsplit
+
+from reconciler.backends.hooks import NoRedirect
+from reconciler.kafka.client.auth.settings import read_secret
+from reconciler.replication.secret_references import MissingReference, resolve
+
+TIMEOUT_S = 10.0
+_OPENER = urllib.request.build_opener(NoRedirect)
+
+
+def post(reference: str, data: bytes) -> str:
+    """Why ``data``, a JSON text, did not arrive: without the address, and without what the server answers, which may
+    repeat it. Empty where it did."""
+    try:
+        url = resolve({"url": reference}, os.environ, read_secret)["url"].strip()
+    except MissingReference as error:
+        return f"{error.why}. {error.todo}"
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in ("https", "http") and parts.hostname and "@" not in parts.netloc and parts.port != 0
+    except ValueError:
+        plain = False
+    if not plain or not url.isascii() or any(char <= " " for char in url):
+        return "its value is no address such as https://HOST/PATH. Correct the variable or the file."
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - of this machine's secrets
+    try:
+        with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
+            status = answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            status = error.code
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        words = getattr(reason, "strerror", None) or type(reason).__name__
+        return f"no answer ({words}). Check the address, and the way to it from this machine."
+    return "" if status // 100 == 2 else f"it answered {status}. Check the address, and whether the channel exists."
