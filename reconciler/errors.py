@@ -34,7 +34,7 @@ NOWHERE = Where("(built in)")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding in a topology file. ``code`` is stable (``unknown-field``) and listed in docs/change/messages.md."""
+    """One finding in a topology file. ``code`` is stable (``unknown-field``) and listed in tests/golden/messages.md."""
 
     code: str
     where: Where

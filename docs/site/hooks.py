@@ -13,8 +13,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from docs.site.commands import commands_page  # noqa: E402  # mkdocs loads this file by its path
-from docs.site.links import of_the_site  # noqa: E402
-from docs.site.reference import environment_page  # noqa: E402
+from docs.site.links import MOVED, of_the_site, redirect  # noqa: E402
+from docs.site.reference import environment_page, with_addresses  # noqa: E402
 from docs.site.rendered import faults  # noqa: E402
 
 _LOG = logging.getLogger("mkdocs.hooks.reconciler")
@@ -28,7 +28,10 @@ def on_files(files: Files, config: Any) -> Files:
         "reference/commands.md": commands_page(ROOT / "tests" / "golden" / "help"),
         "reference/environment.md": environment_page(ROOT / "schemas" / "environment.schema.json"),
         "reference/messages.md": (ROOT / "tests" / "golden" / "messages.md").read_text("utf-8"),
+        "reference/metrics.md": with_addresses((ROOT / "tests" / "golden" / "metrics.md").read_text("utf-8")),
     }
+    made |= {place: redirect(target) for place, target in MOVED.items()}
+    made |= {f"schemas/{path.name}": path.read_text("utf-8") for path in (ROOT / "schemas").rglob("*.json")}
     for place, text in made.items():
         files.append(File.generated(config, place, content=text))
     return files

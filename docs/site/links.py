@@ -10,7 +10,18 @@ _LINK = re.compile(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(r"`[^`\n]+`")
 _PAGES_ABOVE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
-_PAGES_BESIDE = {"docs/decisions": "decisions/README.md", "tests/golden/messages.md": "reference/messages.md"}
+_PAGES_BESIDE = {
+    "docs/decisions": "decisions/README.md",
+    "tests/golden/messages.md": "reference/messages.md",
+    "tests/golden/metrics.md": "reference/metrics.md",
+}
+MOVED = {
+    "adding-a-kind.html": "contributing.html#add-a-kind-of-resource",
+    "begin/connecting.html": "connecting/index.html",
+    "begin/mirrormaker-scenarios.html": "from-mirrormaker.html",
+    "mirror/spark-clusters.html": "spark/clusters.html",
+}
+"""Pages that the site had, and where their text is now, seen from the page."""
 _ON_THE_SITE = (".md", ".svg", ".png", ".webp")
 
 
@@ -54,3 +65,12 @@ def place_in_site(path: str) -> str | None:
 def _table_row(line: str) -> str:
     """GitHub reads a backslash before a bar in a table as the bar; Python-Markdown shows it between backticks."""
     return _CODE.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
+
+
+def redirect(target: str) -> str:
+    """A page that leads to another one, for bookmarks and links of others."""
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Moved</title>'
+        f'<meta http-equiv="refresh" content="0; url={target}"><link rel="canonical" href="{target}">'
+        f'<p>This page is now <a href="{target}">{target}</a>.</p></html>\n'
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,28 +15,33 @@ def environment_page(schema_file: Path) -> str:
     """Every key of the YAML of an environment: what it takes, and what it means."""
     schema = json.loads(schema_file.read_text("utf-8"))
     lines = [f"# {schema['title']}", "", schema.get("description", ""), ""]
-    for key, value in schema["properties"].items():
-        lines += [f"## {key}", "", _description(value, schema), "", *_table(value, schema), ""]
+    for key, value in sorted(schema["properties"].items()):
+        lines += [f"## {key}", "", _description(value, schema), "", *_table(key, value, schema), ""]
     return "\n".join(lines)
 
 
-def _table(value: Schema, schema: Schema) -> Iterator[str]:
-    rows = list(_rows("", value, schema, ()))
+def _table(section: str, value: Schema, schema: Schema) -> Iterator[str]:
+    """Rows in the order of their keys, each with an address: ``topics.NAME.partitions``."""
+    rows: dict[str, Schema] = {}
+    for path, of in _rows("", value, schema, ()):
+        rows.setdefault(path, of)
     if rows:
         yield "| key | takes | means |"
         yield "|---|---|---|"
-        yield from rows
+    for path, of in sorted(rows.items()):
+        anchor = f'<a id="{section}.{path}"></a>'.replace(".[]", "[]")
+        yield f"| {anchor}`{path}` | {_cell(_takes(of, schema))} | {_cell(_description(of, schema))} |"
 
 
-def _rows(path: str, value: Schema, schema: Schema, above: tuple[str, ...]) -> Iterator[str]:
-    """One row a key, and below it the rows of the keys that it holds; ``above`` ends what holds itself."""
+def _rows(path: str, value: Schema, schema: Schema, above: tuple[str, ...]) -> Iterator[tuple[str, Schema]]:
+    """Each key with what it takes, and the keys that it holds; ``above`` ends what holds itself."""
     value, name = _resolved(value, schema)
     if name in above:
         return
     above = (*above, name) if name else above
     for key, inner in value.get("properties", {}).items():
         place = f"{path}.{key}" if path else key
-        yield f"| `{place}` | {_cell(_takes(inner, schema))} | {_cell(_description(inner, schema))} |"
+        yield place, inner
         yield from _rows(place, inner, schema, above)
     items = value.get("items")
     if isinstance(items, Mapping):
@@ -70,3 +76,8 @@ def _description(value: Schema, schema: Schema) -> str:
 def _cell(text: str) -> str:
     escaped = text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
     return escaped.replace("*", "\\*")
+
+
+def with_addresses(table: str) -> str:
+    """Rows that begin with a name in code get it as their address: ``metrics.html#mirror_flow_topics``."""
+    return re.sub(r"^\| `(\w+)` \|", r'| <a id="\1"></a>`\1` |', table, flags=re.MULTILINE)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from docs.site.commands import commands_page
-from docs.site.links import of_the_site
-from docs.site.reference import environment_page
+from docs.site.links import MOVED, of_the_site, redirect
+from docs.site.reference import environment_page, with_addresses
 from docs.site.rendered import faults
 from tests.support.paths import ROOT
 
@@ -94,10 +94,29 @@ def test_the_reference_has_every_key_of_an_environment() -> None:
     schema_file = ROOT / "schemas" / "environment.schema.json"
     schema, page = json.loads(schema_file.read_text("utf-8")), environment_page(schema_file)
     sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
-    assert set(sections) == set(schema["properties"])
+    assert list(sections) == sorted(schema["properties"])
     for name, section in (("flow", "flows"), ("cluster", "clusters"), ("mirror", "mirrors"), ("topic", "topics")):
-        keys = set(re.findall(r"^\| `NAME\.(\w+)`", sections[section], re.MULTILINE))
+        keys = set(re.findall(rf'^\| <a id="{section}.NAME\.(\w+)"></a>`NAME\.\1`', sections[section], re.MULTILINE))
         assert keys >= set(schema["$defs"][name]["properties"]), section
+    addresses = re.findall(r'<a id="([^"]+)">', page)
+    assert len(addresses) == len(set(addresses)) > 200
+    assert {"webhooks[].url", "flows.NAME.groups.sync_offsets"} <= set(addresses)
+
+
+def test_each_metric_has_an_address() -> None:
+    table = (ROOT / "tests" / "golden" / "metrics.md").read_text("utf-8")
+    rows = [row for row in with_addresses(table).splitlines() if row.startswith("| <a id=")]
+    assert len(rows) == table.count("\n| `") > 40
+
+
+def test_moved_pages_lead_to_pages() -> None:
+    docs = ROOT / "docs"
+    for place, target in MOVED.items():
+        page = (docs / place).parent / target.partition("#")[0]
+        sources = [page.with_suffix(".md"), page.with_name("README.md"), ROOT / f"{page.stem.upper()}.md"]
+        assert any(source.is_file() for source in sources), place
+        assert f'url={target}"' in redirect(target)
+        assert not (docs / place).with_suffix(".md").exists()
 
 
 def test_every_page_stands_in_the_navigation_once() -> None:
@@ -108,6 +127,6 @@ def test_every_page_stands_in_the_navigation_once() -> None:
     docs = ROOT / "docs"
     pages = {str(path.relative_to(docs)) for path in docs.rglob("*.md") if "decisions" not in path.parts}
     above = {"index.md", "contributing.md", "changelog.md"}
-    reference = {f"reference/{name}.md" for name in ("commands", "environment", "messages")}
+    reference = {f"reference/{name}.md" for name in ("commands", "environment", "messages", "metrics")}
     made = above | reference | {"decisions/README.md"}
     assert sorted(named) == sorted(pages | made)

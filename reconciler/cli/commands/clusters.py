@@ -78,8 +78,8 @@ def drift(
         from reconciler.operations.review.reviews import make_plan
         from reconciler.operations.session.notices import notify
         from reconciler.operations.session.session import open_session
+        from reconciler.render.notices import of_drift
         from reconciler.render.reports.drift import drift_in
-        from reconciler.render.reports.notices import of_drift
 
         with open_session(env, Principal.PLAN, begun) as session:
             plan = make_plan(session)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from reconciler.backends.webhooks import post
 from reconciler.model.environment.topology import Topology
 from reconciler.model.environment.webhooks import Notice
-from reconciler.render.reports.notices import body
+from reconciler.render.notices import body
 
 
 def notify(topology: Topology, notices: Iterable[Notice], say: Callable[[str], None]) -> None:

@@ -28,7 +28,7 @@ _log = logs.logger("metrics")
 MOST_SERIES = 2_000
 """Most series of each of the two fine levels, partitions and topics. A level with more is left out as a whole."""
 _LOST = {
-    "offsets": "Source offsets left behind.",
+    "offsets": "Source offsets left behind by on_condition.",
     "records": "Records left behind one by one.",
     "batches": "Batches left behind.",
 }
@@ -38,7 +38,7 @@ FLOW_STATES = ("starting", "running", "degraded", "paused", "stopped")
 _FINE_FIGURES = (
     (CounterMetricFamily, "records", "Records copied and committed.", "records"),
     (CounterMetricFamily, "bytes", "Bytes copied and committed.", "bytes"),
-    (GaugeMetricFamily, "lag_records", "Source offsets not yet committed.", "records_lag"),
+    (GaugeMetricFamily, "lag_records", "Readable source offsets not committed.", "records_lag"),
     (GaugeMetricFamily, "lag_seconds", "Age of the oldest record not committed.", "seconds_lag"),
 )
 SERIES_OF_ONE = len(_FINE_FIGURES)
@@ -75,29 +75,43 @@ _gauge = partial(_FlowFigure, GaugeMetricFamily)
 _FLOW_FIGURES = (
     _counter("records", "Records copied and committed.", lambda v: v.figures.records_total),
     _counter("bytes", "Bytes copied and committed.", lambda v: v.bytes_total),
-    _counter("transactions", "Transactions committed.", lambda v: v.figures.transactions),
+    _counter(
+        "transactions",
+        "Transactions committed; of at_least_once, commits of positions.",
+        lambda v: v.figures.transactions,
+    ),
     _counter("retries", "Lanes that failed and were restarted.", lambda v: v.figures.retries),
     _counter("filtered", "Records that `where` kept from the target.", lambda v: v.figures.filtered),
     _counter("returning", "Records that provenance kept from the target.", lambda v: v.figures.returning),
-    _gauge("lag_records", "Source offsets not yet committed.", lambda v: v.figures.records_lag),
-    _gauge("lag_seconds", "Age of the oldest record not committed.", lambda v: v.figures.seconds_lag),
+    _gauge(
+        "lag_records",
+        "Readable source offsets not committed at the target, markers and holes included; ends at an open transaction.",
+        lambda v: v.figures.records_lag,
+    ),
+    _gauge(
+        "lag_seconds",
+        "Age of the oldest record read and not committed; 0 when caught up.",
+        lambda v: v.figures.seconds_lag,
+    ),
     _gauge(
         "oldest_unread_seconds",
         "Age of the oldest source record that is not copied.",
         lambda v: v.figures.oldest_unread_seconds,
     ),
     _gauge(
-        "lag_known", "1 while the lag of every partition is known, else 0.", lambda v: v.figures.records_lag is not None
+        "lag_known",
+        "1 while the lag of every partition is known; 0: the two lags have no sample.",
+        lambda v: v.figures.records_lag is not None,
     ),
     _gauge("lag_records_at_least", "Source offsets not yet committed, as far as known.", lambda v: v.lag_at_least),
     _gauge(
         "lag_unknown_partitions",
-        "Source partitions whose lag is not known.",
+        "Source partitions of unknown lag, or without a place at the target.",
         lambda v: v.figures.lag_unknown_partitions,
     ),
     _gauge(
         "stalled_partitions",
-        "Partitions that have or may have records and do not move.",
+        "Partitions with records, stopped or unmoved for 30 s; not paused ones.",
         lambda v: v.figures.stalled_partitions,
     ),
     _gauge(
@@ -128,21 +142,27 @@ _FLOW_FIGURES = (
     _gauge(
         "same_offsets", "1 where copies keep the source's offsets.", lambda v: 1 if v.figures.same_offsets else None
     ),
-    _counter("holes", "Holes of the source that were filled.", lambda v: _same(v, lambda same: same.holes)),
-    _counter("fillers", "Empty records in them.", lambda v: _same(v, lambda same: same.fillers)),
+    _counter(
+        "holes",
+        "Holes of the source that were filled; only of same offsets.",
+        lambda v: _same(v, lambda same: same.holes),
+    ),
+    _counter(
+        "fillers", "Empty records that fill holes; only of same offsets.", lambda v: _same(v, lambda same: same.fillers)
+    ),
     _counter(
         "sequence_refusals",
-        "Batches refused as not the next one of the copy.",
+        "Batches refused because another producer appended to the copy; only of same offsets.",
         lambda v: _same(v, lambda same: same.refusals),
     ),
     _gauge(
         "filling_offsets_left",
-        "Empty offsets left until new copies begin.",
+        "Empty offsets left until new copies begin; only of same offsets.",
         lambda v: _same(v, lambda same: same.filling.offsets_left if same.filling else 0),
     ),
     _gauge(
         "last_commit_timestamp_seconds",
-        "When the driver last heard of committed records, in seconds since 1970.",
+        "When the driver last heard of committed records, in seconds since 1970; no sample before the first.",
         lambda v: None if v.committed_ms is None else v.committed_ms / 1000,
     ),
 )
@@ -178,7 +198,9 @@ def _of_flows(flows: Sequence[FlowView], application: str, docs_url: str) -> Ite
     # A renamed condition has a second series under its former code, whose ``renamed_to`` says so: rules on the former
     # code fire until they are changed, and rules that count conditions can leave it out.
     labels = ["flow", "code", "stops", "runbook", "renamed_to"]
-    conditions = GaugeMetricFamily("mirror_flow_conditions", "Conditions that hold now.", labels=labels)
+    conditions = GaugeMetricFamily(
+        "mirror_flow_conditions", "Conditions that hold now; renamed_to is empty but for former codes.", labels=labels
+    )
     for view in flows:
         counts = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
         for (code, stops), count in sorted(counts.items()):
@@ -200,7 +222,7 @@ def _of_flows(flows: Sequence[FlowView], application: str, docs_url: str) -> Ite
 
     ways = [(view.settings.name, each) for view in flows for each in path_counts(view.partitions)]
     paths = (([flow, each.path, each.reason], each.partitions) for flow, each in ways)
-    text = "Partitions by the path they take."
+    text = "Partitions copied whole or by record, and why."
     yield _family(GaugeMetricFamily, "mirror_flow_path_partitions", text, ["flow", "path", "reason"], paths)
 
     text = "From the source timestamp to the commit at the target: the oldest record of each partition in each commit."
@@ -233,7 +255,11 @@ def _former(name: str) -> Iterator[str]:
 
 def _fine(flows: Sequence[FlowView]) -> Iterator[Metric]:
     """By partition and by topic, each level only while it stays within MOST_SERIES."""
-    left_out = GaugeMetricFamily("mirror_series_left_out", "Series that would be too many.", labels=["level"])
+    left_out = GaugeMetricFamily(
+        "mirror_series_left_out",
+        "Series of topics or partitions above the cap of 2,000, which leaves out the whole level.",
+        labels=["level"],
+    )
     partitions = [([v.settings.name, p.topic, str(p.partition)], p) for v in flows for p in v.partitions]
     topics = [([v.settings.name, topic.topic], topic) for v in flows for topic in by_topic(v.partitions)]
     levels: tuple[tuple[str, list[str], Sequence[tuple[Sequence[str], PartitionView | TopicView]]], ...] = (

@@ -1,4 +1,4 @@
-"""Rules between clusters, topics, flows and mirrors. docs/change/messages.md has one case of each; here are edges."""
+"""Rules between clusters, topics, flows and mirrors. tests/golden/messages.md has one case of each; here are edges."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """What would move an offset of a flow that keeps them, and offsets translated over records of a third cluster, are
-refused. docs/change/messages.md has one case of each; here are edges."""
+refused. tests/golden/messages.md has one case of each; here are edges."""
 
 from __future__ import annotations
 

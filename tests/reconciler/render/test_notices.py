@@ -7,7 +7,7 @@ from reconciler.errors import ExitCode
 from reconciler.model.environment.webhooks import Notice, NoticeEvent
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
-from reconciler.render.reports.notices import MOST_DETAILS, Noticed, of_apply, of_drift, of_round
+from reconciler.render.notices import MOST_DETAILS, Noticed, of_apply, of_drift, of_round
 from tests.support.builders import topic, topology, world
 
 WELL = Verdict()
