@@ -18,7 +18,7 @@ _PAGES_BESIDE = {
 MOVED = {
     "adding-a-kind.html": "contributing.html#add-a-kind-of-resource",
     "begin/connecting.html": "connecting/index.html",
-    "begin/mirrormaker-scenarios.html": "from-mirrormaker.html",
+    "begin/mirrormaker-scenarios.html": "mirrormaker-settings.html",
     "mirror/spark-clusters.html": "spark/clusters.html",
 }
 """Pages that the site had, and where their text is now, seen from the page."""

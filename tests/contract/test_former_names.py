@@ -13,6 +13,7 @@ MAY = {
     "reconciler/replication/names.py",
     "schemas/status-report.schema.json",
     "schemas/status.schema.json",
+    "tests/golden/metrics.md",
     "tests/golden/release/records.json",
 }
 """The table; the page that tells users of it; formats that have both names."""
