@@ -102,17 +102,23 @@ LOCAL, FORWARD = "local", "forward"
 TRANSLATED, SAME = "translated", "same"
 
 
+UNCOVERED = ("cluster_id", "docs_url")
+"""Fields that no fingerprint covers: a running job takes them at its next start (decisions 232, 289)."""
+
+
 class HandoverError(ValueError):
     """The hand-over cannot be used: what is wrong and what to do, in one paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One side of a flow. ``client`` holds librdkafka settings with secrets still as references."""
+    """One side of a flow. ``client`` holds librdkafka settings with secrets still as references. ``cluster_id``: of the
+    cluster that is meant; empty: whichever answers first."""
 
     cluster: str = field(metadata=named("name"))
     bootstrap_servers: tuple[str, ...]
     client: Mapping[str, str] = field(default_factory=dict)
+    cluster_id: str = field(default="", metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +326,14 @@ def canonical_json(value: object) -> str:
 
 
 def fingerprint(value: object) -> str:
-    """First 16 hex digits of the sha256 of canonical JSON."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:16]
+    """First 16 hex digits of the sha256 of canonical JSON, without what restarts no job."""
+    return hashlib.sha256(canonical_json(_covered(value)).encode()).hexdigest()[:16]
+
+
+def _covered(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _covered(inner) for key, inner in value.items() if key not in UNCOVERED}
+    return [_covered(inner) for inner in value] if isinstance(value, list) else value
 
 
 def document(settings: MirrorSettings | FlowSettings) -> dict[str, Any]:

@@ -61,11 +61,17 @@ def test_there_are_recorded_hand_overs() -> None:
     assert len(ENVIRONMENTS) >= 6
 
 
+def _covered(text: str) -> Any:
+    """Without cluster ids, which later releases hand over and no fingerprint covers (decision 289)."""
+    return json.loads(text, object_hook=lambda value: {k: v for k, v in value.items() if k != "cluster_id"})
+
+
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_running_jobs_of_the_release_before_keep_their_fingerprints(name: str) -> None:
     """A hand-over that differs by a character would restart every mirror when the program is upgraded."""
     folder = next(place / name for place in (ROOT / "environments", RELEASE) if (place / name).is_dir())
     recorded = json.loads((RELEASE / f"{name}.handovers.json").read_text("utf-8"))
-    assert handovers(load(read_environment(folder), name)) == recorded
+    now = handovers(load(read_environment(folder), name))
+    assert {mirror: _covered(text) for mirror, text in now.items()} == {m: json.loads(t) for m, t in recorded.items()}
     for text in recorded.values():
         assert document(parse(text)) == json.loads(text), "the job reads all of it"

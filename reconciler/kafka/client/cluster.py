@@ -9,7 +9,7 @@ from uuid import UUID
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.connections import BrokerConnections
-from reconciler.kafka.client.errors import BrokerError, check
+from reconciler.kafka.client.errors import BrokerError, OtherClusterError, WireError, check
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol.groups.group_offsets import NO_GROUP
 
@@ -51,14 +51,16 @@ class ClusterClient(BrokerConnections):
     """Made inside a running loop; ``close`` before the loop ends. ``name`` appears in errors.
 
     ``controller``: the broker that takes requests for the controller, as the last metadata named it; -1 for none.
+    ``cluster_id``: of the cluster that is meant, else of the one that answered first. No connection to another cluster
+    is used, whatever the addresses lead to meanwhile.
     """
 
-    def __init__(self, name: str, bootstrap: Sequence[str], settings: ConnectionSettings) -> None:
+    def __init__(self, name: str, bootstrap: Sequence[str], settings: ConnectionSettings, cluster_id: str = "") -> None:
         super().__init__(name, bootstrap, settings)
         self.topics: dict[str, TopicMetadata] = {}
         self.brokers: tuple[int, ...] = ()
         self.controller = NO_LEADER
-        self.cluster_id = ""
+        self.cluster_id = cluster_id
 
     # metadata
 
@@ -69,7 +71,17 @@ class ClusterClient(BrokerConnections):
         Raises ConnectionLostError or BrokerError.
         """
         entries = None if topics is None else sorted(set(topics))
-        connection = connection or await self.any_control()
+        answer = await self._metadata(entries, connection or await self.any_control())
+        self.brokers = tuple(broker.node_id for broker in answer.brokers)
+        self.controller = answer.controller_id
+        for broker in answer.brokers:
+            self.learn(broker.node_id, broker.host, broker.port)
+        for topic in answer.topics:
+            leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in topic.partitions}
+            topic_id = getattr(topic, "topic_id", None) or NO_ID
+            self.topics[topic.name] = TopicMetadata(topic.name, topic_id, topic.error_code, leaders)
+
+    async def _metadata(self, entries: Sequence[str] | None, connection: Connection) -> Any:
         version = connection.version(protocol.MetadataRequest)
         entry = protocol.MetadataRequest.MetadataRequestTopic
         answer = await connection.call(
@@ -80,15 +92,36 @@ class ClusterClient(BrokerConnections):
             ),
             ANSWER_WITHIN,
         )
-        self.cluster_id = answer.cluster_id or ""
-        self.brokers = tuple(broker.node_id for broker in answer.brokers)
-        self.controller = answer.controller_id
-        for broker in answer.brokers:
-            self.learn(broker.node_id, broker.host, broker.port)
-        for topic in answer.topics:
-            leaders = {p.partition_index: Leader(p.leader_id, p.leader_epoch) for p in topic.partitions}
-            topic_id = getattr(topic, "topic_id", None) or NO_ID
-            self.topics[topic.name] = TopicMetadata(topic.name, topic_id, topic.error_code, leaders)
+        self.answered(answer.cluster_id or "", connection)
+        return answer
+
+    def answered(self, cluster_id: str, connection: Connection) -> None:
+        """``connection`` leads to the cluster with this id, empty where it does not say. Raises OtherClusterError, and
+        closes it, where another one is meant."""
+        cluster_id = cluster_id or self.cluster_id
+        if self.cluster_id not in ("", cluster_id):
+            error = OtherClusterError(
+                f"another cluster answers at {connection.where} for {self.name}: {cluster_id}, not {self.cluster_id}. "
+                "Nothing is read from it or written to it. Correct the address, name or tunnel that leads there; where "
+                "it takes the other's place: reconciler plan ENV, reconciler mirror stop ENV FLOW, reconciler apply ENV"
+            )
+            connection.close(error)
+            raise error
+        self.cluster_id = cluster_id
+
+    def mean(self, cluster_id: str) -> None:
+        """From now on the cluster with this id is meant, where it is not empty."""
+        if cluster_id and self.cluster_id != cluster_id:
+            self.close()
+            self.cluster_id = cluster_id
+
+    async def _opened(self, connection: Connection) -> None:
+        if self.cluster_id:
+            try:
+                await self._metadata((), connection)
+            except WireError:
+                connection.close()
+                raise
 
     def leader(self, topic: str, partition: int) -> Leader | None:
         known = self.topics.get(topic)

@@ -57,6 +57,7 @@ class BrokerConnections:
             random.shuffle(addresses)
             try:
                 connection = await connect_first(addresses, self.settings, self.pool)
+                await self._opened(connection)
             except ConnectionLostError as lost:
                 pause = min(BACKOFF_LAST, BACKOFF_FIRST * 2**failed) * random.uniform(0.8, 1.2)  # noqa: S311 - jitter
                 self._failures[node] = (failed + 1, time.monotonic() + pause)
@@ -64,6 +65,9 @@ class BrokerConnections:
             self._failures.pop(node, None)
             self._connections[key] = connection
             return connection
+
+    async def _opened(self, connection: Connection) -> None:
+        """Before a new connection is used. Raises ConnectionLostError, with the connection closed, to refuse it."""
 
     def throttled(self) -> float:
         """Seconds a broker of the cluster still asks us to be silent (quotas); 0 when none does."""

@@ -68,6 +68,10 @@ class ConnectionLostError(WireError):
     """The broker cannot be reached, closed the connection, or did not answer in time. Try again."""
 
 
+class OtherClusterError(ConnectionLostError):
+    """Another cluster answers at an address than the one that is meant. Tried again: the address may lead back."""
+
+
 class CertificateRefusedError(ConnectionLostError):
     """The broker ended the connection with an alert about our certificate: from TLS 1.3 on it does so after the
     handshake. A lane tries again, since certificates are renewed in place; a command calls it a login that failed."""

@@ -48,6 +48,7 @@ class TopicListing:
         finally:
             frame.drop()
         connection.throttle(head.throttle)
+        self._cluster.answered(head.cluster_id, connection)
         for broker in head.brokers:
             self._cluster.learn(broker.number, broker.host, broker.port)
         return reader

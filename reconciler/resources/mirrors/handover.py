@@ -136,7 +136,7 @@ def _internal_topics(flow: Flow) -> InternalTopics:
 
 def _endpoint(cluster: Cluster) -> Endpoint:
     servers = tuple(sorted(set(cluster.bootstrap_servers)))
-    return Endpoint(cluster.name, servers, cluster.client_for(Principal.MIRROR))
+    return Endpoint(cluster.name, servers, cluster.client_for(Principal.MIRROR), cluster.cluster_id or "")
 
 
 def handovers(topology: Topology) -> dict[str, str]:
@@ -183,7 +183,11 @@ def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, An
             for side in (old, new)
         )
     for path in sorted(old.keys() | new.keys()):
-        if path[-1] in ("fingerprint", "moved_from", "docs_url") or path == ("name",) or old.get(path) == new.get(path):
+        if (
+            path[-1] in ("fingerprint", "moved_from", *handover.UNCOVERED)
+            or path == ("name",)
+            or old.get(path) == new.get(path)
+        ):
             continue
         yield f"{subject}: {'.'.join(path)} {shown(path, old.get(path))} -> {shown(path, new.get(path))}"
 

@@ -5,6 +5,7 @@ import os
 import threading
 from collections.abc import Callable
 from contextlib import aclosing
+from dataclasses import replace
 
 from reconciler.kafka.client.auth.settings import connection_settings, read_secret
 from reconciler.kafka.client.cluster import ClusterClient
@@ -18,7 +19,8 @@ def cluster_of(endpoint: Endpoint) -> ClusterClient:
     """Opens nothing yet. Raises MissingReference (a LookupError), or SettingError that names the cluster."""
     client = resolve(endpoint.client, os.environ, read_secret)
     try:
-        return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, connection_settings(client))
+        settings = connection_settings(client)
+        return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, settings, endpoint.cluster_id)
     except SettingError as error:
         raise SettingError(f"cluster {endpoint.cluster}: {error}") from None
 
@@ -36,9 +38,10 @@ async def follow(
 ) -> None:
     """Until ``end`` is set. ``heard`` gets the keys whose record came or went, none now and then; those of all records
     first, also after a failure: each is followed by a new connection, which logs in with renewed secrets."""
+    endpoint = place.cluster
     while not end.is_set():
         try:
-            cluster = cluster_of(place.cluster)
+            cluster = cluster_of(endpoint)
             try:
                 topic = CompactedTopic(cluster, place.topic)
                 async with aclosing(topic.follow()) as records:
@@ -53,6 +56,7 @@ async def follow(
                             break
                         heard(topic, step.result())
             finally:
+                endpoint = replace(endpoint, cluster_id=cluster.cluster_id)
                 cluster.close()
         except FAILURES as error:
             failed(error)

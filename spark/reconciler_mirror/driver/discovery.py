@@ -208,7 +208,8 @@ class WireTopics:
     secret is a failed read like any other."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+        self.endpoint = endpoint
+        """With the id of the cluster once it has answered."""
         self._loop = asyncio.new_event_loop()
         self._cluster: ClusterClient | None = None
         self._listing: TopicListing | None = None
@@ -223,6 +224,8 @@ class WireTopics:
             self._let_go()
             raise
         if listed is not self._told:
+            assert self._cluster is not None
+            self.endpoint = replace(self.endpoint, cluster_id=self._cluster.cluster_id)
             topics = {t.name: SourceTopic(len(t.partitions), printed_id(t.topic_id)) for t in listed if not t.error}
             self._told = listed
             self._topics = topics if topics != self._topics else self._topics
@@ -244,6 +247,6 @@ class WireTopics:
 
     def _open(self) -> TopicListing:
         if self._listing is None:
-            self._cluster = cluster_of(self._endpoint)
+            self._cluster = cluster_of(self.endpoint)
             self._listing = TopicListing(self._cluster)
         return self._listing

@@ -6,7 +6,7 @@ Beside a predecessor it first gets everything ready (``RunPlace``), and writes n
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import partial
 from typing import Any, Protocol
@@ -237,13 +237,9 @@ class Driver:
     def _serve(self, flow: FlowSettings) -> None:
         """Looks for topics again and again; takes the flow over once both clusters have answered and the predecessor is
         to be replaced."""
-        discovery = Discovery(flow, flow.selector(), (WireTopics(flow.source), WireTopics(flow.target)))
-        takeover = WireTakeover(
-            flow,
-            lambda old: self._board.set_condition(flow.name, "takeover", _waits_for_positions(flow, old)),
-            environment=self._settings.environment,
-            moved_from=self._settings.moved_from,
-        )
+        source, target = WireTopics(flow.source), WireTopics(flow.target)
+        discovery = Discovery(flow, flow.selector(), (source, target))
+        takeover: WireTakeover | None = None
         taken, pause = False, 0.5
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
@@ -251,7 +247,15 @@ class Driver:
                 discovered = discovery.look(self._board.discovered_now(flow.name))
                 if self._board.discovered(flow.name, discovered):
                     self._leases.partitions_changed()
-                if not taken and discovered.complete:
+                if takeover is None and discovered.complete:
+                    flow = replace(flow, source=source.endpoint, target=target.endpoint)
+                    takeover = WireTakeover(
+                        flow,
+                        partial(self._waits_for_positions, flow),
+                        environment=self._settings.environment,
+                        moved_from=self._settings.moved_from,
+                    )
+                if takeover is not None and not taken:
                     taken = self._take_over(flow, takeover)
             except Exception:  # noqa: BLE001  # the thread must live
                 _log.exception("bug while looking for partitions; retrying", flow=flow.name)
@@ -261,6 +265,9 @@ class Driver:
                 self._end.wait(pause)
                 pause = min(_LONGEST_PAUSE_S, pause * 2)
         discovery.close()
+
+    def _waits_for_positions(self, flow: FlowSettings, old: int) -> None:
+        self._board.set_condition(flow.name, "takeover", _waits_for_positions(flow, old))
 
     def _paused(self, pauses: Pauses) -> None:
         self._confirms_until = time.monotonic() + _CONFIRMS_S

@@ -186,6 +186,7 @@ class _Open:
         if self.flow.provenance is not None:
             claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
 
+        claim = replace(claim, clusters=(self.owner.source, self.cluster.cluster_id))
         # Where another client has written over all positions, the offset map remembers that it has run.
         known = self._known(lane_positions)
         if any(at.proved for at in known) or (known and self._least):

@@ -157,6 +157,8 @@ class Attempts:
         while True:
             before = self._counts.transactions
             try:
+                for cluster, cluster_id in zip((source, target), self._spec.claim.clusters, strict=True):
+                    cluster.mean(cluster_id)
                 identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None
                 if await self._unless_leaving(self._begin(identity, target)):
                     lane = self._delivering.lane(self._spec, (source, target), identity)

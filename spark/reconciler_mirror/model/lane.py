@@ -97,14 +97,16 @@ class Claim:
     """Who owns a flow: every application takes a higher number than it finds, and writes it into each position.
 
     The higher claim wins (``application`` breaks a tie), so that two applications never fence each other in turns.
-    ``ground`` is not written: what a flow with provenance found out when it was taken over. ``owner``: the environment
-    whose application it is; written, and asked by the next takeover.
+    ``ground`` is not written: what a flow with provenance found out when it was taken over; nor are ``clusters``, the
+    ids of source and target at that time, empty where not known. ``owner``: the environment whose application it is;
+    written, and asked by the next takeover.
     """
 
     number: int = 0
     application: str = ""
     ground: ProvenanceSettings = field(default=NO_GROUND, compare=False)
     owner: Owner = field(default=NO_OWNER, compare=False)
+    clusters: tuple[str, str] = field(default=("", ""), compare=False)
 
     def __str__(self) -> str:
         of = f" of environment {self.owner.environment}" if self.owner.environment else ", which names no environment,"

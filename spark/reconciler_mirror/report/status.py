@@ -215,6 +215,9 @@ class StatusWriter:
     def _disconnect(self) -> None:
         if self._cluster is not None:
             self._cluster.close()
+            self._place = replace(
+                self._place, cluster=replace(self._place.cluster, cluster_id=self._cluster.cluster_id)
+            )
         self._cluster = None
 
 

@@ -1,13 +1,20 @@
 """Logs as years of records leave them, which begin, or go on behind a wide hole, at any offset; and logs that lost
-their end."""
+their end. Clusters that go back to a copy of their data, or whose place another one takes."""
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 
+from reconciler_sandbox.brokers import start_stop
 from reconciler_sandbox.handles import ClusterHandle
+from reconciler_sandbox.install import prerequisites
+from reconciler_sandbox.releases import release_of
 
 STALE = ("*.index", "*.timeindex", "*.txnindex", "*.snapshot")
 
@@ -51,3 +58,45 @@ def lose_end(cluster: ClusterHandle, topic: str, offset: int, partition: int = 0
         for file in folder.glob(pattern):
             file.unlink()
     cluster.start()
+
+
+def _broker(cluster: ClusterHandle) -> Path:
+    return cluster.folder / "broker-1"
+
+
+def backup(cluster: ClusterHandle) -> Path:
+    """A copy of all that its stopped broker has on disk; the broker runs again."""
+    kept = _broker(cluster) / f"backup-{secrets.token_hex(4)}"
+    cluster.stop()
+    shutil.copytree(_broker(cluster) / "data", kept)
+    cluster.start()
+    return kept
+
+
+def restore(cluster: ClusterHandle, kept: Path, *topics: str) -> None:
+    """Puts the copy back: all of it, or the logs of ``topics``, as where brokers keep logs on several disks."""
+    data = _broker(cluster) / "data"
+    cluster.stop()
+    names = [folder.name for folder in kept.iterdir() if folder.name.rpartition("-")[0] in topics] if topics else [""]
+    for name in names:
+        shutil.rmtree(data / name, ignore_errors=True)
+        shutil.copytree(kept / name, data / name)
+    cluster.start()
+
+
+@contextmanager
+def replaced(cluster: ClusterHandle) -> Iterator[None]:
+    """Meanwhile an empty cluster with another id runs at the same address."""
+    data, aside = _broker(cluster) / "data", _broker(cluster) / f"aside-{secrets.token_hex(4)}"
+    cluster.stop()
+    data.rename(aside)
+    other = secrets.token_urlsafe(16)
+    start_stop.format_storage(prerequisites.java(), release_of(cluster.name), other, [_broker(cluster)])
+    cluster.start()
+    try:
+        yield
+    finally:
+        cluster.stop()
+        shutil.rmtree(data)
+        aside.rename(data)
+        cluster.start()

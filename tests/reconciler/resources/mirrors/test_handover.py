@@ -31,7 +31,15 @@ from reconciler.model.environment.topology import (
     by_name,
 )
 from reconciler.model.schemas import schema as schema_of
-from reconciler.replication.handover import ChannelSettings, Deployment, ExecutorPython, HandoverError, Naming, Start
+from reconciler.replication.handover import (
+    ChannelSettings,
+    Deployment,
+    ExecutorPython,
+    HandoverError,
+    Naming,
+    Start,
+    fingerprint,
+)
 from reconciler.replication.handover_reader import parse
 from reconciler.resources.mirrors.handover import explain_difference, flow_handover, handovers, mirror_handover
 from tests.support.builders import cluster, flow, topology
@@ -80,7 +88,6 @@ NOT_READ: dict[str, dict[str, Any]] = {
     "region": {"east": replace(EAST, region="eu")},
     "cluster defaults": {"east": replace(EAST, defaults=TopicDefaults(3, 3, {"retention.ms": "1"}))},
     "plan principal": {"east": replace(EAST, principals={Principal.PLAN: {"sasl.username": "p"}})},
-    "cluster id": {"east": replace(EAST, cluster_id="abc")},
 }
 READ_BY_THE_MIRROR_ONLY: dict[str, Mirror] = {
     "parallelism": replace(MIRROR, parallelism=3),
@@ -132,6 +139,21 @@ def test_where_runbooks_are_read_is_handed_over_and_restarts_no_mirror() -> None
     assert new == old | {"docs_url": "https://docs.example.net/r"}, "the same fingerprint, too"
     assert explain_difference(old, new) == ()
     assert parse(json.dumps(new)).docs_url == "https://docs.example.net/r"
+    jsonschema.validate(new, schema_of("mirror"))
+
+
+def test_which_cluster_is_meant_is_handed_over_and_restarts_no_mirror() -> None:
+    [old], [new] = (
+        [json.loads(text) for text in handovers(each).values()]
+        for each in (built(), built(east=replace(EAST, cluster_id="abc")))
+    )
+    assert old["flows"][0]["source"] | {"cluster_id": "abc"} == new["flows"][0]["source"]
+    assert (new["fingerprint"], new["flows"][0]["fingerprint"]) == (old["fingerprint"], old["flows"][0]["fingerprint"])
+    assert fingerprint({key: value for key, value in new.items() if key != "fingerprint"}) == fingerprint(
+        {key: value for key, value in old.items() if key != "fingerprint"}
+    ), "a host works it out of the record"
+    assert explain_difference(old, new) == ()
+    assert parse(json.dumps(new)).flows[0].source.cluster_id == "abc"
     jsonschema.validate(new, schema_of("mirror"))
 
 
