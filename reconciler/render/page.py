@@ -126,7 +126,9 @@ details.kind>summary{font-weight:600}
 .map{background:var(--card);border:1px solid var(--line);border-radius:8px}
 .map svg{display:block;width:100%;height:auto;min-width:44rem;margin:auto}.map .topology{--m-page:var(--card)}
 .map.wide svg{width:auto;max-width:none}
-@media screen and (max-width:700px){.map svg{width:auto;max-width:none;min-width:0}}
+.map.phone{display:none}
+@media screen and (max-width:700px){.map svg{width:auto;max-width:none;min-width:0}
+.map.desk{display:none}.map.phone{display:block}.map.phone svg{width:100%;height:auto}}
 """
 MAP_CSS = """
 .topology{--m-ink:#1d2329;--m-faint:#57606a;--m-card:#fff;--m-line:#c5ccd4;--m-region:#eef1f4;--m-page:#f6f7f9;

@@ -239,7 +239,8 @@ def test_the_map_is_on_the_page_and_folded_in_the_comment() -> None:
     plan, drawn = changed_plan(), topology_map(regions(lanes=4), None, changed_plan())
     page = plan_html(plan, HANDOFF, about=AboutPlan(drawn))
     found = elements(page)
-    assert [tag for tag, _ in found.tags].count("svg") == 1
+    assert [tag for tag, _ in found.tags].count("svg") == 2, "one is drawn for phones"
+    assert page.count('class="map phone"') == 1
     assert "east-to-west: restarting" in words(page)
     assert not any("style" in attributes for _, attributes in found.tags)
     comment = plan_markdown(plan, HANDOFF, drawn=drawn)

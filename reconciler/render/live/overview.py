@@ -24,7 +24,6 @@ from reconciler.render.live.view import (
     tile,
 )
 from reconciler.render.map.formats import framed
-from reconciler.render.map.svg import map_figure
 from reconciler.render.page import code, mono, table
 from reconciler.render.reports import status
 from reconciler.render.reports.drift import drift_verdict
@@ -53,8 +52,7 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     if (seen := view.clusters.value) is None:
         drawn = f'<p class="unknown">{safe(_not_read(view.clusters))}</p>'
     else:
-        figure = map_figure(moved_on(seen.drawn, view.topology, live))
-        drawn = framed(figure, ' role="region" aria-label="map"')
+        drawn = framed(moved_on(seen.drawn, view.topology, live), ' role="region" aria-label="map"')
 
     count, link = len(view.topology.flows), f'<a href="/{PageKind.FLOWS.value}">'
     flows = f"<h2>{link}Flows</a> ({count:,})</h2>{flow_table(view, live, health, MOST_FLOWS)}"

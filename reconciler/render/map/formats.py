@@ -30,11 +30,15 @@ from reconciler.text import counted
 _CODEC = Codec()
 _FIGURE = 1_500
 """Width in pixels up to which a picture is shrunk to the page."""
+_PHONE = 720
+"""Width up to which words can be read when it is shrunk to a phone."""
+_ON_A_PHONE = 12
+"""Most clusters that are drawn a second time, for phones."""
 
 
 def map_section(drawn: TopologyMap, opened: bool = False) -> Iterator[str]:
     """``opened``: with its tables open."""
-    yield f'<section id="map"><h2>Map</h2>{framed(map_figure(drawn))}'
+    yield f'<section id="map"><h2>Map</h2>{framed(drawn)}'
     if drawn.gates is not None and drawn.waves:
         yield f'<p class="faint">{safe(gates_words(drawn.gates))}</p>'
     yield f"<details{' open' if opened else ''}><summary>The map as tables</summary>"
@@ -63,10 +67,21 @@ def map_section(drawn: TopologyMap, opened: bool = False) -> Iterator[str]:
     yield "</details></section>"
 
 
-def framed(figure: str, attributes: str = "") -> str:
-    """A picture of ``map_figure`` that is shrunk to the page, or, if it is too wide for that, moves under its frame."""
-    wide = " wide" if int(figure.partition(' width="')[2].partition('"')[0]) > _FIGURE else ""
-    return f'<div class="scroll map{wide}" tabindex="0"{attributes}>{figure}</div>'
+def framed(drawn: TopologyMap, attributes: str = "") -> str:
+    """The picture, shrunk to the page, or, if it is too wide for that, moved under its frame. Phones get it drawn
+    downwards where that fits."""
+    figure = map_figure(drawn)
+    wide = " wide" if _width(figure) > _FIGURE else ""
+    narrow = map_figure(drawn, narrow=True) if len(drawn.clusters) <= _ON_A_PHONE else figure
+    phone = ""
+    if _width(narrow) <= min(_PHONE, _width(figure)):
+        wide += " desk"
+        phone = f'<div class="map phone"{attributes}>{narrow}</div>'
+    return f'<div class="scroll map{wide}" tabindex="0"{attributes}>{figure}</div>{phone}'
+
+
+def _width(figure: str) -> int:
+    return int(figure.partition(' width="')[2].partition('"')[0])
 
 
 def _flow_table(flows: Sequence[MapFlow]) -> str:

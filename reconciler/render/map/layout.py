@@ -43,11 +43,13 @@ def layout(
     edges: Sequence[Edge],
     top: float = 0,
     widths: Mapping[Ends, float] | None = None,
+    page: float = PAGE,
 ) -> Layout:
-    """``top``: what is left free above. ``widths``: of the words of each edge that has some. A cluster without a region
-    is a region of its own, which has no name."""
+    """``top``: what is left free above. ``widths``: of the words of each edge that has some. ``page``: a picture wider
+    than that is drawn downwards, if it is less wide then. A cluster without a region is an unnamed region of its own.
+    """
     placed = _placed(clusters, edges, (0, top), widths or {}, TO_THE_RIGHT)
-    if placed.width <= PAGE:
+    if placed.width <= page:
         return placed
     below = turned(_placed(clusters, edges, (top, 0), widths or {}, DOWN))
     return below if below.width < placed.width else placed

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 
 from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
 from reconciler.render.escape import page as safe
-from reconciler.render.map.layout import layout
+from reconciler.render.map.layout import PAGE, layout
 from reconciler.render.map.paths import PAD, TITLE, Box, EdgePath
 from reconciler.render.map.words import (
     Edge,
@@ -27,8 +28,11 @@ _CHARACTER = 6.2
 _WIDE = 7.0
 """Width of a wide one."""
 _LONGEST = 38
+_SHORTEST = 24
+"""In a narrow picture."""
 _WAVE = (250, 64)
 _BETWEEN_WAVES = 70
+_BETWEEN_ROWS = 10
 _HEAD = 34
 
 
@@ -37,23 +41,28 @@ def map_svg(drawn: TopologyMap) -> str:
     return _svg(drawn, f"<style>{MAP_CSS}</style>", f"{drawn.environment}: {headline(drawn)}")
 
 
-def map_figure(drawn: TopologyMap) -> str:
-    """Within a page that has ``MAP_CSS`` and a headline."""
-    return _svg(drawn, "", "")
+def map_figure(drawn: TopologyMap, narrow: bool = False) -> str:
+    """Within a page that has ``MAP_CSS`` and a headline. ``narrow``: drawn downwards, with short words, for phones."""
+    return _svg(drawn, "", "", narrow)
 
 
-def _svg(drawn: TopologyMap, style: str, title: str) -> str:
+def _svg(drawn: TopologyMap, style: str, title: str, narrow: bool = False) -> str:
     edges = edges_of(drawn.flows)
     head = _HEAD if title else 0
-    strip = _WAVE[1] + 40 if drawn.waves else 0
+    strip = 0
+    if drawn.waves:
+        strip = len(drawn.waves) * (_WAVE[1] + _BETWEEN_ROWS) + 24 if narrow else _WAVE[1] + 40
+    longest = _SHORTEST if narrow else _LONGEST
     # Words take room, so that they are known before anything is placed. With many edges the picture has those words
     # alone that a reader looks for.
-    labels = {edge.ends: _label(edge) for edge in edges if len(edges) <= ALL_LABELS or _matters(edge)}
+    labels = {edge.ends: _label(edge, longest) for edge in edges if len(edges) <= ALL_LABELS or _matters(edge)}
     widths = {ends: max(len(text) for text, _ in lines) * _CHARACTER for ends, lines in labels.items()}
-    placed = layout(drawn.clusters, edges, head + strip, widths)
-    wide = max(placed.width, len(drawn.waves) * (_WAVE[0] + _BETWEEN_WAVES), len(legend(drawn)) * _CHARACTER + 32)
+    placed = layout(drawn.clusters, edges, head + strip, widths, 0 if narrow else PAGE)
+    signs = wrap(legend(drawn), 52) if narrow else [legend(drawn)]
+    row = _WAVE[0] + 32 if narrow else len(drawn.waves) * (_WAVE[0] + _BETWEEN_WAVES)
+    wide = max(placed.width, row if drawn.waves else 0, max(map(len, signs)) * _CHARACTER + 32)
     wide = max(wide, min(len(title) * 7.5 + 32, 1400))
-    size = f"{wide:.0f}", f"{placed.height + 26:.0f}"
+    size = f"{wide:.0f}", f"{placed.height + 10 + 16 * len(signs):.0f}"
     words = f"{counted(len(drawn.clusters), 'cluster')} and {counted(len(drawn.flows), 'flow')} of {drawn.environment}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" viewBox="0 0 {size[0]} {size[1]}"'
@@ -61,7 +70,7 @@ def _svg(drawn: TopologyMap, style: str, title: str) -> str:
         style,
         f'<rect class="back" width="{size[0]}" height="{size[1]}"/>' if title else "",
         f'<text class="name" x="16" y="24">{safe(_cut(title, int((wide - 32) / 7.5)))}</text>' if title else "",
-        *_strip(drawn.waves, head + 8),
+        *_strip(drawn.waves, head + 8, narrow),
     ]
     for name, box in placed.regions.items():
         kind, _, region = name.partition(" ")
@@ -77,26 +86,30 @@ def _svg(drawn: TopologyMap, style: str, title: str) -> str:
         # Of two lines of words: above and below a line to the right, beside one that leads down.
         places = ((x + 8, y + 12), (x + 8, y + 28)) if placed.down else ((x, y - 6), (x, y + 15))
         for (text, css), at in zip(labels[path.edge.ends], places, strict=False):
-            parts.append(_line(*at, text, _LONGEST, css))
+            parts.append(_line(*at, text, longest, css))
     parts += [
         *(_node(cluster, placed.nodes[cluster.name]) for cluster in drawn.clusters),
-        f'<text class="small faint" x="16" y="{placed.height + 10:.0f}">{safe(legend(drawn))}</text>',
+        *(
+            f'<text class="small faint" x="16" y="{placed.height + 10 + 16 * number:.0f}">{safe(line)}</text>'
+            for number, line in enumerate(signs)
+        ),
         "</svg>",
     ]
     return "\n".join(part for part in parts if part) + "\n"
 
 
-def _strip(waves: Sequence[MapWave], top: float) -> Iterator[str]:
-    """Waves from left to right, with a gate between each two."""
+def _strip(waves: Sequence[MapWave], above: float, narrow: bool) -> Iterator[str]:
+    """Waves from left to right, with a gate between each two; ``narrow``: one below the other."""
     for number, wave in enumerate(waves):
-        x = 16 + number * (_WAVE[0] + _BETWEEN_WAVES)
+        x = 16 if narrow else 16 + number * (_WAVE[0] + _BETWEEN_WAVES)
+        top = above + number * (_WAVE[1] + _BETWEEN_ROWS) if narrow else above
         where, rest = wave_lines(wave)
         yield f"<g><title>{safe(f'wave {wave.name}: {where}; {rest}')}</title>"
         yield f'<rect class="node" x="{x}" y="{top:.0f}" width="{_WAVE[0]}" height="{_WAVE[1]}" rx="8"/>'
         yield _line(x + 12, top + 20, f"{number + 1}. wave {wave.name}", 30, "name")
         yield _line(x + 12, top + 38, where, 36, "small")
         yield f"{_line(x + 12, top + 55, rest, 36, 'small faint')}</g>"
-        if number + 1 < len(waves):
+        if number + 1 < len(waves) and not narrow:
             left, middle = x + _WAVE[0], top + _WAVE[1] / 2
             yield f'<path class="edge idle" d="M{left + 4} {middle}H{left + _BETWEEN_WAVES - 6}"/>'
             yield _line(left + 20, middle - 8, "gates", 10, "small faint")
@@ -155,7 +168,7 @@ def _path(path: EdgePath, down: bool) -> str:
     )
 
 
-def _label(edge: Edge) -> list[tuple[str, str]]:
+def _label(edge: Edge, longest: int) -> list[tuple[str, str]]:
     """Words above the line and, where there are figures, below it, each with its style."""
     mark = edge.mark.value if edge.mark is not None else ""
     lines = [(edge.name, "small"), (edge.figures, "small faint")]
@@ -164,7 +177,7 @@ def _label(edge: Edge) -> list[tuple[str, str]]:
         lines[0] = (f"{edge.name}: {said}", f"small marked mark-{mark}" if mark else "small problem said")
     elif edge.state is State.IDLE:
         lines[0] = (f"{edge.name}: {_said(edge)}", "small")
-    return [(_cut(text, _LONGEST), style) for text, style in lines if text]
+    return [(_cut(text, longest), style) for text, style in lines if text]
 
 
 def _said(edge: Edge) -> str:

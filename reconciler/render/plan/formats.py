@@ -20,6 +20,7 @@ from reconciler.render.reports.edit import (
     comparison_sections,
     comparison_text,
     effects_section,
+    renames_section,
     review_json,
     untold_section,
 )
@@ -79,7 +80,10 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
     if against is not None and review.untold:
         before = (untold_section(review.untold, against),)
     elif comparison is not None and against is not None:
-        before = (*effects_section(review.effectless), *comparison_sections(comparison, against))
+        edited, renamed = comparison_sections(comparison, against), renames_section(comparison)
+        before = (*renamed, *effects_section(review.effectless, comparison), *edited)
+        if plan is None:  # then the verdict of the edit is the headline
+            before = (*edited, *renamed)
         before = before if kept is None else (*before, kept)
 
     # Without a plan the edit alone is shown, and says that no cluster was asked.

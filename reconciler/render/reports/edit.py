@@ -16,6 +16,7 @@ from reconciler.render.plan.outline import FOLD, risk_label
 from reconciler.render.plan.sections import Section, SectionItem, section_lines, sections_lines
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, SHOWN, Style
+from reconciler.resources.topics.diff_deletions import WAY
 from reconciler.text import counted, grouped
 
 _FIRST_WORD = re.compile(r"_*[^._-]+[._-]")
@@ -89,17 +90,32 @@ def _beginning(topic: str) -> str:
     return f"{word[0]}*" if word else topic
 
 
-def effects_section(effectless: Sequence[edit.NoEffect]) -> tuple[Section, ...]:
-    """None or one: entries of the edit that the plan has no change for."""
+def renames_section(comparison: edit.EditComparison) -> tuple[Section, ...]:
+    """None or one: topics that leave under one name and come under another, each with what becomes of both."""
+    deleted = {item.name.partition("/")[2] for item in comparison.items if item.kind == "deletion"}
+    items = []
+    for item in comparison.items:
+        if item.kind == "topic" and item.sign is edit.Sign.REMOVED and item.renamed:
+            fate = "is deleted by its tombstone, with its records"
+            fate = fate if item.name in deleted else "stays with its records and readers, and is no longer managed"
+            lines = (f"{item.renamed} begins empty", f"{item.name} {fate}", WAY)
+            items.append(SectionItem(f"{item.name} to {item.renamed}: a new topic", lines, "!"))
+    return (Section("Renames", "Kafka renames no topic", tuple(items), urgent=True),) if items else ()
+
+
+def effects_section(effectless: Sequence[edit.NoEffect], comparison: edit.EditComparison) -> tuple[Section, ...]:
+    """None or one: entries of the edit that the plan has no change for, but those of ``renames_section``."""
+    moved = {item.name for item in comparison.items if item.kind == "topic" and item.renamed}
+    left = [each for each in effectless if each.kind != "topic" or each.name not in moved]
     items = tuple(
         SectionItem(
             f"{each.kind} {each.name}{f': {each.setting}' if each.setting else ''}: {each.why}",
             (each.todo,) if each.todo else (),
             "!" if each.headline else "",
         )
-        for each in effectless
+        for each in left
     )
-    loud = any(each.headline for each in effectless)
+    loud = any(each.headline for each in left)
     why = "the plan has no change for these entries of the edit"
     return (Section("Edits without effect", why, items, urgent=loud),) if items else ()
 

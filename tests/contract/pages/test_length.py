@@ -12,27 +12,33 @@ import pytest
 from reconciler.environment.load import load
 from tests.support.paths import ROOT
 
-AIM = 33_000
-MOST = 38_100
-"""Words of the pages as they are; ``python -m tests.contract.pages.test_length`` counts. A page that becomes shorter
-lowers it, until it is ``AIM``; a new page takes its words from others."""
+AIM = 33_300
+"""Half of the 66,620 words (``wc -w``) that docs/ had outside of decisions when it was found too long (cb416e07)."""
+MOST = 34_700
+"""Words as they are; ``python -m tests.contract.pages.test_length`` counts. A page that becomes shorter lowers it,
+until it is ``AIM``; a new page takes its words from others."""
+ABOVE = 1_430
+"""README and CONTRIBUTING, which are counted by themselves."""
+WRITTEN = {"licences.md"}
+"""By a program, from the locks; so is the table of packages. The site's reference is made while it is built."""
+TABLE = re.compile(r"<!-- packages: begin.*?<!-- packages: end -->", re.DOTALL)
 OF_A_HOW_TO = 300
 HOW_TO = [path for path in sorted((ROOT / "docs" / "how-to").glob("*.md")) if path.stem != "troubleshooting"]
 
 
 def words(page: Path) -> int:
-    return len(page.read_text("utf-8").split())
+    return len(TABLE.sub("", page.read_text("utf-8")).split())
 
 
 def counted() -> dict[str, int]:
     docs = (page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts)
-    pages = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *docs)
-    return {str(page.relative_to(ROOT)): words(page) for page in pages}
+    return {str(page.relative_to(ROOT)): words(page) for page in docs if page.name not in WRITTEN}
 
 
 def test_the_pages_become_no_longer() -> None:
     total = sum(counted().values())
     assert total <= MOST, f"{total:,} words: shorten a page, or link to what another one says"
+    assert words(ROOT / "README.md") + words(ROOT / "CONTRIBUTING.md") <= ABOVE
 
 
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)

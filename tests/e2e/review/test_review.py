@@ -407,3 +407,25 @@ def test_a_submodule_inside_an_environment_is_refused(cli: Cli, repo: git.Repo, 
     assert cli("validate", folder(repo)).code == 0
     ended = cli("plan", folder(repo), "--base", "HEAD", "--offline")
     assert (ended.code, "is a submodule, and its files are another repository's" in ended.words) == (1, True)
+
+
+@pytest.mark.parametrize("form", ["text", "html", "markdown"])
+def test_a_renamed_topic_has_a_card_that_says_what_becomes_of_both(cli: Cli, repo: git.Repo, form: str) -> None:
+    edit(repo, "prod", TEXT.replace("  orders: {", "  orders-v2: {"))
+    out = " ".join(cli("plan", folder(repo), "--base", "main", "--offline", "--format", form).out.split())
+    for words in (
+        "Renames", "Kafka renames no topic", "orders to orders-v2: a new topic", "orders-v2 begins empty",
+        "orders stays with its records and readers, and is no longer managed",
+    ):  # fmt: skip
+        assert words in out
+    gone = f"cluster: east, topic: orders, topic_id: {'A' * 22}, reason: r, expires: 2099-01-01"
+    new = TEXT.replace("  orders: {", "  orders-v2: {").replace("[orders]", "[orders-v2]")
+    edit(repo, "prod", f"{new}deletions: [{{{gone}}}]\n")
+    out = " ".join(cli("plan", folder(repo), "--base", "main", "--offline", "--format", form).out.split())
+    assert "orders is deleted by its tombstone, with its records" in out
+
+
+def test_what_is_no_rename_has_no_card(cli: Cli, repo: git.Repo) -> None:
+    other = TEXT.replace("  orders: {clusters: [east], partitions: 6", "  orders-v2: {clusters: [east], partitions: 7")
+    edit(repo, "prod", other)
+    assert "Renames" not in cli("plan", folder(repo), "--base", "main", "--offline").out
