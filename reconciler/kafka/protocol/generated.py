@@ -5,6 +5,7 @@ Newest layouts used are fixed here, so that a newer library does not change what
 
 import io
 import struct
+import threading
 from typing import Any
 
 from kafka.protocol.admin.acl import CreateAclsRequest as CreateAclsRequest
@@ -102,9 +103,24 @@ def encode(request: Any, correlation_id: int, client_id: str) -> bytes:
     return bytes(request.encode(framed=True, header=True))
 
 
+_responses: dict[tuple[int, int], Any] = {}
+_first_use = threading.Lock()
+
+
+def _response_of(header: Any) -> Any:
+    """The library makes a class for a version when it is first asked for, and keeps the last one weakly: of two threads
+    that ask at once, one would leave a class behind that is gone, for each later answer."""
+    asked = (header.request_api_key, header.request_api_version)
+    if asked not in _responses:
+        with _first_use:
+            if asked not in _responses:
+                _responses[asked] = header.get_response_class()
+    return _responses[asked]
+
+
 def decode(request: Any, frame: memoryview) -> Any:
     """The answer to ``request``; ``frame`` begins with the correlation id. Raises MalformedResponseError."""
-    response = request.header.get_response_class()
+    response = _response_of(request.header)
     body = io.BytesIO(bytes(frame))
     try:
         response.parse_header(body)
