@@ -79,9 +79,9 @@ test-deploy: install
 pictures: install
 	@$(PYTHON_IN_VENV) -m tests.e2e.review.pictures
 
-# The same cases against older brokers, fetched by Maven, and a cluster that is upgraded under load: half an hour and more.
+# The same cases against older brokers, fetched by Maven, a cluster that is upgraded under load, and kfake, built by Go: an hour.
 test-brokers: install
-	@sh tests/interop/brokers.sh
+	@sh tests/interop/brokers/run.sh
 
 # The real job and verify on each release line of Spark from 3.5, fetched by pip. One alone: RELEASES=3.5.9 make test-spark
 test-spark: install

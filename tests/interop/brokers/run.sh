@@ -2,7 +2,7 @@
 # What must hold with older brokers, release after release: `make test-brokers`. The clusters of these tests are of the
 # release that SANDBOX_KAFKA names. docs/begin/kafka-versions.md says what came of it.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 python=.venv/bin/python
 code=0
 
@@ -35,4 +35,6 @@ for release in ${RELEASES:-4.3.0 3.9.1 3.3.2 2.8.2}; do
     run "west=$release" $job
 done
 run "" tests/e2e/spark/test_rolling_upgrade.py
+echo "== kfake"
+$python -m pytest -q tests/interop/brokers/kfake/with_kfake.py || code=1
 exit $code
