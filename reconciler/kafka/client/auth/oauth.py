@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedError
+from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedError, proper_token
 from reconciler.kafka.client.errors import SettingError
 
 RENEWED_AT = 0.8
@@ -96,6 +96,9 @@ def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
             kept.ask_at = time.monotonic() + min(max(pause, error.retry_after or 0.0), 10 * LONGEST_PAUSE)
             kept.failures = min(kept.failures + 1, 10)
             kept.error = error
+        except SettingError:  # such as a token file that is replaced just now
+            if kept.valid() is None:
+                raise
     if (valid := kept.valid()) is not None:
         return valid
     assert kept.error is not None
@@ -145,9 +148,11 @@ def _provided(method: str, settings: Mapping[str, str]) -> AccessToken:
     try:
         answer = getattr(importlib.import_module(module), name)(dict(settings))
         text, expires_at, *rest = answer
-        return AccessToken(str(text), float(expires_at), dict(rest[0]) if rest else {})
+        given = AccessToken(str(text), float(expires_at), dict(rest[0]) if rest else {})
     except Exception as error:  # noqa: BLE001 - user code; its text may hold a secret
         raise TokenRefusedError(f"no token from the provider {method}: {type(error).__name__}. See its log") from None
+    proper_token(given.text, f"the provider {method}")
+    return given
 
 
 def pairs(words: list[str]) -> dict[str, str]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from reconciler.kafka.client.auth.tokens.aws_credentials import keys, region, sts, sts_text
 from reconciler.kafka.client.auth.tokens.aws_signature import presigned
-from reconciler.kafka.client.auth.tokens.web import AccessToken
+from reconciler.kafka.client.auth.tokens.web import AccessToken, life_of, proper_token
 from reconciler.kafka.client.errors import SettingError
 
-LIFE = 900
+LIFE, STS_LIFE = 900, 300
+"""Seconds."""
 _AGENT = "kafka-topology-reconciler"
 
 
@@ -33,9 +34,10 @@ def of_sts(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessTok
         "Version": "2011-06-15",
         "Audience.member.1": audience,
         "SigningAlgorithm": "RS256",
-        "DurationSeconds": "300",
+        "DurationSeconds": str(STS_LIFE),
     }
     signer = keys(oauth)
     todo = f"Let the identity of key {signer.access} call sts:GetWebIdentityToken for audience {audience}"
-    now = time.time()
-    return AccessToken(sts_text(sts(oauth, form, signer, todo), "WebIdentityToken"), now + 300, extensions)
+    text = proper_token(sts_text(sts(oauth, form, signer, todo), "WebIdentityToken"), "AWS STS")
+    # A session of a role that ends earlier ends its tokens.
+    return AccessToken(text, time.time() + min(life_of(text, STS_LIFE), STS_LIFE), extensions)

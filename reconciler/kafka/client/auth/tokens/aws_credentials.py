@@ -26,6 +26,7 @@ from reconciler.kafka.client.errors import SettingError
 
 _PREFIX = "sasl.oauthbearer.aws."
 _SESSION = "kafka-topology-reconciler"
+_SUFFIXES = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 _CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhost")
 
@@ -33,7 +34,7 @@ _CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhos
 def region(oauth: Mapping[str, str]) -> str:
     """Raises SettingError: a region decides which host is spoken to."""
     named = oauth.get(f"{_PREFIX}region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION", "")
-    if not re.fullmatch("[a-z]{2}(-[a-z]+)+-[0-9]", named):
+    if not re.fullmatch("[a-z]{2,4}(-[a-z]+)+-[0-9]", named):
         raise SettingError(f'{_PREFIX}region is "{named}", which is no region of AWS. Write one, such as eu-west-1')
     return named
 
@@ -52,10 +53,13 @@ def keys(oauth: Mapping[str, str]) -> AwsKeys:
 
 def _default(oauth: Mapping[str, str]) -> AwsKeys:
     env = os.environ
-    if env.get("AWS_ACCESS_KEY_ID"):
-        if not env.get("AWS_SECRET_ACCESS_KEY"):
+    key, secret, session = (
+        env.get(name, "").strip() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    )  # a line break of a file that a variable was read from is no part of a key
+    if key:
+        if not secret:
             raise SettingError("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY. Set both, or neither")
-        return AwsKeys(env["AWS_ACCESS_KEY_ID"], env["AWS_SECRET_ACCESS_KEY"], env.get("AWS_SESSION_TOKEN", ""))
+        return AwsKeys(key, secret, session)
     if path := env.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         if not (role := env.get("AWS_ROLE_ARN")):
             raise SettingError("AWS_WEB_IDENTITY_TOKEN_FILE is set without AWS_ROLE_ARN. Set the role, too")
@@ -80,7 +84,7 @@ def _role_form(action: str, role: str, session: str) -> dict[str, str]:
 def sts(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, todo: str) -> ElementTree.Element:
     """The answer of AWS STS to ``form``, signed by ``by`` unless the action wants no signature."""
     at = region(oauth)
-    suffix = "amazonaws.com.cn" if at.startswith("cn-") else "amazonaws.com"
+    suffix = _SUFFIXES.get(at.partition("-")[0], "amazonaws.com")
     url = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{at}.{suffix}/"
     hidden = [text for text in (form.get("WebIdentityToken"), by and by.secret, by and by.session) if text]
     endpoint = IdentityEndpoint(url, oauth, todo, hidden)
@@ -130,7 +134,7 @@ def _of_container(oauth: Mapping[str, str]) -> AwsKeys:
 def _of_instance(oauth: Mapping[str, str]) -> AwsKeys:
     """IMDSv2: a session's token by PUT, then the role's name, then its keys."""
     base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
-    todo = "Set AWS_ACCESS_KEY_ID, or give the instance a role; in a container its metadata hop limit has to be 2"
+    todo = "Set AWS_ACCESS_KEY_ID, or give the instance a role and IMDSv2; in a container its hop limit has to be 2"
 
     def at(path: str) -> IdentityEndpoint:
         return IdentityEndpoint(f"{base}{path}", oauth, todo, local=True)

@@ -45,7 +45,11 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
         form["client_secret"] = secret
     else:
         form["client_assertion_type"] = _ASSERTION_TYPE
-        form["client_assertion"] = _by_certificate(certificate, client, url) if certificate else text_of_file(federated)
+        form["client_assertion"] = (
+            _by_certificate(certificate, client, url)
+            if certificate
+            else text_of_file(federated, "AZURE_FEDERATED_TOKEN_FILE")
+        )
     todo = f"Check client {client} of tenant {tenant}, its credentials, and scope {scope}"
     hidden = [form.get(name, "") for name in ("client_secret", "client_assertion")]
     endpoint = IdentityEndpoint(url, oauth, todo, hidden)
@@ -55,7 +59,8 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
 def _managed(oauth: Mapping[str, str], resource: str, client: str, extensions: Mapping[str, str]) -> AccessToken:
     env = os.environ
     whose = f"managed identity {client}" if client else "a managed identity"
-    todo = f"Assign {whose} to this machine, with a role on {resource}"
+    which = "" if client else f"; of several, name one as {_PREFIX}client.id or AZURE_CLIENT_ID"
+    todo = f"Assign {whose} to this machine, with a role on {resource}{which}"
     if env.get("IDENTITY_ENDPOINT") and env.get("IDENTITY_HEADER"):
         base, version = env["IDENTITY_ENDPOINT"], "2019-08-01"
         headers = {"X-IDENTITY-HEADER": env["IDENTITY_HEADER"]}

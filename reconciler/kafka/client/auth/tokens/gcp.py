@@ -14,6 +14,7 @@ from pathlib import Path
 from reconciler.kafka.client.auth.supported_settings import JWT_BEARER
 from reconciler.kafka.client.auth.tokens import web
 from reconciler.kafka.client.auth.tokens.assertions import encoded, signed
+from reconciler.kafka.client.auth.tokens.shown import GOOGLE_ENVELOPE
 from reconciler.kafka.client.errors import SettingError
 
 FILE = "sasl.oauthbearer.gcp.credentials.location"
@@ -26,7 +27,7 @@ def token(oauth: Mapping[str, str]) -> web.AccessToken:
     path = oauth.get(FILE) or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS", "")
     given, email = _of_file(oauth, path) if path else _of_metadata(oauth)
     claims = {"exp": given.expires_at, "iss": "Google", "iat": time.time(), "scope": "kafka", "sub": email}
-    head = encoded({"typ": "JWT", "alg": "GOOG_OAUTH2_TOKEN"})
+    head = encoded({"typ": "JWT", "alg": GOOGLE_ENVELOPE})
     return web.AccessToken(f"{head}.{encoded(claims)}.{encoded(given.text)}", given.expires_at)
 
 
@@ -44,7 +45,7 @@ def _of_metadata(oauth: Mapping[str, str]) -> tuple[web.AccessToken, str]:
 
 def _of_file(oauth: Mapping[str, str], path: str) -> tuple[web.AccessToken, str]:
     try:
-        document = json.loads(Path(path).read_text("utf-8"))
+        document = json.loads(Path(path).read_text("utf-8-sig"))
         kind = document["type"]
         if kind == "service_account":
             return _of_key(oauth, document), document["client_email"]
@@ -73,7 +74,7 @@ def _federated(oauth: Mapping[str, str], document: Mapping[str, object]) -> tupl
     source = document["credential_source"]
     if not isinstance(source, dict) or "file" not in source:
         raise SettingError("Google's external_account credentials get their token from no file; only a file is read")
-    subject = Path(source["file"]).read_text("utf-8").strip()
+    subject = web.text_of_file(source["file"], "credential_source of Google's external_account")
     if isinstance(form := source.get("format"), dict) and form.get("type") == "json":
         subject = json.loads(subject)[form["subject_token_field_name"]]
     audience, url = str(document["audience"]), str(document["token_url"])

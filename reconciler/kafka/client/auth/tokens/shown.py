@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from urllib.parse import parse_qs, urlsplit
 
+GOOGLE_ENVELOPE = "GOOG_OAUTH2_TOKEN"
 _COMPARED = ("iss", "aud", "sub", "scope")
 
 
@@ -23,6 +24,8 @@ def compared(text: str) -> str:
     if isinstance(expires := of_token.get("exp"), (int, float)):
         named.append(f"an end at {_time(expires)}")
     where = "sasl.oauthbearer.expected.* and the keys of sasl.oauthbearer.jwks.endpoint.url of the broker"
+    if _part(text, 0).get("alg") == GOOGLE_ENVELOPE:
+        where = "the account that has roles/managedkafka.client in the project of the cluster"
     if not named:
         named, where = _of_presigned_url(text), "the rights and the region of this key, and with the broker's clock"
     clock = f"the clock here says {_time(time.time())}"
@@ -43,7 +46,7 @@ def _part(text: str, number: int) -> Mapping[str, object]:
         return {}
     try:
         decoded = json.loads(_decoded(parts[number]))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return decoded if isinstance(decoded, dict) else {}
 

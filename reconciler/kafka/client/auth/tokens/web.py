@@ -55,6 +55,14 @@ class IdentityEndpoint:
     def where(self) -> str:
         return url_address(self.url).host
 
+    @property
+    def through(self) -> str:
+        """The proxy that the variables name for it, in words, without a login; empty where there is none."""
+        scheme = self.url.partition(":")[0]
+        proxy = "" if self.local or urllib.request.proxy_bypass(self.where) else urllib.request.getproxies().get(scheme)
+        shown = (proxy or "").rpartition("@")[2].partition("://")
+        return f" through {scheme}_proxy {(shown[2] or shown[0]).rstrip('/')}" if proxy else ""
+
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Credentials in a request's headers would follow a redirect to another host."""
@@ -104,7 +112,8 @@ def ask(
     except OSError as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         said = f"no answer within {SECONDS:g} s" if isinstance(reason, TimeoutError) else str(reason)
-        raise TokenRefusedError(f"no token from {where}: {said}. {endpoint.todo}", busy=True) from None
+        through = endpoint.through
+        raise TokenRefusedError(f"no token from {where}{through}: {said}. {endpoint.todo}", busy=True) from None
     except ValueError as error:  # of http.client: what answers speaks no HTTP
         raise TokenRefusedError(f"no token from {where}: {type(error).__name__}. {endpoint.todo}", busy=True) from None
 
@@ -121,7 +130,7 @@ def ask_json(
         document = json.loads(body)
         if isinstance(document, dict):
             return document
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     kind = answered.get_content_type()
     raise TokenRefusedError(f"no token from {endpoint.where}: it answered with {kind}, not JSON. {endpoint.todo}")
@@ -138,8 +147,15 @@ def access_token(
     document: Mapping[str, object], endpoint: IdentityEndpoint, extensions: Mapping[str, str]
 ) -> AccessToken:
     """RFC 6749, section 5.1. Azure's metadata service writes ``expires_in`` as a text."""
-    text = text_of(document, "access_token", endpoint)
+    text = proper_token(text_of(document, "access_token", endpoint), endpoint.where)
     return AccessToken(text, time.time() + _life(document.get("expires_in"), text), extensions)
+
+
+def proper_token(text: str, where: str) -> str:
+    """``text``, where it can travel in SASL's message (RFC 6750, section 2.1); else TokenRefusedError."""
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise TokenRefusedError(f"no token from {where}: what it gives has characters that no token has")
+    return text
 
 
 def _life(expires_in: object, text: str) -> float:
@@ -151,8 +167,13 @@ def _life(expires_in: object, text: str) -> float:
             life = 0.0
         if 0 < life < 1e9:
             return life
+    return life_of(text, UNKNOWN_LIFE)
+
+
+def life_of(text: str, unknown: float) -> float:
+    """In seconds from now, as a JWT says itself; ``unknown`` where it does not."""
     expires = claims(text).get("exp")
-    return max(expires - time.time(), 0.0) if isinstance(expires, (int, float)) else UNKNOWN_LIFE
+    return max(expires - time.time(), 0.0) if isinstance(expires, (int, float)) else unknown
 
 
 def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message, body: bytes) -> TokenRefusedError:
@@ -162,7 +183,7 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
         return TokenRefusedError(f"no token from {where}: it answered {code}, a redirect. {todo}")
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = {}
     inner = document.get("error") if isinstance(document, dict) else None
     fields = inner if isinstance(inner, dict) else document if isinstance(document, dict) else {}
@@ -179,14 +200,20 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
     waits = headers.get("Retry-After", "") if busy else ""
     retry_after = float(waits) if waits.isdecimal() else None
     todo = "It is asked again" if busy else endpoint.todo
-    return TokenRefusedError(f"no token from {where}: it answered {said}. {todo}", retry_after, busy)
+    if code == 407:
+        todo = "Its proxy wants a login: write it into the variable, or name the endpoint in no_proxy"
+    return TokenRefusedError(f"no token from {where}{endpoint.through}: it answered {said}. {todo}", retry_after, busy)
 
 
 def text_of_file(path: str, named_by: str = "", encoding: str = "utf-8") -> str:
-    """Without space around it. ``named_by``: the setting or variable that names the file. Raises SettingError."""
+    """Without space around it. ``named_by``: the setting or variable that names the file. Raises SettingError,
+    also for an empty file."""
+    which = f"{named_by} names {path}, which" if named_by else path
     try:
-        return Path(path).read_text(encoding).strip()
+        text = Path(path).read_text(encoding).strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text file"
-        which = f"{named_by} names {path}, which" if named_by else path
         raise SettingError(f"{which} cannot be read: {why}") from None
+    if not text:
+        raise SettingError(f"{which} is empty. What writes it has to write it again")
+    return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -80,6 +81,38 @@ def test_a_renewal_that_fails_keeps_the_token_as_long_as_it_is_valid(monkeypatch
     assert Given.calls == 2
     clock[0] = now + 101
     with pytest.raises(AuthenticationFailedError):
+        token(OWN)
+
+
+def test_a_token_file_that_is_replaced_just_now_ends_no_valid_token(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    now = time.time()
+    clock = [now]
+    monkeypatch.setattr(time, "time", lambda: clock[0])
+    proof = tmp_path / "federated"
+    proof.write_text("ey.of.pod")
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(proof))
+    named = {"method": "azure", "scope": "x/.default", "client.id": "app", "azure.tenant_id": "t"}
+    settings = {f"sasl.oauthbearer.{name}": value for name, value in named.items()}
+    answers = iter(("one", "two"))
+    with identity_server(lambda _: IdentityAnswer({"access_token": next(answers), "expires_in": 100})) as server:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", server.url)
+        assert token(settings).text == "one"
+        clock[0] = now + 90
+        proof.write_text("")
+        assert token(settings).text == "one"
+        proof.write_text("ey.of.pod")
+        assert token(settings).text == "two", "it is looked at again at once"
+        clock[0] = now + 200
+        proof.unlink()
+        with pytest.raises(SettingError, match=f"AZURE_FEDERATED_TOKEN_FILE names {proof}, which cannot be read"):
+            token(settings)
+
+
+def test_what_a_provider_gives_has_to_be_a_token() -> None:
+    Given.answers = [("one\r\n", time.time() + 60)]
+    with pytest.raises(AuthenticationFailedError, match="characters that no token has"):
         token(OWN)
 
 

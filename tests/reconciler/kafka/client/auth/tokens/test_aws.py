@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from reconciler.kafka.client.auth.tokens import aws
+from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, presigned, signed_post
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
@@ -172,6 +173,67 @@ def test_a_token_of_sts_for_an_audience(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
         given = aws.of_sts({**IAM, "sasl.oauthbearer.audience": "kafka.example.net"}, {})
     assert (given.text, server.asked[0].form["Audience.member.1"]) == ("a.b.c", "kafka.example.net")
+
+
+def test_a_token_of_sts_ends_when_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session of the role ended it earlier than was asked for."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    jwt = f"{encoded({'alg': 'RS256'})}.{encoded({'exp': time.time() + 60})}.c"
+    with identity_server(lambda _: IdentityAnswer(f"<R><WebIdentityToken>{jwt}</WebIdentityToken></R>")) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        given = aws.of_sts({**IAM, "sasl.oauthbearer.audience": "kafka.example.net"}, {})
+    assert 50 < given.expires_at - time.time() <= 60
+
+
+def test_an_instance_without_imdsv2_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    with identity_server(lambda asked: IdentityAnswer("", 405 if asked.method == "PUT" else 200)) as server:
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url)
+        with pytest.raises(AuthenticationFailedError, match=r"it answered 405\. Set .* a role and IMDSv2") as told:
+            aws.of_msk_iam(IAM)
+    assert len(server.asked) == 1, "IMDSv1 is not asked"
+    assert "hop limit has to be 2" in str(told.value)
+
+
+@pytest.mark.parametrize("variable", ["AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"])
+def test_an_empty_token_file_is_said_and_nothing_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    (tmp_path / "token").write_text("\r\n")
+    with identity_server(lambda _: keys_of("ASIAPOD")) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
+        if variable.startswith("AWS_CONTAINER"):
+            monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/v1/credentials")
+        monkeypatch.setenv(variable, str(tmp_path / "token"))
+        with pytest.raises(SettingError, match=f"{variable} names {tmp_path}/token, which is empty"):
+            aws.of_msk_iam(IAM)
+    assert server.asked == []
+
+
+def test_a_line_break_is_no_part_of_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1_800_000_000.0)
+    texts = set()
+    for ending in ("", "\r\n"):
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"AKIDEXAMPLE{ending}")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET}{ending}")
+        texts.add(aws.of_msk_iam(IAM).text)
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("region", ["eu-west-1", "us-gov-west-1", "ap-southeast-5", "cn-north-1", "eusc-de-east-1"])
+def test_regions_of_each_partition_are_known(monkeypatch: pytest.MonkeyPatch, region: str) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    asked = query(aws.of_msk_iam({"sasl.oauthbearer.aws.region": region}).text)
+    assert asked["X-Amz-Credential"][0].split("/")[2] == region
+
+
+@pytest.mark.parametrize("region", ["", "EU-WEST-1", "eu-west-1 "])
+def test_what_is_no_region_is_said_with_the_value(region: str) -> None:
+    with pytest.raises(SettingError, match=f'aws.region is "{region}", which is no region of AWS'):
+        aws.of_msk_iam({"sasl.oauthbearer.aws.region": region})
 
 
 def test_no_identity_at_all_is_said() -> None:

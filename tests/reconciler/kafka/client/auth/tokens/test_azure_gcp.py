@@ -96,6 +96,17 @@ def test_azure_says_what_is_missing_and_what_it_refused(monkeypatch: pytest.Monk
             azure.token(settings(), {})
 
 
+def test_azure_of_several_identities_one_has_to_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    several = "Multiple user assigned identities exist, please specify the clientId / resourceId of the identity"
+    refused = IdentityAnswer({"error": "invalid_request", "error_description": several}, 400)
+    with identity_server(lambda asked: TOKEN if "client_id" in asked.query else refused) as server:
+        monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", server.url)
+        with pytest.raises(AuthenticationFailedError, match=r"sasl\.oauthbearer\.client\.id or AZURE_CLIENT_ID"):
+            azure.token(settings(), {})
+        monkeypatch.setenv("AZURE_CLIENT_ID", "of-user")
+        assert azure.token(settings(), {}).text == "ya29.t"
+
+
 def google(text: str) -> tuple[dict[str, object], str]:
     """Claims and access token of what travels to Google's brokers."""
     head, body, access = (base64.urlsafe_b64decode(part + "==") for part in text.split("."))
@@ -157,6 +168,29 @@ def test_google_workload_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         claims, access = google(gcp.token({}).text)
     assert (claims["sub"], access) == ("m@p.iam", "for-Bearer ya29.t")
     assert server.asked[0].form["subject_token"] == "ey.of.pod"
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_google_workload_identity_names_the_token_file_that_is_missing_or_empty(
+    tmp_path: Path, content: str | None
+) -> None:
+    subject, place = tmp_path / "subject", tmp_path / "wif.json"
+    if content is not None:
+        subject.write_text(content)
+    document = {"type": "external_account", "audience": "//iam/pool", "token_url": "http://127.0.0.1:1/"}
+    place.write_text(json.dumps({**document, "subject_token_type": "jwt", "credential_source": {"file": str(subject)}}))
+    with pytest.raises(SettingError, match=f"names {subject}, which (cannot be read|is empty)"):
+        gcp.token({gcp.FILE: str(place)})
+
+
+def test_google_key_that_windows_wrote(tmp_path: Path) -> None:
+    """A byte order mark, and line ends of two characters, within the key, too."""
+    with identity_server(lambda _: TOKEN) as server:
+        document = {"type": "service_account", "client_email": "m@p.iam", "token_uri": server.url}
+        text = json.dumps({**document, "private_key": private_key().replace("\n", "\r\n")}, indent=2)
+        place = tmp_path / "key.json"
+        place.write_bytes(f"\ufeff{text}".replace("\n", "\r\n").encode())
+        assert google(gcp.token({gcp.FILE: str(place)}).text)[1] == "ya29.t"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"type": "service_account"}'])

@@ -116,6 +116,11 @@ def test_a_key_of_another_kind_is_said() -> None:
         ),
         (IdentityAnswer("", 302, {"Location": "http://127.0.0.1:1/"}), "302, a redirect"),
         (IdentityAnswer("<html>down</html>", 503), "503"),
+        (IdentityAnswer("[" * 200_000), "not JSON"),
+        (IdentityAnswer("x" * (web.LARGEST + 100_000)), "its answer does not end"),
+        (IdentityAnswer("", 407), "407. Its proxy wants a login"),
+        (IdentityAnswer({"access_token": "a\x01auth=Bearer b"}), "characters that no token has"),
+        (IdentityAnswer({"access_token": "a\r\nb"}), "characters that no token has"),
     ],
 )
 def test_what_an_endpoint_gets_wrong_is_one_sentence(answer: IdentityAnswer, said: str) -> None:
@@ -134,3 +139,20 @@ def test_an_endpoint_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(web.TokenRefusedError, match=r"no answer within 0\.3 s") as told:
             oidc.token(settings(url, **{"client.secret": SECRET}), {})
     assert told.value.busy
+
+
+def test_a_proxy_of_the_variables_is_told_without_its_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://ada:s3cret@127.0.0.1:9/")
+    with pytest.raises(web.TokenRefusedError, match=r"issuer\.test through http_proxy 127\.0\.0\.1:9: ") as told:
+        oidc.token(settings("http://issuer.test/token", **{"client.secret": SECRET}), {})
+    assert "ada:" not in str(told.value)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with identity_server(lambda _: TOKEN) as server:
+        oidc.token(settings(server.url, **{"client.secret": SECRET}), {})
+
+
+def test_an_assertion_of_another_program_that_is_empty_is_told(tmp_path: Path) -> None:
+    (tmp_path / "assertion").write_text("\n")
+    more = {"client.authentication": "private_key_jwt", "assertion.file": str(tmp_path / "assertion")}
+    with pytest.raises(SettingError, match=r"assertion\.file names \S+, which is empty"):
+        oidc.token(settings("http://127.0.0.1:1", **more), {})
