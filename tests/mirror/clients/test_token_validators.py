@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -22,7 +23,7 @@ from reconciler.kafka.client.auth import oauth
 from reconciler.model.environment.topology import Cluster, Principal
 from tests.support.access import token_brokers as brokers
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
-from tests.support.access.issuer import AUDIENCE, SECRET, Issuer, pem, running_issuer
+from tests.support.access.issuer import AUDIENCE, CLIENT, SECRET, Issuer, pem, running_issuer
 from tests.support.commands import Ended, Write
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, endpoint, fill
 
@@ -121,11 +122,11 @@ def test_each_way_of_oidc_is_taken_by_the_validator_of_kafka(
 def test_the_jwt_of_a_clouds_identity_is_taken_by_the_validator_of_kafka(
     east: ClusterHandle, issuer: Issuer, flow: Flow, monkeypatch: pytest.MonkeyPatch, cloud: str
 ) -> None:
-    """Of Azure's machine identity, and of GetWebIdentityToken. Google's tokens are its brokers' own."""
+    """Of Azure's machine identity, and of GetWebIdentityToken."""
 
     def answers(_: IdentityRequest) -> IdentityAnswer:
         if cloud == "azure":
-            return IdentityAnswer({"access_token": issuer.token(), "expires_in": "300", "token_type": "Bearer"})
+            return issuer.grant()
         return IdentityAnswer(f"<R><Result><WebIdentityToken>{issuer.token()}</WebIdentityToken></Result></R>")
 
     settings = {
@@ -142,6 +143,59 @@ def test_the_jwt_of_a_clouds_identity_is_taken_by_the_validator_of_kafka(
         assert report.end is LaneEnd.STOPPED, report
         assert flow.target_content() == flow.source_content()
         assert len(server.asked) == 1, "both ask for one token, and share it"
+
+
+@pytest.mark.parametrize("where", ["metadata", "service_account", "external_account"])
+def test_googles_envelope_holds_a_token_that_the_validator_of_kafka_takes(
+    east: ClusterHandle, issuer: Issuer, flow: Flow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str
+) -> None:
+    flavor = {"Metadata-Flavor": "Google"}
+
+    def answers(request: IdentityRequest) -> IdentityAnswer:
+        if request.path.endswith("/email"):
+            return IdentityAnswer(CLIENT, headers=flavor)
+        if request.path.startswith("/v1/projects"):
+            return IdentityAnswer({"accessToken": issuer.token(), "expireTime": "2026-11-28T12:00:00Z"})
+        return issuer.grant()
+
+    with identity_server(answers) as server:
+        monkeypatch.setenv("GCE_METADATA_HOST", server.url.removeprefix("http://"))
+        client = brokers.client(east, "GCP")
+        if where != "metadata":
+            (tmp_path / "subject").write_text("ey.of.pod")
+            federated = {
+                "type": where,
+                "audience": "//iam/pool",
+                "token_url": f"{server.url}/token",
+                "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+                "credential_source": {"file": str(tmp_path / "subject")},
+                "service_account_impersonation_url": f"{server.url}/v1/projects/-/serviceAccounts/{CLIENT}:generate",
+            }
+            document = issuer.service_account() if where == "service_account" else federated
+            place = tmp_path / "credentials.json"
+            place.write_text(json.dumps(document))
+            client["sasl.oauthbearer.gcp.credentials.location"] = str(place)
+        assert log_in_refused(client) == ""
+        assert read_by_librdkafka(client, flow.topic) == 50
+        report, _ = replace(flow, clients=(client, client)).run(batch_path)
+        assert report.end is LaneEnd.STOPPED, report
+        assert flow.target_content() == flow.source_content()
+
+
+def test_what_is_wrong_with_googles_envelope_is_told_with_its_holder(
+    east: ClusterHandle, issuer: Issuer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    place = tmp_path / "credentials.json"
+    place.write_text(json.dumps({**issuer.service_account(), "client_email": "bob"}))
+    client = {**brokers.client(east, "GCP"), "sasl.oauthbearer.gcp.credentials.location": str(place)}
+    assert "Check that service account bob still has this key" in log_in_refused(client)
+    monkeypatch.setattr(oauth, "_kept", {})
+    place.write_text(json.dumps(issuer.service_account()))
+    issuer.changed = {"sub": "bob"}
+    told = log_in_refused(client)
+    assert "another holder" in told, told
+    assert f"sub '{CLIENT}'" in told, told
+    assert ("expected" in told, "ey" in told) == (False, False), "brokers of Google compare nothing of that name"
 
 
 @pytest.mark.parametrize("why", REFUSED)

@@ -61,7 +61,17 @@ class Issuer:
             return IdentityAnswer({"error": "invalid_client", "error_description": "unknown client or secret"}, 401)
         if request.form.get("scope", SCOPE) != SCOPE:
             return IdentityAnswer({"error": "invalid_scope", "error_description": f"only {SCOPE} is granted"}, 400)
-        return IdentityAnswer({"access_token": self.token(), "token_type": "Bearer", "expires_in": self.life})
+        return self.grant()
+
+    def grant(self) -> IdentityAnswer:
+        """Also of a cloud's service whose tokens are this issuer's."""
+        made = {"access_token": self.token(), "token_type": "Bearer", "expires_in": self.life}
+        return IdentityAnswer(made) if self.answer is None else self.answer
+
+    def service_account(self) -> dict[str, str]:
+        """Google's credentials in a file: the holder of ``of_client``, to whom tokens are given here."""
+        made = {"type": "service_account", "client_email": CLIENT, "token_uri": f"{self.url}/token"}
+        return {**made, "private_key": pem(self.of_client), "private_key_id": "k1"}
 
     def token(self) -> str:
         now = time.time()
@@ -88,7 +98,8 @@ class Issuer:
         except (InvalidSignature, ValueError):
             return False
         told = claims(proof)
-        return (told.get("sub"), told.get("aud")) == (CLIENT, f"{self.url}/token") and isinstance(told.get("exp"), int)
+        subject = told.get("sub", told.get("iss"))  # Google's clients leave sub out
+        return (subject, told.get("aud")) == (CLIENT, f"{self.url}/token") and isinstance(told.get("exp"), int)
 
     def client(self, **more: str) -> dict[str, str]:
         """Settings of a client that gets its tokens here; ``more`` without the prefix, ``_`` for ``.``."""

@@ -1,4 +1,4 @@
-"""Tokens and Kerberos through each command, and a mirror whose logins live for a minute, under load.
+"""Each login through each command, and a mirror whose logins live for a minute, under load.
 
 A run takes LOGIN_MINUTES, 3 unless set; 100 s of it, in the middle, no login can be renewed. What is written then
 arrives afterwards, each record once, without a restart of the job.
@@ -6,30 +6,27 @@ arrives afterwards, each record once, without a restart of the job.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from reconciler_sandbox.brokers import kerberos as kdc
-from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.handles import ClusterHandle
 
-from tests.support.access import token_brokers as brokers
-from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
-from tests.support.access.issuer import SECRET, running_issuer
+from tests.support.access import short_logins as logins
+from tests.support.access.short_logins import LIFE_SECONDS, Login
 from tests.support.jobs.environments import Running
 from tests.support.jobs.verify_runs import until
 from tests.support.lanes.lane_runs import content
 
 SECONDS = float(os.environ.get("LOGIN_MINUTES", "3")) * 60
-REFUSED_SECONDS, LIFE_SECONDS = 100, 60
+REFUSED_SECONDS = 100
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(SECONDS + 900), pytest.mark.long]
 FLOW = """\
 topics:
@@ -41,139 +38,42 @@ mirrors:
 """
 
 
-@dataclass
-class Login:
-    """``said``: of each refusal, what a condition has to say; empty where nothing gives logins that could refuse them.
-    ``refuse`` and ``allow``: what gives the logins."""
-
-    clusters: dict[str, ClusterHandle]
-    clients: dict[str, dict[str, str]]
-    environ: dict[str, str]
-    said: str
-
-    def refuse(self) -> None: ...
-
-    def allow(self) -> None: ...
-
-
-@contextlib.contextmanager
-def of_issuer() -> Iterator[Login]:
-    with running_issuer() as issuer, brokers.token_brokers(issuer, ("east", "west"), LIFE_SECONDS * 1000) as sandbox:
-        issuer.life = LIFE_SECONDS
-        clients = {name: brokers.client(handle, "OAUTHBEARER") for name, handle in sandbox.clusters.items()}
-        environ = {"SECRET_OF_ADA": SECRET}
-
-        class OfIssuer(Login):
-            def refuse(self) -> None:
-                issuer.answer = IdentityAnswer({"error": "temporarily_unavailable"}, 503)
-
-            def allow(self) -> None:
-                issuer.answer = None
-
-        of_ada = {**issuer.client(), "sasl.oauthbearer.client.secret": "${env:SECRET_OF_ADA}"}
-        said = "it answered 503, temporarily_unavailable"
-        yield OfIssuer(dict(sandbox.clusters), {n: {**c, **of_ada} for n, c in clients.items()}, environ, said)
-
-
-@contextlib.contextmanager
-def of_kdc(realm: Sandbox) -> Iterator[Login]:
-    class OfKdc(Login):
-        def refuse(self) -> None:
-            kdc.stop(realm.home)
-
-        def allow(self) -> None:
-            port = int(kdc.configuration(realm.home).read_text().rpartition("kdc = ")[2].split()[0].rpartition(":")[2])
-            kdc.start(realm.home, port, ())
-
-    clients = {name: handle.kerberos_client("mirror") for name, handle in realm.clusters.items()}
-    kdc.kadmin(realm.home, f"modprinc -maxlife {LIFE_SECONDS}s mirror", f"modprinc -maxlife {LIFE_SECONDS}s admin")
-    login = OfKdc(dict(realm.clusters), clients, dict(realm.secrets()), "KDC")
-    try:
-        yield login
-    finally:
-        login.allow()
-        kdc.kadmin(realm.home, "modprinc -maxlife 1day mirror", "modprinc -maxlife 1day admin")
-
-
-@contextlib.contextmanager
-def of_role() -> Iterator[Login]:
-    """Keys of a container's role that live for a minute, as ECS and EKS give them."""
-    refused = threading.Event()
-
-    def answer(_: IdentityRequest) -> IdentityAnswer:
-        if refused.is_set():
-            return IdentityAnswer("service unavailable", 503)
-        end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + LIFE_SECONDS))
-        keys = {"AccessKeyId": brokers.KEY, "SecretAccessKey": brokers.AWS_SECRET, "Token": brokers.SESSION}
-        return IdentityAnswer({**keys, "Expiration": end})
-
-    class OfRole(Login):
-        def refuse(self) -> None:
-            refused.set()
-
-        def allow(self) -> None:
-            refused.clear()
-
-    with (
-        running_issuer() as issuer,
-        brokers.token_brokers(issuer, ("east", "west"), LIFE_SECONDS * 1000) as sandbox,
-        identity_server(answer) as server,
-    ):
-        clients = {name: brokers.client(handle, "AWS_MSK_IAM") for name, handle in sandbox.clusters.items()}
-        environ = {"AWS_CONTAINER_CREDENTIALS_FULL_URI": f"{server.url}/v1/credentials"}
-        yield OfRole(dict(sandbox.clusters), clients, environ, "it answered 503")
-
-
-def of_ada(cluster: ClusterHandle, mechanism: str) -> dict[str, str]:
-    return {**brokers.client(cluster, mechanism), "sasl.password": "${env:PASSWORD_OF_ADA}"}
-
-
-@contextlib.contextmanager
-def of_scram() -> Iterator[Login]:
-    """Sessions of a minute; a user who is deleted, and made again with the same password."""
-    with running_issuer() as issuer, brokers.token_brokers(issuer, ("east", "west"), LIFE_SECONDS * 1000) as sandbox:
-
-        class OfScram(Login):
-            def refuse(self) -> None:
-                for cluster in self.clusters.values():
-                    brokers.take_password(cluster)
-
-            def allow(self) -> None:
-                for cluster in self.clusters.values():
-                    brokers.set_password(cluster, brokers.PASSWORD)
-
-        clients = {name: of_ada(handle, "SCRAM-SHA-256") for name, handle in sandbox.clusters.items()}
-        yield OfScram(dict(sandbox.clusters), clients, {"PASSWORD_OF_ADA": brokers.PASSWORD}, "SCRAM-SHA-256")
-
-
-@contextlib.contextmanager
-def of_password() -> Iterator[Login]:
-    with running_issuer() as issuer, brokers.token_brokers(issuer, ("east", "west"), LIFE_SECONDS * 1000) as sandbox:
-        clients = {name: of_ada(handle, "PLAIN") for name, handle in sandbox.clusters.items()}
-        yield Login(dict(sandbox.clusters), clients, {"PASSWORD_OF_ADA": brokers.PASSWORD}, "")
-
-
-@contextlib.contextmanager
-def of_certificate(secure: Sandbox) -> Iterator[Login]:
-    clients = {name: handle.mtls_client() for name, handle in secure.clusters.items()}
-    yield Login(dict(secure.clusters), clients, {}, "")
-
-
-@pytest.fixture(params=["OAUTHBEARER", "GSSAPI", "AWS_MSK_IAM", "SCRAM-SHA-256", "PLAIN", "SSL"])
-def login(request: pytest.FixtureRequest) -> Iterator[Login]:
+@pytest.fixture(
+    params=[
+        "OAUTHBEARER",
+        "provider",
+        "azure",
+        "gcp",
+        "aws_sts",
+        "AWS_MSK_IAM",
+        "GSSAPI",
+        "SCRAM-SHA-256",
+        "PLAIN",
+        "SSL",
+    ]
+)
+def login(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Login]:
     match request.param:
         case "GSSAPI":
-            made = of_kdc(request.getfixturevalue("kerberos"))
+            made = logins.of_kdc(request.getfixturevalue("kerberos"))
         case "AWS_MSK_IAM":
-            made = of_role()
+            made = logins.of_role()
+        case "aws_sts":
+            made = logins.of_web_identity()
+        case "azure":
+            made = logins.of_azure()
+        case "gcp":
+            made = logins.of_google(tmp_path)
+        case "provider":
+            made = logins.of_provider(tmp_path / "packages")
         case "SCRAM-SHA-256":
-            made = of_scram()
+            made = logins.of_scram(tmp_path)
         case "PLAIN":
-            made = of_password()
+            made = logins.of_password()
         case "SSL":
-            made = of_certificate(request.getfixturevalue("secure"))
+            made = logins.of_certificate(tmp_path)
         case _:
-            made = of_issuer()
+            made = logins.of_issuer()
     with made as login:
         yield login
 
@@ -240,7 +140,7 @@ def test_each_command_logs_in_and_a_mirror_outlives_what_refuses_its_logins(
 
     load = Load(login.clusters["east"], unique)
     try:
-        until("the mirror copies", lambda: '"records_lag"' in status(), 120)
+        until("the mirror copies", lambda: '"records_lag"' in status(), 240)
         began = time.monotonic()
         if login.said:
             time.sleep(max(5.0, (SECONDS - REFUSED_SECONDS) / 2))
@@ -257,7 +157,7 @@ def test_each_command_logs_in_and_a_mirror_outlives_what_refuses_its_logins(
         time.sleep(max(5.0, began + (SECONDS if login.said else LIFE_SECONDS) - time.monotonic()))
     finally:
         load.stop()
-    until("the mirror has caught up", lambda: '"records_lag": 0, ' in status(), 120)
+    until("the mirror has caught up", lambda: '"records_lag": 0, ' in status(), 240)
     if login.said:
         until("the condition is over", lambda: "condition over" in told_by_job(state), 60)
     until("nothing is wrong any more", lambda: '"conditions": []' in status(), 60)
