@@ -1,7 +1,7 @@
-"""A proxy before one broker that cuts connections at a chosen request: after the broker has done it, or in its midst.
+"""A proxy before brokers that cuts connections at a chosen request: after the broker has done it, or in its midst.
 It also hides requests, as services that speak Kafka's protocol leave some out.
 
-Answers that name the broker name the proxy instead, so that a client meets the broker through it alone.
+Answers that name a broker name the proxy instead, so that a client meets the brokers through it alone.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import collections
 import contextlib
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -54,9 +54,11 @@ class Wishes:
 class _Line:
     """One connection of a client."""
 
-    def __init__(self, wishes: Wishes, ports: tuple[int, int]) -> None:
+    def __init__(self, wishes: Wishes, broker: int, listen: Mapping[int, int]) -> None:
+        """``broker``: its port. ``listen``: ports of brokers to those of the proxy."""
         self._wishes = wishes
-        self._listen, self._broker = ports
+        self._broker = broker
+        self._named = {_named(port): _named(here) for port, here in listen.items()}
         self._asked: collections.deque[tuple[int, int]] = collections.deque()
 
     async def run(self, near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
@@ -89,13 +91,13 @@ class _Line:
 
     async def _down(self, far: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
         """Kafka answers in order, so the oldest unanswered request tells what an answer is."""
-        there, here = (HOST.encode() + _INT.pack(port) for port in (self._broker, self._listen))
         while True:
             body = await far.readexactly(_INT.unpack(await far.readexactly(4))[0])
             api, version = self._asked.popleft()
             cut = self._wishes.taken(api, Cut.UNANSWERED, Cut.HALF_ANSWERED)
             if api in NAMING_BROKERS:
-                body = body.replace(there, here)
+                for there, here in self._named.items():
+                    body = body.replace(there, here)
             if api == API_VERSIONS and self._wishes.hidden:
                 body = _without(body, version, self._wishes.hidden)
             frame = _INT.pack(len(body)) + body
@@ -109,6 +111,10 @@ class _Line:
                 await near_out.drain()
             if cut is not None:
                 return
+
+
+def _named(port: int) -> bytes:
+    return HOST.encode() + _INT.pack(port)
 
 
 def _without(body: bytes, version: int, hidden: frozenset[int]) -> bytes:
@@ -125,27 +131,28 @@ def _without(body: bytes, version: int, hidden: frozenset[int]) -> bytes:
 
 
 @contextlib.contextmanager
-def cutting(broker_port: int) -> Iterator[tuple[str, Wishes]]:
-    """The bootstrap address of the proxy, and what it shall cut."""
+def cutting(*brokers: int) -> Iterator[tuple[str, Wishes]]:
+    """``brokers``: their ports. The bootstrap addresses of the proxy, and what it shall cut."""
     wishes, loop, listening = Wishes(), asyncio.new_event_loop(), threading.Event()
-    ports: list[int] = []
+    listen: dict[int, int] = {}
 
     async def serve() -> None:
-        async def accept(near: asyncio.StreamReader, near_out: asyncio.StreamWriter) -> None:
-            await _Line(wishes, (ports[0], broker_port)).run(near, near_out)
+        def accepts(broker: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+            return lambda near, near_out: _Line(wishes, broker, listen).run(near, near_out)
 
-        server = await asyncio.start_server(accept, HOST, 0)
-        ports.append(server.sockets[0].getsockname()[1])
+        for broker in brokers:
+            server = await asyncio.start_server(accepts(broker), HOST, 0)
+            listen[broker] = server.sockets[0].getsockname()[1]
         listening.set()
         with contextlib.suppress(asyncio.CancelledError):
-            await server.serve_forever()
+            await asyncio.Event().wait()
 
     task = loop.create_task(serve())
     thread = threading.Thread(target=lambda: loop.run_until_complete(task))
     thread.start()
     try:
         assert listening.wait(10)
-        yield f"{HOST}:{ports[0]}", wishes
+        yield ",".join(f"{HOST}:{port}" for port in listen.values()), wishes
     finally:
         loop.call_soon_threadsafe(task.cancel)
         thread.join(10)
