@@ -17,7 +17,7 @@ from tests.support.jobs.environments import Running
 from tests.support.jobs.verify_runs import until
 from tests.support.lanes.lane_runs import content
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 REST = """
 topics:
   {topic}: {{clusters: [east], partitions: 1, replication_factor: 1}}
