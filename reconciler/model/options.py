@@ -13,13 +13,6 @@ class Autonomy(StrEnum):
     ALL = "all"
 
 
-class FailoverPage(StrEnum):
-    TEXT = "text"
-    JSON = "json"
-    MARKDOWN = "markdown"
-    HTML = "html"
-
-
 class ReportFormat(StrEnum):
     TEXT = "text"
     JSON = "json"

@@ -1,20 +1,19 @@
 """The plan of a cut-over and the report of a run over it: text, Markdown, one page, JSON. Reports of titled lists that
-need no more, such as that of a drill, are dressed here, too."""
+need no more, such as that of a drill, are shown by ``page_in``, too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, assert_never
 
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, GroupSeen, TopicSeen
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
 from reconciler.render.escape import lines_of, markdown
-from reconciler.render.page import page_html
-from reconciler.render.plan.html import report_body
+from reconciler.render.plan.html import report_html
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Style
+from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import counted, first_of, moment, time_words, total
 
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
@@ -118,31 +117,6 @@ def step_item(step: FailoverStep) -> SectionItem:
     return SectionItem(f"{word:8}{step.name:13}{head} ({step.seconds:.1f} s)", tuple(more))
 
 
-def plan_text(plan: CutoverPlan, style: Style = PLAIN) -> str:
-    return sections_text(plan_verdict(plan), plan.environment, _plan_sections(plan), style)
-
-
-def plan_markdown(plan: CutoverPlan) -> str:
-    return sections_markdown(plan_verdict(plan), _plan_sections(plan))
-
-
-def plan_html(plan: CutoverPlan) -> str:
-    return sections_html("cutover plan", plan.environment, plan_verdict(plan), _plan_sections(plan))
-
-
-def report_text(report: CutoverReport, style: Style = PLAIN) -> str:
-    return sections_text(report_verdict(report), report.plan.environment, _report_sections(report), style)
-
-
-def report_markdown(report: CutoverReport) -> str:
-    return sections_markdown(report_verdict(report), _report_sections(report))
-
-
-def report_html(report: CutoverReport) -> str:
-    verdict = report_verdict(report)
-    return sections_html(f"cutover {report.command}", report.plan.environment, verdict, _report_sections(report))
-
-
 def report_document(report: CutoverReport, exit_code: int) -> str:
     """As schemas/reports/cutover.schema.json."""
     plan = report.plan
@@ -163,32 +137,43 @@ def report_document(report: CutoverReport, exit_code: int) -> str:
     )
 
 
-def sections_text(verdict: str, environment: str, sections: Iterator[Section], style: Style) -> str:
-    lines = [style.paint("bold", verdict), f"environment {environment}"]
-    for section in sections:
-        if not section.items:
-            continue
-        lines += ["", style.paint("bold", section.heading)]
-        for item in section.items[:_ROWS]:
-            lines += [f"  {item.text}", *(f"      {line}" for line in item.more)]
-        if len(section.items) > _ROWS:
-            lines.append(f"  and {len(section.items) - _ROWS:,} more; --format json has them all")
-    return lines_of(lines, style)
+def plan_page(plan: CutoverPlan) -> ReportPage:
+    return listed("cutover plan", plan.environment, plan_verdict(plan), _plan_sections(plan))
 
 
-def sections_markdown(verdict: str, sections: Iterator[Section]) -> str:
-    lines = [f"**{markdown(verdict)}**"]
-    for section in sections:
-        if not section.items:
-            continue
-        lines += ["", f"### {markdown(section.heading)}", ""]
-        for item in section.items[:_ROWS]:
-            lines += [f"- {markdown(item.text)}", *(f"  - {markdown(line)}" for line in item.more)]
-        if len(section.items) > _ROWS:
-            lines.append(f"- and {len(section.items) - _ROWS:,} more")
-    return lines_of(lines)
+def report_page(report: CutoverReport) -> ReportPage:
+    verdict = report_verdict(report)
+    return listed(f"cutover {report.command}", report.plan.environment, verdict, _report_sections(report))
 
 
-def sections_html(kind: str, environment: str, verdict: str, sections: Iterator[Section]) -> str:
-    shown = tuple(section for section in sections if section.items)
-    return page_html(f"{environment}: {kind}", report_body(ReportPage(kind, environment, verdict, shown)))
+def listed(kind: str, environment: str, verdict: str, sections: Iterable[Section]) -> ReportPage:
+    """Without sections that say nothing."""
+    return ReportPage(kind, environment, verdict, tuple(section for section in sections if section.items))
+
+
+def page_in(form: Format, page: ReportPage, json: Callable[[], str], style: Style = PLAIN) -> str:
+    match form:
+        case Format.TEXT:
+            lines = [style.paint("bold", page.verdict), f"environment {page.environment}"]
+            for section in page.sections:
+                lines += ["", style.paint("bold", section.heading)]
+                for item in section.items[:_ROWS]:
+                    lines += [f"  {item.text}", *(f"      {line}" for line in item.more)]
+                if len(section.items) > _ROWS:
+                    lines.append(f"  and {len(section.items) - _ROWS:,} more; --format json has them all")
+            return lines_of(lines, style)
+        case Format.JSON:
+            return json()
+        case Format.MARKDOWN:
+            lines = [f"**{markdown(page.verdict)}**"]
+            for section in page.sections:
+                lines += ["", f"### {markdown(section.heading)}", ""]
+                for item in section.items[:_ROWS]:
+                    lines += [f"- {markdown(item.text)}", *(f"  - {markdown(line)}" for line in item.more)]
+                if len(section.items) > _ROWS:
+                    lines.append(f"- and {len(section.items) - _ROWS:,} more")
+            return lines_of(lines)
+        case Format.HTML:
+            return report_html(page)
+        case _:
+            assert_never(form)

@@ -8,10 +8,9 @@ from typing import Any
 
 from reconciler.model.reports.drill import DrillReport, DrillVerdict, ObjectiveSeen
 from reconciler.model.reports.failover import FailoverStep
-from reconciler.render.cutover import group_item, sections_html, sections_markdown, sections_text, step_item
-from reconciler.render.plan.sections import Section, SectionItem
+from reconciler.render.cutover import group_item, listed, step_item
+from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Style
 from reconciler.text import counted, moment
 
 _WORDS = {"rto": "recovery time", "rpo": "recovery point"}
@@ -98,22 +97,14 @@ def _about(report: DrillReport) -> Iterator[str]:
     yield f"drill {report.drill}"
 
 
-def drill_text(report: DrillReport, style: Style = PLAIN) -> str:
-    return sections_text(drill_verdict(report), report.environment, _sections(report), style)
-
-
-def drill_markdown(report: DrillReport) -> str:
-    return sections_markdown(drill_verdict(report), _sections(report))
-
-
-def drill_html(report: DrillReport, seal: str) -> str:
-    """``seal``: digest of the report in JSON, as the audit record has it."""
-    vouched = SectionItem(
-        f"{seal} is the digest of this report in JSON, and the audit record of {report.environment} has it",
-        ("reconciler audit verify ENV --report FILE says whether both are as they were written",),
-    )
-    sections = (*_sections(report), Section("Evidence", "", (vouched,)))
-    return sections_html("drill", report.environment, drill_verdict(report), iter(sections))
+def drill_page(report: DrillReport, seal: str = "") -> ReportPage:
+    """``seal``: digest of the report in JSON, as the audit record has it; a page says it as evidence."""
+    sections = list(_sections(report))
+    if seal:
+        text = f"{seal} is the digest of this report in JSON, and the audit record of {report.environment} has it"
+        ask = "reconciler audit verify ENV --report FILE says whether both are as they were written"
+        sections.append(Section("Evidence", "", (SectionItem(text, (ask,)),)))
+    return listed("drill", report.environment, drill_verdict(report), sections)
 
 
 def drill_json(report: DrillReport) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from reconciler.cli.help import CHANGED, ending
 from reconciler.errors import ReconcilerError
-from reconciler.model.options import PROBE_PATIENCE_S, FailoverPage, KeepDiverged
+from reconciler.model.options import PROBE_PATIENCE_S, KeepDiverged
 from reconciler.render import completion
 from reconciler.render.console import (
     App,
@@ -135,7 +135,7 @@ DivergedFile = Annotated[
     Path | None, typer.Option("--file", metavar="F", help="of --diverged to-file; FLOW.diverged.jsonl if left out")
 ]
 Form = Annotated[
-    FailoverPage,
+    Page,
     typer.Option("--format", help="text for people, json for machines, markdown for a comment, html for one page"),
 ]
 
@@ -168,7 +168,7 @@ def drill(
     metrics: Annotated[
         Path | None, typer.Option("--metrics-file", metavar="FILE", help="for a node exporter's textfile collector")
     ] = None,
-    form: Form = FailoverPage.TEXT,
+    form: Form = Page.TEXT,
     steal: StealOption = "",
 ) -> None:
     """Rehearse the failover and the way back on a canary topic and group alone; for schedules."""
@@ -196,7 +196,7 @@ def _add(way: str, words: str) -> None:
         fence: Fence = False,
         diverged: Diverged = None,
         file: DivergedFile = None,
-        form: Form = FailoverPage.TEXT,
+        form: Form = Page.TEXT,
         out: OutOption = None,
         steal: StealOption = "",
     ) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from reconciler.cli.commands.apply import Flow, Form, Yes
 from reconciler.cli.help import ending
-from reconciler.model.options import FailoverPage
 from reconciler.render.console import App, Env, StealOption, seconds
+from reconciler.render.style import Format
 
 if TYPE_CHECKING:
     from reconciler.operations.cutover.run import CutoverOptions
@@ -63,7 +63,7 @@ def plan(
     abort: Annotated[
         bool, typer.Option("--abort-transactions", help="abort transactions that outlast --within")
     ] = False,
-    form: Form = FailoverPage.TEXT,
+    form: Form = Format.TEXT,
 ) -> None:
     """Look at both clusters: who writes, who reads, what each step does and how it is taken back. Changes nothing."""
     from reconciler.model.reports.cutover import CutoverSettings
@@ -76,7 +76,7 @@ def plan(
 
 
 @app.command(epilog=ending(CODES, "cutover apply environments/prod --plan cutover.json --yes"))
-def apply(env: Env, plan: PlanFile, yes: Yes = False, form: Form = FailoverPage.TEXT, steal: StealOption = "") -> None:
+def apply(env: Env, plan: PlanFile, yes: Yes = False, form: Form = Format.TEXT, steal: StealOption = "") -> None:
     """Fence producers, drain, set positions, wait until clients are on the target. Run again, it goes on."""
     from reconciler.operations.cutover.run import apply as carry_out
 
@@ -84,16 +84,14 @@ def apply(env: Env, plan: PlanFile, yes: Yes = False, form: Form = FailoverPage.
 
 
 @app.command(epilog=ending(CODES, "cutover rollback environments/prod --plan cutover.json --yes"))
-def rollback(
-    env: Env, plan: PlanFile, yes: Yes = False, form: Form = FailoverPage.TEXT, steal: StealOption = ""
-) -> None:
+def rollback(env: Env, plan: PlanFile, yes: Yes = False, form: Form = Format.TEXT, steal: StealOption = "") -> None:
     """Take a cut-over back, as long as the target has no record of its own."""
     from reconciler.operations.cutover.run import rollback as take_back
 
     raise typer.Exit(take_back(env, plan, _options(yes, form, steal)))
 
 
-def _options(yes: bool, form: FailoverPage, steal: str) -> CutoverOptions:
+def _options(yes: bool, form: Format, steal: str) -> CutoverOptions:
     from reconciler.operations.cutover.run import CutoverOptions
 
     return CutoverOptions(yes, form, steal)

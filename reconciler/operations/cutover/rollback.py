@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, RollbackStep
 from reconciler.model.reports.failover import GroupMove, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of
 from reconciler.operations.cutover.decide import SHOWN, group_seen
-from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
 from reconciler.operations.failover.decide import otherwise
 from reconciler.replication.groups import idle, may_write
 from reconciler.text import counted, first_of
-
-DONE, ALREADY = StepResult.DONE, StepResult.ALREADY
 
 
 class CutoverRollback:
@@ -78,29 +77,24 @@ class CutoverRollback:
         yield RollbackStep.RESUME, self._resume
         if self.plan.lifts:
             yield RollbackStep.RESTORE, self.world.restore
-        yield RollbackStep.UNFENCE, self._unfence
+        origin = self.plan.origin
+        again = f": {origin} takes writes again"
+        yield RollbackStep.UNFENCE, partial(unfenced, self.world, f"no rule of a fence stands on {origin}", again)
 
     def _hold(self) -> StepEnd:
         done, note = self.world.hold_back()
-        return (DONE if done else ALREADY), f"{self.journal.started} is paused{'; ' if note else ''}{note}"
+        return step_end(done, f"{self.journal.started} is paused", note)
 
     def _groups_back(self) -> StepEnd:
         # A group with members on the origin never left it, and one that is further there read on there.
         self._groups = tuple(move for move in self.world.groups_back() if _concerned(move))
         count = sum(offset.after != offset.before for move in self._groups for offset in move.offsets)
         text = f"{counted(count, 'offset')} of {counted(len(self._groups), 'group')} set on {self.plan.origin}"
-        return (DONE if count else ALREADY), text + otherwise(self._groups)
+        return step_end(bool(count), text + otherwise(self._groups))
 
     def _resume(self) -> StepEnd:
         done, note = self.world.resume()
-        return (DONE if done else ALREADY), f"{self.plan.flow} copies again{'; ' if note else ''}{note}"
-
-    def _unfence(self) -> StepEnd:
-        _, ours = self.world.rules()
-        if not ours:
-            return ALREADY, f"no rule of a fence stands on {self.plan.origin}"
-        self.world.unfence(ours)
-        return DONE, f"{counted(len(ours), 'deny rule')} taken back: {self.plan.origin} takes writes again"
+        return step_end(done, f"{self.plan.flow} copies again", note)
 
 
 def _concerned(move: GroupMove) -> bool:

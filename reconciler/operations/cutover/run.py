@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import assert_never
 
 from reconciler.backends.files import read_given, write_text
 from reconciler.backends.state.environment_records import read_cutovers
 from reconciler.errors import BlockedError, ExitCode, ReconcilerError, StalePlan
 from reconciler.model.environment.topology import Principal
-from reconciler.model.options import FailoverPage as Page
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport
 from reconciler.model.reports.failover import StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
@@ -22,8 +21,8 @@ from reconciler.operations.cutover.rollback import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.render.console import require_agreement, say, say_document, say_now, show, style
-from reconciler.render.cutover import plan_html, plan_markdown, plan_text, report_html, report_markdown, report_text
-from reconciler.render.cutover import report_document as report_json
+from reconciler.render.cutover import page_in, plan_page, report_document, report_page
+from reconciler.render.style import Format
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.text import first_of
 
@@ -33,17 +32,17 @@ class CutoverOptions:
     """``steal``: why the lock is taken from any holder."""
 
     yes: bool
-    form: Page
+    form: Format
     steal: str
 
 
-def plan(env: Path, request: CutoverRequest, form: Page, out: Path | None) -> ExitCode:
+def plan(env: Path, request: CutoverRequest, form: Format, out: Path | None) -> ExitCode:
     """As ``plan_exit_code``."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         made = planned(session, request, say_now)
     if out is not None:
         write_text(out, dumps(made))
-    show(_plan_text(made, form), form)
+    show(page_in(form, plan_page(made), lambda: dumps(made), style()), form)
     return plan_exit_code(made)
 
 
@@ -84,7 +83,7 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
             )
         declared_flow(session.topology, plan.flow, "There is nothing to move.")
         if not options.yes:
-            say_document(plan_text(plan, style()))
+            say_document(page_in(Format.TEXT, plan_page(plan), str, style()))
             question = f"Do this {'cut-over' if command == 'apply' else 'rollback of the cut-over'}?"
             why = "It refuses writes and moves clients, so it needs consent."
             require_agreement(
@@ -93,7 +92,8 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
         with execution(session, f"cutover {command}", options.steal) as execute:
             journals = read_cutovers(execute.lock.cluster, plan.environment, Principal.APPLY)
             report = run(execute, plan, journal_of(plan, digest(plan), journals))
-        show(_report_text(report, options.form), options.form)
+        document = partial(report_document, report, int(exit_code(report)))
+        show(page_in(options.form, report_page(report), document, style()), options.form)
         execute.require_kept()
         return exit_code(report)
 
@@ -151,31 +151,3 @@ def _read(file: Path) -> CutoverPlan:
         problem = f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
         todo = "Name the file that cutover plan --out has written."
         raise ReconcilerError(problem, "Only a reviewed plan is carried out.", todo) from None
-
-
-def _plan_text(made: CutoverPlan, form: Page) -> str:
-    match form:
-        case Page.TEXT:
-            return plan_text(made, style())
-        case Page.JSON:
-            return dumps(made)
-        case Page.MARKDOWN:
-            return plan_markdown(made)
-        case Page.HTML:
-            return plan_html(made)
-        case _:
-            assert_never(form)
-
-
-def _report_text(report: CutoverReport, form: Page) -> str:
-    match form:
-        case Page.TEXT:
-            return report_text(report, style())
-        case Page.JSON:
-            return report_json(report, int(exit_code(report)))
-        case Page.MARKDOWN:
-            return report_markdown(report)
-        case Page.HTML:
-            return report_html(report)
-        case _:
-            assert_never(form)

@@ -16,7 +16,7 @@ from reconciler.model.reports.failover import GroupMove, Key, PartitionState, St
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
 from reconciler.operations.cutover.decide import ROLLBACK, SHOWN, group_seen, topic_words
 from reconciler.operations.cutover.quiet import FenceWatch
-from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
 from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted, first_of, time_words
 
@@ -64,7 +64,8 @@ class CutoverRun:
         if self.plan.started:
             yield CutoverStep.START, self._start
         if self.plan.settings.opens and self.plan.fence.rules:
-            yield CutoverStep.UNFENCE, self._unfence
+            writes = f"{self.plan.origin} takes writes"
+            yield CutoverStep.UNFENCE, partial(unfenced, self.world, writes, f": {writes}")
         yield CutoverStep.AFTER, partial(self._hook, CutoverStep.AFTER)
 
     def _ended(self, name: CutoverStep, act: Callable[[], StepEnd]) -> StepEnd:
@@ -137,7 +138,7 @@ class CutoverRun:
                 shown = left
             self.world.sleep(LOOK_S)
         text = f"{self.plan.flow} has copied every offset up to the last: {counted(len(goal), 'partition')}"
-        return (DONE if most else ALREADY), text
+        return step_end(bool(most), text)
 
     def _pause(self) -> StepEnd:
         self._require_same_topics()
@@ -146,7 +147,7 @@ class CutoverRun:
         there = self.world.ends()
         self._keep(replace(self.journal, there={place(key): end for key, end in there.items()}))
         scope = self.plan.flow if self.plan.whole else f"{counted(len(self.plan.topics), 'topic')} of {self.plan.flow}"
-        return (DONE if done else ALREADY), f"{scope} paused, {self.plan.destination} takes writes{_after(note)}"
+        return step_end(done, f"{scope} paused, {self.plan.destination} takes writes", note)
 
     def _set_groups(self) -> StepEnd:
         until, ends = self.world.now() + self.plan.settings.catch_up_s, self._ends()
@@ -166,7 +167,7 @@ class CutoverRun:
         count = sum(offset.after != offset.before for move in self._groups for offset in move.offsets)
         behind = f"; {counted(len(unread), 'partition')} not read to the end by members on {self.plan.origin}"
         text = f"{counted(len(self._groups), 'group')}, {counted(count, 'offset')} set on {self.plan.destination}"
-        return (DONE if count else ALREADY), f"{text}{behind if unread else ''}{otherwise(self._groups)}"
+        return step_end(bool(count), f"{text}{behind if unread else ''}{otherwise(self._groups)}")
 
     # from the switch on
 
@@ -208,7 +209,7 @@ class CutoverRun:
         if self.journal.fenced_ms and CutoverStep.CLIENTS not in self.journal.done:
             self._seen_after_s = (self._now_ms() - self.journal.fenced_ms) / 1000
         text = f"{counted(len(awaited), 'group')} with members and producers of {counted(len(written), 'topic')} seen"
-        return (DONE if awaited or written else ALREADY), f"{text} on {plan.destination}"
+        return step_end(bool(awaited or written), f"{text} on {plan.destination}")
 
     def _set_again(self, members: Mapping[str, int]) -> None:
         """Positions of groups that read on at the origin until they left it. What arrived is its own master."""
@@ -226,14 +227,7 @@ class CutoverRun:
         self._look_for_late()
         self._keep(replace(self.journal, started=self.plan.started))
         done, note = self.world.start_back()
-        return (DONE if done else ALREADY), f"{self.plan.started} runs{_after(note)}"
-
-    def _unfence(self) -> StepEnd:
-        _, ours = self.world.rules()
-        if not ours:
-            return ALREADY, f"{self.plan.origin} takes writes"
-        self.world.unfence(ours)
-        return DONE, f"{counted(len(ours), 'deny rule')} taken back: {self.plan.origin} takes writes"
+        return step_end(done, f"{self.plan.started} runs", note)
 
     # what several steps need
 
@@ -289,7 +283,3 @@ def fresh_journal(plan: CutoverPlan, digest: str, who: str, at_ms: int) -> Cutov
 
 def _spared(names: tuple[str, ...]) -> str:
     return f" and {', '.join(names)}" if names else ""
-
-
-def _after(note: str) -> str:
-    return f"; {note}" if note else ""

@@ -10,6 +10,7 @@ from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal
+from reconciler.text import counted
 
 StepNotes = tuple[bool, str]
 """Whether something was done, and what is worth a word."""
@@ -134,6 +135,19 @@ class CutoverWorld(StepWorld, Protocol):
     def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
         """In the audit record, while the lock is ours."""
         ...
+
+
+def step_end(done: bool, text: str, note: str = "") -> StepEnd:
+    return (StepResult.DONE if done else StepResult.ALREADY), f"{text}; {note}" if note else text
+
+
+def unfenced(world: CutoverWorld, none: str, then: str) -> StepEnd:
+    """Takes the fence back. ``none``: what to say where no rule of it stands; ``then``: what follows from it."""
+    _, ours = world.rules()
+    if not ours:
+        return StepResult.ALREADY, none
+    world.unfence(ours)
+    return StepResult.DONE, f"{counted(len(ours), 'deny rule')} taken back{then}"
 
 
 StepName = TypeVar("StepName", bound=str)

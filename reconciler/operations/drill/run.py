@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import assert_never
 
 from reconciler.backends.drill_metrics import metrics_text
 from reconciler.backends.files import write_text
@@ -15,7 +14,6 @@ from reconciler.backends.state.environment_records import read_cutovers, read_la
 from reconciler.errors import ExitCode, Unknown, or_unknown
 from reconciler.model.environment.topology import Flow, Principal
 from reconciler.model.live import LiveMirror
-from reconciler.model.options import FailoverPage as Page
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings
 from reconciler.model.reports.drill import DrillPlaces, DrillReport, DrillVerdict
 from reconciler.model.reports.failover import Way
@@ -40,7 +38,9 @@ from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.render.console import filled_in, say, say_now, show, style
-from reconciler.render.drill import drill_html, drill_json, drill_markdown, drill_text
+from reconciler.render.cutover import page_in
+from reconciler.render.drill import drill_json, drill_page
+from reconciler.render.style import Format
 from reconciler.resources.flows.routes import declared_flow
 
 
@@ -52,7 +52,7 @@ class DrillOptions:
     canary: str
     write_s: float
     settings: CutoverSettings
-    form: Page
+    form: Format
     out: Path | None
     metrics: Path | None
     steal: str
@@ -67,7 +67,8 @@ def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
         with execution(session, "drill", options.steal) as execute:
             report = _rehearsed(execute, flow, canary, options)
             _keep(execute, flow, report, options)
-        show(_text(report, options.form), options.form)
+        seal = digest(json.loads(_sealed(report))) if options.form is Format.HTML else ""
+        show(page_in(options.form, drill_page(report, seal), partial(_sealed, report), style()), options.form)
         execute.require_kept()
         return report.exit_code
 
@@ -93,11 +94,10 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
     notes = (*findings, *warnings_of(plan), *((places.note,) if places.note else ()))
     if world.strange:
         notes += (f"others write into the canary: {world.strange:,} records that are not of this drill",)
+    objectives = objectives_seen(flow.objectives, course.recovery_s, course.point)
     return DrillReport(
         topology.environment, flow.name, plan.origin, plan.destination, canary, places, world.drill, holder.who,
-        holder.host, now.commit, now.dirty, began_ms, now_ms(), course.steps, course.back_steps, course.recovery_s,
-        course.back_s, course.point, course.positions, course.records,
-        objectives_seen(flow.objectives, course.recovery_s, course.point), notes, course.failure, course.left,
+        holder.host, now.commit, now.dirty, began_ms, now_ms(), objectives=objectives, findings=notes, **vars(course),
     )  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
     execute.perform(f"drill:{flow.name}:report:{seal}", lambda: None)
     if options.out is not None:
         write_text(options.out / "drill.json", text)
-        write_text(options.out / "drill.html", filled_in(drill_html(report, seal), ".html"))
+        write_text(options.out / "drill.html", filled_in(page_in(Format.HTML, drill_page(report, seal), str), ".html"))
         say(f"report and page are in {options.out}: reconciler audit verify ENV --report {options.out / 'drill.json'}")
 
     # When a drill met its objectives last is known beside the lock, whichever machine it ran on.
@@ -151,17 +151,3 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
 def _sealed(report: DrillReport) -> str:
     """The JSON as it is shown and written, so that both have the digest that is recorded."""
     return filled_in(drill_json(report), "json")
-
-
-def _text(report: DrillReport, form: Page) -> str:
-    match form:
-        case Page.TEXT:
-            return drill_text(report, style())
-        case Page.JSON:
-            return _sealed(report)
-        case Page.MARKDOWN:
-            return drill_markdown(report)
-        case Page.HTML:
-            return drill_html(report, digest(json.loads(_sealed(report))))
-        case _:
-            assert_never(form)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.reports.cutover import CutoverPlan, CutoverStep, GroupSeen
@@ -15,7 +16,7 @@ from reconciler.model.reports.drill import BackStep, CanaryRecords, RecoveryPoin
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.operations.cutover.decide import group_seen
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
-from reconciler.operations.cutover.world import StepEnd, in_order
+from reconciler.operations.cutover.world import StepEnd, in_order, step_end, unfenced
 from reconciler.operations.drill.measure import PointWatch, next_numbers, tally, uncopied
 from reconciler.operations.drill.world import DrillWorld
 from reconciler.operations.failover.decide import otherwise
@@ -29,8 +30,8 @@ NOT_OF_A_DRILL = frozenset({CutoverStep.BEFORE, CutoverStep.CLIENTS, CutoverStep
 
 @dataclass
 class DrillCourse:
-    """What came of a drill, as far as it went. ``failure``: why it ended early, or empty. ``left``: what could not be
-    taken back then."""
+    """What came of a drill, as far as it went: fields of its report. ``failure``: why it ended early, or empty.
+    ``left``: what could not be taken back then."""
 
     steps: tuple[FailoverStep, ...] = ()
     back_steps: tuple[FailoverStep, ...] = ()
@@ -143,13 +144,14 @@ class DrillRun:
             raise ReconcilerError(f"the way back ended at step {last.name}: {last.text}")
 
     def _acts_back(self) -> Iterator[tuple[BackStep, Callable[[], StepEnd]]]:
+        origin = self.plan.origin
         if self.world.places.back:
             yield BackStep.DRAIN, self._drain_back
         yield BackStep.GROUPS, self._groups_back
         yield BackStep.RESUME, self._resume
         if self.plan.lifts:
             yield BackStep.RESTORE, self.world.restore
-        yield BackStep.UNFENCE, self._unfence
+        yield BackStep.UNFENCE, partial(unfenced, self.world, f"no rule of a fence stands on {origin}", f" on {origin}")
         yield BackStep.CLIENT, self._client_back
         yield BackStep.COMPARE, self._compare
 
@@ -161,18 +163,11 @@ class DrillRun:
         moves: tuple[GroupMove, ...] = self.world.groups_back()
         count = sum(offset.after != offset.before for move in moves for offset in move.offsets)
         self.course.positions += tuple(group_seen(move, ()) for move in moves)
-        return (DONE if count else ALREADY), f"{counted(count, 'offset')} set on {self.plan.origin}{otherwise(moves)}"
+        return step_end(bool(count), f"{counted(count, 'offset')} set on {self.plan.origin}{otherwise(moves)}")
 
     def _resume(self) -> StepEnd:
         done, note = self.world.resume()
-        return (DONE if done else ALREADY), f"{self.plan.flow} copies the canary again{'; ' if note else ''}{note}"
-
-    def _unfence(self) -> StepEnd:
-        _, made = self.world.rules()
-        if not made:
-            return ALREADY, f"no rule of a fence stands on {self.plan.origin}"
-        self.world.unfence(made)
-        return DONE, f"{counted(len(made), 'deny rule')} taken back on {self.plan.origin}"
+        return step_end(done, f"{self.plan.flow} copies the canary again", note)
 
     def _client_back(self) -> StepEnd:
         wrote = self._write(AFTER, there=False)

@@ -9,7 +9,6 @@ from typing import NoReturn, assert_never
 from reconciler.backends.files import write_text
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError
 from reconciler.model.environment.topology import Cluster, Flow, Principal
-from reconciler.model.options import FailoverPage as Page
 from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import Report, StepResult, Way
 from reconciler.operations.apply.execution import execution, interrupted_by_sigterm
@@ -20,6 +19,7 @@ from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, open_session
 from reconciler.render.console import filled_in, require_agreement, say, say_document, say_now, show, style
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
+from reconciler.render.style import Format
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.resources.mirrors.pause import words as pause_words
 from reconciler.text import counted
@@ -32,7 +32,7 @@ class FailoverOptions:
     request: FailoverRequest
     dry: bool
     yes: bool
-    form: Page
+    form: Format
     out: Path | None
     steal: str
 
@@ -122,20 +122,20 @@ def exit_code(report: Report) -> ExitCode:
 
 def _show(report: Report, code: ExitCode, options: FailoverOptions) -> None:
     if options.out is not None:
-        ending = {".json": Page.JSON, ".html": Page.HTML}.get(options.out.suffix, Page.MARKDOWN)
+        ending = {".json": Format.JSON, ".html": Format.HTML}.get(options.out.suffix, Format.MARKDOWN)
         write_text(options.out, filled_in(_text(report, code, ending), options.out.suffix))
     show(_text(report, code, options.form), options.form)
 
 
-def _text(report: Report, code: ExitCode, form: Page) -> str:
+def _text(report: Report, code: ExitCode, form: Format) -> str:
     match form:
-        case Page.TEXT:
+        case Format.TEXT:
             return failover_text(report, style())
-        case Page.JSON:
+        case Format.JSON:
             return failover_json(report, int(code))
-        case Page.MARKDOWN:
+        case Format.MARKDOWN:
             return failover_markdown(report)
-        case Page.HTML:
+        case Format.HTML:
             return failover_html(report)
         case _:
             assert_never(form)

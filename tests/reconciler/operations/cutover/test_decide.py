@@ -45,15 +45,8 @@ from reconciler.operations.cutover.plan_file import digest, dumps, loads
 from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.steps import fresh_journal
 from reconciler.operations.failover.decide import move_of
-from reconciler.render.cutover import (
-    plan_html,
-    plan_markdown,
-    plan_text,
-    report_document,
-    report_html,
-    report_markdown,
-    report_text,
-)
+from reconciler.render.cutover import page_in, plan_page, report_document, report_page
+from reconciler.render.style import Format
 from reconciler.resources.acls.read_only import denial
 from tests.support.access.acls import rules
 from tests.support.builders import flow, topology
@@ -267,14 +260,14 @@ REPORT = CutoverReport(
 def test_a_report_has_an_exit_code_and_a_document(report: CutoverReport, code: ExitCode) -> None:
     assert exit_code(report) is code
     jsonschema.validate(json.loads(report_document(report, int(code))), schema("cutover"))
-    for text in (report_text(report), report_markdown(report), report_html(report)):
-        assert text
+    text, *others = (page_in(form, report_page(report), str) for form in (Format.TEXT, Format.MARKDOWN, Format.HTML))
+    assert all((text, *others))
     if report.own:
-        assert "has 4 records of its own in orders-0: this is a failback" in report_text(report)
+        assert "has 4 records of its own in orders-0: this is a failback" in text
 
 
 def test_a_plan_shows_who_writes_who_reads_and_the_way_back_of_each_step() -> None:
-    text = plan_text(plan())
+    text = page_in(Format.TEXT, plan_page(plan()), str)
     for part in (
         "Would move 1 topic and 1 group from east to west: 0 records read again, 0 missed; writes stop for about 11 s",
         "shop-tx", "may write by rules: User:shop", "1 member: app /10.0.0.1", "scores is a share group",
@@ -282,8 +275,8 @@ def test_a_plan_shows_who_writes_who_reads_and_the_way_back_of_each_step() -> No
         "back by cutover rollback",
     ):  # fmt: skip
         assert part in text, part
-    assert "**Would move" in plan_markdown(plan())
-    assert "<h1>Would move" in plan_html(plan())
+    assert "**Would move" in page_in(Format.MARKDOWN, plan_page(plan()), str)
+    assert "<h1>Would move" in page_in(Format.HTML, plan_page(plan()), str)
 
 
 def test_some_topics_are_not_cut_over_under_a_pause_of_the_whole_flow() -> None:

@@ -26,8 +26,10 @@ from reconciler.model.state.audit_chain import AuditVerification, Record, check,
 from reconciler.model.state.last_drill import LastDrill, dumps, loads
 from reconciler.operations.drill.decide import require_ready
 from reconciler.operations.drill.measure import objectives_seen
-from reconciler.render.drill import drill_html, drill_json, drill_markdown, drill_text
+from reconciler.render.cutover import page_in
+from reconciler.render.drill import drill_json, drill_page
 from reconciler.render.reports.audit import audit_json, audit_text
+from reconciler.render.style import Format
 from tests.support.paths import ROOT
 
 POINT, GROUP = RecoveryPoint(24, 0.8), GroupSeen("drill.f", "classic", (), 3, 0, 0, True, 0)
@@ -60,12 +62,13 @@ SCHEMA = json.loads((ROOT / "schemas/reports/drill.schema.json").read_text("utf-
 )  # fmt: skip
 def test_each_form_says_what_came_of_it(report: DrillReport, code: int, words: str) -> None:
     assert report.exit_code == code
-    text, document = drill_text(report), json.loads(drill_json(report))
+    text, note = (page_in(form, drill_page(report), str) for form in (Format.TEXT, Format.MARKDOWN))
+    page = page_in(Format.HTML, drill_page(report, "sha256:0b1f"), str)
+    document = json.loads(drill_json(report))
     assert words in text
     Draft202012Validator(SCHEMA).validate(document)
     assert (document["exit_code"], document["verdict"]) == (code, report.verdict)
-    page = drill_html(report, "sha256:0b1f")
-    for form in (text, drill_markdown(report), page):
+    for form in (text, note, page):
         assert "ann on ci-7" in form
         assert "commit abc123" in form
     assert "sha256:0b1f" in page

@@ -14,7 +14,7 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Topology
-from reconciler.model.options import FailoverPage, KeepDiverged, LogSide
+from reconciler.model.options import KeepDiverged, LogSide
 from reconciler.model.reports.failover import PartedPartition, Way
 from reconciler.operations.failover.decide import DivergedChoice, FailoverRequest
 from reconciler.operations.failover.diverged import (
@@ -26,6 +26,7 @@ from reconciler.operations.failover.diverged import (
     sides_of,
 )
 from reconciler.operations.failover.run import FailoverOptions, move
+from reconciler.render.style import Format
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.load import write
 from tests.support.reading import to_the_end
@@ -180,5 +181,5 @@ def test_a_flow_with_ordinary_offsets_has_nothing_diverged(tmp_path: Path) -> No
     (tmp_path / "e.yaml").write_text(json.dumps({"clusters": clusters, "flows": flows}), encoding="utf-8")
     request = FailoverRequest(diverged=DivergedChoice(KeepDiverged.DISCARD))
     with pytest.raises(ReconcilerError, match="does not keep offsets") as refused:
-        move(tmp_path, Way.FAILBACK, "f", FailoverOptions(request, False, True, FailoverPage.TEXT, None, ""))
+        move(tmp_path, Way.FAILBACK, "f", FailoverOptions(request, False, True, Format.TEXT, None, ""))
     assert "travel when the failback resumes the flow" in refused.value.why
