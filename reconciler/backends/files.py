@@ -122,6 +122,15 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def keep_names(folder: Path) -> None:
+    """After a power loss, too, its files have the names that they have now. Raises OSError."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def write_texts(texts: Mapping[Path, str], permissions: int = 0o666) -> None:
     """Writes all of them or none, as ``write_text`` writes one: what fails does so before the first is put in place.
     ``permissions``: of new files, less the umask."""

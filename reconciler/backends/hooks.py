@@ -16,6 +16,7 @@ from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO
 
+from reconciler.backends.files import keep_names
 from reconciler.errors import BlockedError, ReconcilerError, SecretError
 from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.model.environment.hooks import CutoverHook, HookKind
@@ -175,11 +176,7 @@ def _write(hook: CutoverHook, text: str) -> str:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        keep_names(path.parent)
     except OSError as error:
         todo = "Let this user write there, and run the command again."
         raise ReconcilerError(f"hook file {path} cannot be written: {error.strerror or error}", "", todo) from None

@@ -11,8 +11,8 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError, MalformedResponseError
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.records.batches import CommittedFilter, CorruptBatchError, scan
-from reconciler.kafka.records.records import key_and_value, records_of
+from reconciler.kafka.records.batches import CorruptBatchError
+from reconciler.kafka.records.records import key_and_value
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError, bounds, read_log
 from reconciler.replication.offsets.in_flight import InFlight, pair
 
@@ -64,12 +64,8 @@ async def records_in(cluster: ClusterClient, topic: str) -> list[Pair]:
     begins, ends = await logs.begins(cluster, keys), await _decided(cluster, keys)
     at, entries = dict(begins), list[Pair]()
     async for answer in logs.read(cluster, begins, ends, committed=True):
-        view, key = answer.records, (answer.topic, answer.partition)
-        committed = CommittedFilter(view, answer.aborted)
-        for batch in scan(view):
-            if committed.delivers(batch):
-                records = records_of(view, batch)
-                entries += [key_and_value(record) for record in records if at[key] <= record.offset < ends[key]]
+        key = answer.topic, answer.partition
+        entries += map(key_and_value, logs.delivered(answer, at[key], ends[key], committed=True))
         at[key] = logs.next_offset(answer, at[key])
     return entries
 

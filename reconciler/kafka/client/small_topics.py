@@ -5,6 +5,7 @@ be there twice.
 """
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 
@@ -18,7 +19,7 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.protocol.produce import Produced
-from reconciler.kafka.records.batches import CONTROL, scan, seal
+from reconciler.kafka.records.batches import CommittedFilter, scan, seal
 from reconciler.kafka.records.codecs import GZIP, LZ4
 from reconciler.kafka.records.records import Record, encode, key_and_value, records_of, tail_of
 
@@ -207,12 +208,22 @@ async def read_whole(cluster: ClusterClient, keys: Sequence[Key]) -> AsyncIterat
 
 def key_values(answer: FetchedPartition) -> Iterator[KeyValue]:
     """Keys and values of the records in an answer that have a key."""
+    for record in delivered(answer):
+        key, value = key_and_value(record)
+        if key is not None:
+            yield key, value
+
+
+def delivered(
+    answer: FetchedPartition, begin: int = 0, end: int = sys.maxsize, *, committed: bool = False
+) -> Iterator[Record]:
+    """The records of an answer that readers get, from offset ``begin`` to before ``end``. No batch outside is opened.
+
+    ``committed``: as the answer was asked for; without those of aborted transactions. Raises CorruptBatchError."""
+    keep = CommittedFilter(answer.records, answer.aborted if committed else ())
     for batch in scan(answer.records):
-        if not batch.attributes & CONTROL:
-            for record in records_of(answer.records, batch):
-                key, value = key_and_value(record)
-                if key is not None:
-                    yield key, value
+        if keep.delivers(batch) and batch.next_offset > begin and batch.base < end:
+            yield from (record for record in records_of(answer.records, batch) if begin <= record.offset < end)
 
 
 def next_offset(answer: FetchedPartition, offset: int) -> int:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from reconciler.backends.clusters.groups import visited
 from reconciler.backends.clusters.topics.append_records import TopicWriter
+from reconciler.backends.files import keep_names
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.model.environment.topology import Cluster, Principal
@@ -61,11 +62,7 @@ def keep_in_file(sides: FlowSides, partitions: Sequence[PartedPartition], file: 
                 "It may be an earlier export, and is not written over. Nothing was deleted.",
                 "Name another file: --file FILE.",
             )
-        folder = os.open(file.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        keep_names(file.parent)
     except OSError as error:
         why = "Nothing was deleted: the records of the old source are kept first."
         todo = "Make room or name another file: --file FILE."

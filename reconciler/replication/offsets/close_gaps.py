@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key
-from reconciler.kafka.records.batches import CommittedFilter, scan
-from reconciler.kafka.records.records import records_of
 from reconciler.replication.offsets.map import CopiedRun, Gap, Stretch
 
 MOST = 300_000
@@ -84,14 +82,8 @@ async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, l
         raise NotPairedError(f"{log.key[0]}-{log.key[1]} on {log.cluster.name} begins at {low}, after the gap")
     entries: list[Found] = []
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
-        view = answer.records
-        keep = CommittedFilter(view, answer.aborted if log.committed else ())
-        for batch in scan(view):
-            if not keep.delivers(batch) or batch.next_offset <= begin:
-                continue
-            for record in records_of(view, batch):
-                if begin <= record.offset < end:
-                    entries.append((record.offset, hash((record.timestamp, bytes(record.tail)))))
+        for record in logs.delivered(answer, begin, end, committed=log.committed):
+            entries.append((record.offset, hash((record.timestamp, bytes(record.tail)))))
         if len(entries) > MOST:
             raise NotPairedError(f"more than {MOST} records would have to be read on {log.cluster.name}")
     return low, entries

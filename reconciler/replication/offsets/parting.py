@@ -14,7 +14,7 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.kafka.records.fields import HeaderBytes, headers_at, headers_of
 from reconciler.kafka.records.records import key_and_value, records_of
-from reconciler.replication.offsets.close_gaps import Log, read_log
+from reconciler.replication.offsets.close_gaps import Log, bounds, read_log
 
 LogRecord = tuple[int, int]
 """Offset, and a hash of all that makes the record; committed records only."""
@@ -96,9 +96,7 @@ class WholeRecord:
 
 async def bounds_of(log: Log) -> LogBounds:
     """Raises BrokerError, ConnectionLostError."""
-    await logs.leaders(log.cluster, [log.key[0]])
-    begin = (await logs.begins(log.cluster, [log.key]))[log.key]
-    return LogBounds(begin, (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key])
+    return LogBounds(*await bounds(log))
 
 
 async def parting_of(source: Log, target: Log) -> Parting:
@@ -156,12 +154,7 @@ async def read_from(log: Log, begin: int, end: int) -> AsyncIterator[WholeRecord
     """As ``count_from``, whole."""
     await logs.leaders(log.cluster, [log.key[0]])
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
-        keep = CommittedFilter(answer.records, answer.aborted if log.committed else ())
-        for batch in scan(answer.records):
-            if not keep.delivers(batch) or batch.next_offset <= begin or batch.base >= end:
-                continue
-            for record in records_of(answer.records, batch):
-                if begin <= record.offset < end:
-                    key, value = key_and_value(record)
-                    headers = tuple(headers_of(record.tail, headers_at(record.tail)))
-                    yield WholeRecord(record.offset, record.timestamp, key, value, headers)
+        for record in logs.delivered(answer, begin, end, committed=log.committed):
+            key, value = key_and_value(record)
+            headers = tuple(headers_of(record.tail, headers_at(record.tail)))
+            yield WholeRecord(record.offset, record.timestamp, key, value, headers)

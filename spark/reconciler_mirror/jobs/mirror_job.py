@@ -6,7 +6,6 @@ application, 1 failed, 20 in deploy mode cluster without its definition; these w
 """
 
 import argparse
-import itertools
 import os
 import signal
 import socket
@@ -25,7 +24,7 @@ from reconciler_mirror.cluster_mode.record_run import RecordRun
 from reconciler_mirror.cluster_mode.run_topic import RunTopic
 from reconciler_mirror.driver.driver import Driver, DriverOutcome, DriverPlace, Exit
 from reconciler_mirror.driver.until_caught_up import Goal, goal_of
-from reconciler_mirror.jobs.spark_settings import with_defaults
+from reconciler_mirror.jobs.application import before_frames, failed, with_defaults
 from reconciler_mirror.report.status import Application, now_ms
 
 
@@ -164,14 +163,12 @@ def _context(settings: MirrorSettings) -> Any:
 
 def _in_words(error: Exception) -> str:
     """The message of a Java exception without its stack: the lines between the call and the first frame."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    said = list(itertools.takewhile(lambda line: not line.startswith("at "), lines[1:] or lines))
-    return " ".join(said).removeprefix(": ") or type(error).__name__
+    said = before_frames(error)
+    return " ".join(said[1:] or said).removeprefix(": ") or type(error).__name__
 
 
 def _failed(text: str, code: int = int(Exit.FAILED)) -> int:
-    sys.stderr.write(f"The mirror job cannot run: {text}\n")
-    return code
+    return failed(f"The mirror job cannot run: {text}", code)
 
 
 if __name__ == "__main__":

@@ -4,32 +4,21 @@ Writes ``result.json`` into the run directory. Exit codes: 0 it is written, what
 paragraph on standard error.
 """
 
-import argparse
 import contextlib
-import itertools
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 from reconciler.replication.handover import HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.runs.run_folders import write_json
-from reconciler_mirror.jobs.caller import leave_with
-from reconciler_mirror.jobs.spark_settings import with_defaults
+from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
 from reconciler_mirror.leases import preflight
 from reconciler_mirror.leases.channel_listener import Listener, listen_for_tasks
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="preflight_job.py", description="Looks at the executors of a mirror.")
-    parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote for the mirror")
-    parser.add_argument("--request", type=Path, required=True, help="an empty object")
-    parser.add_argument("--run-dir", type=Path, required=True, help="gets result.json")
-    parser.add_argument("--caller", type=int, help="pid of the command that waits for the answer")
-    given = parser.parse_args(arguments)
-    if given.caller is not None:
-        leave_with(given.caller, given.run_dir)
+    given = waited_for("preflight_job.py", "Looks at the executors of a mirror.", "an empty object", arguments)
     try:
         settings = parse(given.handover.read_text(encoding="utf-8"))
         context = _context(settings)
@@ -85,15 +74,13 @@ def _accept(listener: Listener) -> None:
 
 def _in_words(error: Exception) -> str:
     """What a Python worker or the JVM said, without frames: of a traceback its last line, the cause."""
-    said = list(itertools.takewhile(lambda line: not line.startswith("at "), map(str.strip, str(error).splitlines())))
-    lines = [line for line in said if line and not line.startswith(("SQLSTATE", "Driver stacktrace"))]
+    lines = [line for line in before_frames(error) if line and not line.startswith(("SQLSTATE", "Driver stacktrace"))]
     causes = [line for line in lines if "Cannot run program" in line or "Error" in line or "Exception" in line]
     return (causes or lines or [type(error).__name__])[-1].removeprefix(": ")
 
 
 def _failed(text: str) -> int:
-    sys.stderr.write(f"The executors cannot be looked at: {text}\n")
-    return 1
+    return failed(f"The executors cannot be looked at: {text}")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,6 @@ Writes ``result.json`` into the run directory and reports its progress on standa
 Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
 """
 
-import argparse
-import itertools
 import json
 import sys
 import threading
@@ -13,15 +11,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.runs.run_folders import write_json
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.jobs.caller import leave_with
-from reconciler_mirror.jobs.spark_settings import with_defaults
+from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
 from reconciler_mirror.verify.comparable import TopicTraits
@@ -72,14 +68,8 @@ def _time(seconds: float) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="verify_job.py", description="Proves both sides of a mirror equal.")
-    parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote for the mirror")
-    parser.add_argument("--request", type=Path, required=True, help="flows, window and topic traits")
-    parser.add_argument("--run-dir", type=Path, required=True, help="gets result.json")
-    parser.add_argument("--caller", type=int, help="pid of the command that waits for the answer")
-    given = parser.parse_args(arguments)
-    if given.caller is not None:
-        leave_with(given.caller, given.run_dir)
+    about = "Proves both sides of a mirror equal."
+    given = waited_for("verify_job.py", about, "flows, window and topic traits", arguments)
     try:
         settings = parse(given.handover.read_text(encoding="utf-8"))
         request = _request(json.loads(given.request.read_text(encoding="utf-8")))
@@ -223,14 +213,12 @@ def _tell(text: str) -> None:
 
 def _in_words(error: Exception) -> str:
     """The last line before the JVM's stack: of an error in a Python worker that is what it says itself."""
-    said = list(itertools.takewhile(lambda line: not line.startswith("at "), map(str.strip, str(error).splitlines())))
-    lines = [line for line in said if line and not line.startswith("SQLSTATE")]
+    lines = [line for line in before_frames(error) if line and not line.startswith("SQLSTATE")]
     return lines[-1].removeprefix(": ") if lines else type(error).__name__
 
 
 def _failed(text: str) -> int:
-    sys.stderr.write(f"The comparison cannot run: {text}\n")
-    return 1
+    return failed(f"The comparison cannot run: {text}")
 
 
 if __name__ == "__main__":
