@@ -11,21 +11,7 @@ import typer
 from reconciler.cli.help import CHANGED, ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import PROBE_PATIENCE_S, KeepDiverged
-from reconciler.render import completion
-from reconciler.render.console import (
-    App,
-    Env,
-    FormatOption,
-    OutOption,
-    OutputFormat,
-    PageOption,
-    PruneOption,
-    StealOption,
-    require_agreement,
-    say,
-    say_now,
-    seconds,
-)
+from reconciler.render import completion, console
 from reconciler.render.console import show as tell
 from reconciler.render.style import Format as Page
 from reconciler.text import counted
@@ -33,8 +19,8 @@ from reconciler.text import counted
 if TYPE_CHECKING:
     from reconciler.backends.clusters.cluster import KafkaCluster
 
-app = App()
-reassignments_app = App(help="Reassignments of replicas that are under way.", no_args_is_help=True)
+app = console.App()
+reassignments_app = console.App(help="Reassignments of replicas that are under way.", no_args_is_help=True)
 
 
 @app.command(
@@ -46,7 +32,7 @@ reassignments_app = App(help="Reassignments of replicas that are under way.", no
     )
 )
 def apply(
-    env: Env,
+    env: console.Env,
     saved: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="apply this saved plan and nothing else")
     ] = None,
@@ -55,9 +41,9 @@ def apply(
         typer.Option("--reviewed", metavar="FILE", help="a fresh plan, if each of its changes is in this saved one"),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
-    form: PageOption = Page.TEXT,
+    form: console.PageOption = Page.TEXT,
     part: Annotated[bool, typer.Option("--partial", help="apply what depends on nothing unknown or refused")] = False,
-    prune: PruneOption = False,
+    prune: console.PruneOption = False,
     contact: Annotated[
         bool,
         typer.Option(
@@ -71,7 +57,7 @@ def apply(
         bool,
         typer.Option("--allow-lower-limits", help="carry lower limits of source topics that are in no file to copies"),
     ] = False,
-    steal: StealOption = "",
+    steal: console.StealOption = "",
     move_lock: Annotated[
         str,
         typer.Option(
@@ -105,7 +91,7 @@ def apply(
         part,
         until,
         ignore,
-        seconds("--probe-timeout", probe),
+        console.seconds("--probe-timeout", probe),
         move_lock,
     )
     raise typer.Exit(enacting.apply(env, request, steal))
@@ -148,7 +134,7 @@ Form = Annotated[
     )
 )
 def drill(
-    env: Env,
+    env: console.Env,
     flow: Flow,
     canary: Annotated[
         str, typer.Option("--canary", metavar="TOPIC", help="topic and group to move; drill.FLOW when left out")
@@ -169,15 +155,15 @@ def drill(
         Path | None, typer.Option("--metrics-file", metavar="FILE", help="for a node exporter's textfile collector")
     ] = None,
     form: Form = Page.TEXT,
-    steal: StealOption = "",
+    steal: console.StealOption = "",
 ) -> None:
     """Rehearse the failover and the way back on a canary topic and group alone; for schedules."""
     from reconciler.model.reports.cutover import CutoverSettings
     from reconciler.operations.drill.run import DrillOptions
     from reconciler.operations.drill.run import drill as rehearse
 
-    settings = CutoverSettings(seconds("--hold", hold), seconds("--within", within), 0.0, 0.0)
-    options = DrillOptions(canary, seconds("--write", write), settings, form, out, metrics, steal)
+    settings = CutoverSettings(console.seconds("--hold", hold), console.seconds("--within", within), 0.0, 0.0)
+    options = DrillOptions(canary, console.seconds("--write", write), settings, form, out, metrics, steal)
     raise typer.Exit(rehearse(env, flow, options))
 
 
@@ -186,7 +172,7 @@ def _add(way: str, words: str) -> None:
 
     @app.command(way, help=words, epilog=ending(codes, f"{way} environments/prod east-to-west --dry-run"))
     def move(
-        env: Env,
+        env: console.Env,
         flow: Flow,
         dry: Dry = False,
         yes: Yes = False,
@@ -197,8 +183,8 @@ def _add(way: str, words: str) -> None:
         diverged: Diverged = None,
         file: DivergedFile = None,
         form: Form = Page.TEXT,
-        out: OutOption = None,
-        steal: StealOption = "",
+        out: console.OutOption = None,
+        steal: console.StealOption = "",
     ) -> None:
         from reconciler.model.reports.failover import Way
         from reconciler.operations.failover.decide import DivergedChoice, FailoverRequest
@@ -216,7 +202,7 @@ def _add(way: str, words: str) -> None:
         choice = None
         if diverged is not None:
             choice = DivergedChoice(diverged, str((file or Path(f"{flow}.diverged.jsonl")).absolute()))
-        request = FailoverRequest(unplanned, loss, seconds("--drain", drain), fence, choice)
+        request = FailoverRequest(unplanned, loss, console.seconds("--drain", drain), fence, choice)
         raise typer.Exit(move_consumers(env, Way(way), flow, FailoverOptions(request, dry, yes, form, out, steal)))
 
 
@@ -228,7 +214,7 @@ _add("failback", "Move consumers of FLOW back to its source, their offsets trans
 
 
 @reassignments_app.command(epilog=ending("0 success; 1 error or unknown", "reassignments show environments/prod"))
-def show(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
+def show(env: console.Env, form: console.FormatOption = console.OutputFormat.TEXT) -> None:
     """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
     from reconciler.errors import Unknown
     from reconciler.model.environment.topology import Principal
@@ -240,13 +226,15 @@ def show(env: Env, form: FormatOption = OutputFormat.TEXT) -> None:
         environment = session.topology.environment
         facts = {name: facts_of(cluster, environment) for name, cluster in session.clusters.items()}
     lines = (line for name, each in facts.items() for line in under_way(name, each))
-    tell(reassignments_json(environment, facts) if form is OutputFormat.JSON else "\n".join(lines), form)
+    tell(reassignments_json(environment, facts) if form is console.OutputFormat.JSON else "\n".join(lines), form)
     raise typer.Exit(int(any(isinstance(each, Unknown) for each in facts.values())))
 
 
 @reassignments_app.command(epilog=ending(CHANGED, "reassignments cancel environments/prod"))
 def cancel(
-    env: Env, yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False, steal: StealOption = ""
+    env: console.Env,
+    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    steal: console.StealOption = "",
 ) -> None:
     """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""
     from reconciler.errors import Unknown
@@ -259,11 +247,11 @@ def cancel(
         silent = {name: each for name, each in facts.items() if isinstance(each, Unknown)}
         begun = [name for name, each in facts.items() if not isinstance(each, Unknown) and each.journal is not None]
         for name, unknown in silent.items():
-            say(f"{name}: unknown, so nothing is cancelled there: {unknown.error}")
+            console.say(f"{name}: unknown, so nothing is cancelled there: {unknown.error}")
         if begun and not yes:
             question = f"Cancel the running reassignments on {', '.join(begun)}?"
             why = "What was copied so far would be thrown away."
-            require_agreement(question, "nothing was cancelled", why, "Pass --yes.")
+            console.require_agreement(question, "nothing was cancelled", why, "Pass --yes.")
         if not begun:
             tell("nothing of this environment is under way" + (" on the clusters that answered" if silent else ""))
         for name in begun:
@@ -276,5 +264,7 @@ def _cancel(cluster: KafkaCluster, environment: str) -> None:
     from reconciler.resources.replicas.reassign.run import cancel as take_back
 
     with cluster.replicas(environment) as replicas:
-        count = take_back(environment, replicas, ReassignmentWatch(note=say, closed=str, progress=say_now))
+        count = take_back(
+            environment, replicas, ReassignmentWatch(note=console.say, closed=str, progress=console.say_now)
+        )
     tell(f"{cluster.name}: {counted(count, 'partition')} cancelled, our throttles are cleared")

@@ -11,25 +11,11 @@ from reconciler.backends.files import write_text
 from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import WITHIN_S, ReportFormat
-from reconciler.render.console import (
-    App,
-    Env,
-    FormatOption,
-    OutOption,
-    OutputFormat,
-    PageOption,
-    ReportOption,
-    filled_in,
-    say,
-    say_now,
-    seconds,
-    show,
-    style,
-)
+from reconciler.render import console
 from reconciler.render.style import Format as Page
 
-app = App()
-audit_app = App(help="The record of who changed what.", no_args_is_help=True)
+app = console.App()
+audit_app = console.App(help="The record of who changed what.", no_args_is_help=True)
 
 
 @app.command(
@@ -40,9 +26,9 @@ audit_app = App(help="The record of who changed what.", no_args_is_help=True)
     )
 )
 def drift(
-    env: Env,
-    form: PageOption = Page.TEXT,
-    out: OutOption = None,
+    env: console.Env,
+    form: console.PageOption = Page.TEXT,
+    out: console.OutOption = None,
     accepted: Annotated[
         list[str] | None,
         typer.Option("--accept", metavar="CLUSTER/TOPIC[:FIELD]", help="write its live values into the files instead"),
@@ -59,14 +45,14 @@ def drift(
     if accepted:
         from reconciler.operations.review import drift as drifting
 
-        show(drifting.accept_drift(env, accepted))
+        console.show(drifting.accept_drift(env, accepted))
         return
     if sides:
         from reconciler.operations.review import drift as drifting
         from reconciler.render.reports.drift import parity_in
 
         parity = drifting.parity_report(env)
-        text, code = parity_in(parity, form, style()), parity.exit_code
+        text, code = parity_in(parity, form, console.style()), parity.exit_code
     else:
         # Clusters are read while the rest of the program is imported.
         from reconciler.model.environment.topology import Principal
@@ -83,13 +69,13 @@ def drift(
 
         with open_session(env, Principal.PLAN, begun) as session:
             plan = make_plan(session)
-            history = drifting.past(session, say)
-        text, code = drift_in(plan, form, style(), history), drift_exit_code(plan)
+            history = drifting.past(session, console.say)
+        text, code = drift_in(plan, form, console.style(), history), drift_exit_code(plan)
         drifted = [f"{it.subject} {it.kind}: live: {it.found}, {it.aim}" for it in differences(plan, history)]
-        notify(session.topology, of_drift(plan, drifted, code), say)
+        notify(session.topology, of_drift(plan, drifted, code), console.say)
     if out is not None:
-        write_text(out, filled_in(text, form))
-    show(text, form)
+        write_text(out, console.filled_in(text, form))
+    console.show(text, form)
     raise typer.Exit(code)
 
 
@@ -128,20 +114,20 @@ def adopt(
 
     if servers is not None:
         request = adoption.adopt_request(name, servers, client or (), out, exclude or (), topics or ())
-        show(adoption.run(request, say, say_now))
+        console.show(adoption.run(request, console.say, console.say_now))
         return
     if not topics or client:
         given = "--client is given without --bootstrap-servers" if client else "neither --bootstrap-servers nor --topic"
         why = "An undeclared cluster needs an address; the files of a declared one say how to reach it."
         todo = "Give --bootstrap-servers, or --topic alone to take topics of a cluster that --out declares."
         raise ReconcilerError(given if client else f"{given} is given", why, todo)
-    show(adoption.take_topics(out, name, topics, exclude or (), say))
+    console.show(adoption.take_topics(out, name, topics, exclude or (), console.say))
 
 
 @app.command(epilog=ending("0 no problem; 1 a problem, or an error", "doctor environments/prod"))
 def doctor(
-    env: Env,
-    form: ReportOption = ReportFormat.TEXT,
+    env: console.Env,
+    form: console.ReportOption = ReportFormat.TEXT,
     within: Annotated[
         str, typer.Option("--within", metavar="DURATION", help="for all answers; late ones count as unknown")
     ] = f"{WITHIN_S:.0f}s",
@@ -153,14 +139,14 @@ def doctor(
     from reconciler.operations.clusters import doctor as diagnosis
     from reconciler.render.reports.doctor import checkup_html, checkup_json, checkup_text
 
-    checkup = diagnosis.checkup(env, seconds("--within", within), executors=executors)
+    checkup = diagnosis.checkup(env, console.seconds("--within", within), executors=executors)
     match form:
         case ReportFormat.TEXT:
-            show(checkup_text(checkup, style()))
+            console.show(checkup_text(checkup, console.style()))
         case ReportFormat.JSON:
-            show(checkup_json(checkup), form)
+            console.show(checkup_json(checkup), form)
         case ReportFormat.HTML:
-            show(checkup_html(checkup), form)
+            console.show(checkup_html(checkup), form)
         case _:
             assert_never(form)
     raise typer.Exit(checkup.exit_code)
@@ -180,8 +166,8 @@ def audit() -> None:
     )
 )
 def verify(
-    env: Env,
-    form: FormatOption = OutputFormat.TEXT,
+    env: console.Env,
+    form: console.FormatOption = console.OutputFormat.TEXT,
     head: Annotated[
         str, typer.Option("--head", metavar="DIGEST", help="the head that an earlier run printed; it must be there")
     ] = "",
@@ -195,6 +181,6 @@ def verify(
     from reconciler.render.reports.audit import audit_json, audit_text
 
     verification = verify_audit(env, head, report)
-    text = audit_json(verification) if form is OutputFormat.JSON else audit_text(verification, style())
-    show(text, form)
+    text = audit_json(verification) if form is console.OutputFormat.JSON else audit_text(verification, console.style())
+    console.show(text, form)
     raise typer.Exit(verification.exit_code)

@@ -15,27 +15,13 @@ import typer
 from reconciler.backends.files import environment_name, read_readable, write_text
 from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError, TopologyError
-from reconciler.render import completion
-from reconciler.render.console import (
-    App,
-    Env,
-    FormatOption,
-    OutOption,
-    OutputFormat,
-    PageOption,
-    PruneOption,
-    filled_in,
-    now_of,
-    say,
-    show,
-    style,
-)
+from reconciler.render import completion, console
 from reconciler.render.style import Format as Page
 
 if TYPE_CHECKING:
     from reconciler.operations.session.early_reads import Begun
 
-app = App(name="reconciler", add_completion=False, pretty_exceptions_enable=False)
+app = console.App(name="reconciler", add_completion=False, pretty_exceptions_enable=False)
 """These commands alone, for ``start``."""
 
 Envs = Annotated[
@@ -59,8 +45,8 @@ SinceOption = Annotated[
     )
 )
 def validate(
-    env: Env,
-    form: FormatOption = OutputFormat.TEXT,
+    env: console.Env,
+    form: console.FormatOption = console.OutputFormat.TEXT,
     live: Annotated[bool, typer.Option("--live", help="also what blocks a plan on the live clusters")] = False,
 ) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
@@ -73,19 +59,21 @@ def validate(
         texts, unread = read_readable(env)
         topology = load(texts, name, unread=unread)
     except TopologyError as error:
-        if form is OutputFormat.JSON:
-            show(problems_json(name, error.problems), form)
+        if form is console.OutputFormat.JSON:
+            console.show(problems_json(name, error.problems), form)
         raise
     if notes := told_of_login_files(topology):
-        say(*notes)
+        console.say(*notes)
     planned = None
     if live:
         from reconciler.operations.review.plan import PlanRequest, review
 
         planned = review(env, PlanRequest()).plan
     place = str(env)
-    show(
-        valid_json(place, topology, planned) if form is OutputFormat.JSON else valid_text(place, topology, planned),
+    console.show(
+        valid_json(place, topology, planned)
+        if form is console.OutputFormat.JSON
+        else valid_text(place, topology, planned),
         form,
     )
     if planned is not None:
@@ -101,14 +89,14 @@ def validate(
 )
 def plan(
     envs: Envs,
-    form: PageOption = Page.TEXT,
-    out: OutOption = None,
+    form: console.PageOption = Page.TEXT,
+    out: console.OutOption = None,
     write: WriteOption = None,
     base: BaseOption = None,
     revert: Annotated[bool, typer.Option("--revert", help="plan going back to --base")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="with --base: the edit alone, without clusters")] = False,
     changed_since: SinceOption = None,
-    prune: PruneOption = False,
+    prune: console.PruneOption = False,
     allow_new_address: Annotated[
         bool, typer.Option("--allow-new-address", help="log in also where --base has another connection")
     ] = False,
@@ -137,19 +125,19 @@ def plan(
         forms = {path: format_of(path.suffix) for path in write or ()}
         codes = []
         for env in envs:
-            now_of(env)
+            console.now_of(env)
             if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
-                (show if form is Page.TEXT else say)(sentence)
+                (console.show if form is Page.TEXT else console.say)(sentence)
                 continue
             review = reviewing.review(env, request, begun)
             handoff = reviewing.handoff(env, out, request, artifact)
             if out is not None and review.plan is not None:
                 write_text(out, planfile.dumps(review.plan))
             for path, other in forms.items():
-                write_text(path, filled_in(render(review, other, handoff), path.suffix))
-            show(render(review, form, handoff, style()), form)
+                write_text(path, console.filled_in(render(review, other, handoff), path.suffix))
+            console.show(render(review, form, handoff, console.style()), form)
             if out is not None and review.plan is not None:
-                say(f"saved to {out}; {reviewing.goes_on(review.plan, handoff)}")
+                console.say(f"saved to {out}; {reviewing.goes_on(review.plan, handoff)}")
             codes.append(review.exit_code)
     raise typer.Exit(reviewing.worst(codes))
 
@@ -162,7 +150,7 @@ def plan(
     )
 )
 def explain(
-    env: Env,
+    env: console.Env,
     subject: Annotated[
         str,
         typer.Argument(
@@ -171,7 +159,7 @@ def explain(
             autocompletion=completion.subjects,
         ),
     ],
-    form: FormatOption = OutputFormat.TEXT,
+    form: console.FormatOption = console.OutputFormat.TEXT,
     offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
 ) -> None:
     """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
@@ -179,8 +167,12 @@ def explain(
     from reconciler.render.reports.declared import explanation_json, explanation_text
 
     explanation = reviewing.explained(env, subject, offline)
-    text = explanation_json(explanation) if form is OutputFormat.JSON else explanation_text(explanation, style())
-    show(text, form)
+    text = (
+        explanation_json(explanation)
+        if form is console.OutputFormat.JSON
+        else explanation_text(explanation, console.style())
+    )
+    console.show(text, form)
     raise typer.Exit(explanation.exit_code)
 
 
@@ -204,16 +196,16 @@ def compare(
             "--map", metavar="A=B", help="a cluster, flow, mirror or principal of ENV_A, and its name in ENV_B"
         ),
     ] = None,
-    form: PageOption = Page.TEXT,
-    out: OutOption = None,
+    form: console.PageOption = Page.TEXT,
+    out: console.OutOption = None,
 ) -> None:
     """What ENV_B would have to declare to be as ENV_A: topics, flows, access, settings. Asks no cluster."""
     from reconciler.operations.review.plan import compare_folders
     from reconciler.render.reports.promotion import promotion_in
 
     report = compare_folders(env_a, env_b, names or ())
-    text = promotion_in(report, form, style())
+    text = promotion_in(report, form, console.style())
     if out is not None:
-        write_text(out, filled_in(text, form))
-    show(text, form)
+        write_text(out, console.filled_in(text, form))
+    console.show(text, form)
     raise typer.Exit(int(report.exit_code))

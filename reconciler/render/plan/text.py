@@ -9,19 +9,9 @@ from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
 from reconciler.render.escape import lines_of
+from reconciler.render.plan import sections
 from reconciler.render.plan.impact import amounts_lines, amounts_sentence
 from reconciler.render.plan.outline import PlanEntry, basis_words, outline, risk_words, seen
-from reconciler.render.plan.sections import (
-    UNMANAGED_ACCESS,
-    ignored_by_rule,
-    left_sections,
-    load_sections,
-    of_this_plan,
-    outside_lines,
-    refusals,
-    shift_sections,
-    unmanaged_rules,
-)
 from reconciler.render.plan.waves import gates_words, ignored_words
 from reconciler.render.style import PLAIN, SHOWN, Style
 from reconciler.text import by_prefix, counted
@@ -55,7 +45,7 @@ def plan_text(
     lines += [basis_words(plan.basis)]
     lines += [f"  {cluster.name}: {seen(cluster)}" for cluster in plan.basis.clusters]
     lines += ["", "How much", *_cut([f"  {line}" for line in amounts_lines(amounts)], style)] if amounts else []
-    lines += [*about.lines, *outside_lines(plan, style)]
+    lines += [*about.lines, *sections.outside_lines(plan, style)]
     if plan.rollout and plan.changes:
         lines.append(ignored_words(ignoring) if ignoring else gates_words(plan.rollout.gates))
     for step in outline(plan, bool(ignoring)):  # the same list in the same order as apply walks
@@ -73,9 +63,9 @@ def plan_text(
                 shapes = f"{counted(len(names), 'topic')}, {counted(len(plain), 'shape')}"
                 lines.append(f"{indent}+ {shapes}: {by_prefix(names)}")
                 lines.append(f"{indent}    each with its values: --format html or json")
-    for section in load_sections(plan):
+    for section in sections.load_sections(plan):
         lines += ["", section.heading, *(f"  {item.text}" for item in section.items)]
-    for section in shift_sections(plan):
+    for section in sections.shift_sections(plan):
         shifts = [f"  {item.sign} {item.text}{''.join(f'; {name}' for name in item.more)}" for item in section.items]
         lines += ["", section.heading, *_cut(shifts, style)]
     return lines_of([*lines, *left_lists(plan, style, unmanaged=style.full)], style)
@@ -100,13 +90,13 @@ def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
 
 def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[str]:
     """``left_sections`` as lines, each list folded in the way that keeps most of it readable."""
-    plan = plan if unmanaged else of_this_plan(plan)
-    for section in left_sections(plan, unmanaged):
+    plan = plan if unmanaged else sections.of_this_plan(plan)
+    for section in sections.left_sections(plan, unmanaged):
         heading = "Notes" if section.title == "Notes" else section.heading
         yield from ("", style.paint("alarm", heading) if section.urgent else heading)
         match section.title:
             case "Blocked":
-                for problem, todo in refusals(plan):
+                for problem, todo in sections.refusals(plan):
                     yield from (f"  {problem}", f"    {todo}")
             case "Unknown":
                 for unknown in plan.unknown:
@@ -117,14 +107,14 @@ def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[st
                 for cluster, topics in groupby(plan.unmanaged, key=lambda topic: topic.ref.cluster):
                     names = [f"{topic.ref.name} ({topic.partitions}p)" for topic in topics]
                     yield f"  {cluster}: {style.listed(names)}"
-            case title if title == UNMANAGED_ACCESS:
+            case title if title == sections.UNMANAGED_ACCESS:
                 access = []
-                for cluster, principal, rules in unmanaged_rules(plan):
+                for cluster, principal, rules in sections.unmanaged_rules(plan):
                     few = style.full or len(rules) <= SHOWN // 2
                     access.append(f"  {cluster}: {principal}: {style.listed(rules) if few else f'{len(rules)} rules'}")
                 yield from _cut(access, style)
             case "Ignored":
-                for rule, texts in ignored_by_rule(plan).items():
+                for rule, texts in sections.ignored_by_rule(plan).items():
                     yield f"  {rule}"
                     yield from _cut([f"    {style.listed(whom)}: {text}" for text, whom in texts.items()], style)
             case _:
