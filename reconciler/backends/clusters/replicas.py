@@ -186,6 +186,8 @@ class KafkaReplicas(ReplicaRequests):
                 failed.append(error)
         if failed:
             return failed
+        # The controller answers before the brokers have applied their rates, and a move that begins before that runs
+        # without a limit.
         until = time.monotonic() + SEEN_SECONDS
         expected = [
             (edit.broker, edit.key, edit.value if edit.operation == "set" else None)

@@ -140,6 +140,7 @@ class GroupClient:
         by_name: dict[str, dict[Key, int]] = {}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
+            # All groups of a coordinator at once: one after the other, each would wait a round trip.
             asked: list[asyncio.Future[Frame]] = []
             with connection.gathered():
                 for name in names:

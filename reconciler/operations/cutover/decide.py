@@ -175,6 +175,8 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
     origin, destination, flow, its = plan.origin, plan.destination, plan.flow, plan.settings
     if CutoverStep.BEFORE in plan.hooks:
         yield PlannedStep(CutoverStep.BEFORE, plan.hooks[CutoverStep.BEFORE], "nothing: what the hook did stays")
+    # The way back changes twice. From the pause on the flow has to copy again; from the switch on the records that the
+    # destination then has decide whether anything can be taken back.
     unfenced = "cutover rollback: takes the rules back, producers go on"
     resumed = f"cutover rollback: {flow} copies again, the rules are taken back"
     if plan.fence.obstacle:

@@ -72,6 +72,8 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
             raise ReconcilerError(f"{option} {text} cannot be used: {error}", why, "Correct the expression.") from None
     topology = session.topology
     move = move_of(topology, Way.FAILOVER, request.flow)
+    # A label and a file of names become one expression in the plan, so that apply chooses topics as plan did, also
+    # where the label or the file has changed since.
     named = chosen_names(topology, move, request)
     request = replace(request, topics=request.topics or "|".join(map(re.escape, named)))
     switch = Switch(session, move, FailoverRequest(drain_s=request.settings.within_s), say, say)

@@ -367,6 +367,8 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
         "that applications keep outside of Kafka (databases, checkpoints of Flink or Spark) hold there, too"
     )
     yield FailoverCheck("same-offsets", Level.FINE, text)
+    # What was not compared may differ. A failback that replaces topics by what the comparison found cannot go on then;
+    # one that only moves consumers can.
     rejoins = request.diverged is not None
     unknown = [each for each in facts.parted if each.unknown]
     if unknown:
@@ -377,6 +379,9 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
     known, topics = [each for each in facts.parted if not each.unknown], diverged_topics(facts.parted)
     level = Level.WARNS if request.accept_loss or rejoins else Level.STOPS
     way = f"reconciler failback ENV {move.flow}"
+    # Three cases, by the side whose log goes on behind the common beginning: both, so that neither log can become the
+    # other; the failed-over side alone, so that the old source can be filled up; the old source alone, which is copied
+    # when the flow runs.
     if apart := [each for each in known if each.source[0] in topics]:
         alone = counted(sum(each.source_records for each in apart), "record")
         text = f"both sides have records of their own in {counted(len(topics), 'topic')}; {alone} of "

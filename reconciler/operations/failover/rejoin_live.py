@@ -247,6 +247,8 @@ def look_apart(
         return None, [] if choice is None else [_stop(text, "Wait until it answers, and run this again")]
     world = LiveRejoin(session, flow.name, choice or DivergedChoice(KeepDiverged.DISCARD))
     journal = world.journal()
+    # A run that was killed between the deletion of a topic and its refill left a journal: another run with a choice
+    # goes on with it, and one without a choice must not pass it over.
     pending = None if journal is None or journal.over else journal
     if choice is not None:
         place = place_words(choice.keep, flow.name, flow.target, choice.file)

@@ -270,6 +270,7 @@ class Switch:
                 "Nothing was changed: consumers and the flow are as before.",
                 "Wait until their leaders answer, or leave what is not copied behind with --accept-loss.",
             )
+        # Up to the ends as they are now: producers may write on, and a goal that moves would never be reached.
         begin_left = _left_of(goal, self.survey.positions(name))
         began = time.monotonic()
         bar = _Bar(begin_left, self._say_now)

@@ -100,6 +100,8 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     there = [acl for acl in kept if acl not in owned or owned[acl].maker == DECLARED]
     declared = [acl for acl, desired in rules.items() if not desired.rests_on]
     standing = grouped((acl.principal, acl) for acl in dict.fromkeys((*there, *declared)))
+    # Made is only what nothing else says already: no rule that stands or that a wider one covers, nor one that another
+    # rule to be made covers. What an earlier run made and no probe has confirmed is made again.
     creates, settled = [], []
     for acl, desired in sorted(rules.items()):
         if acl in acls and (cut := access.pending.get(acl)) is not None and not cut.there:

@@ -36,6 +36,7 @@ def compare_configs(
 ) -> Findings:
     """``taken_off``: overrides that were taken off since the last apply."""
     if isinstance(topic.configs, Unknown):
+        # Unknown stops an apply, so it is said only where a desired value rests on what could not be read.
         resting = desired.configs or desired.reset or desired.undeclared is Undeclared.REMOVE
         if not resting and desired.unreadable is None:
             text = f"whether it has overrides that no file declares is not known: {topic.configs.error}"
@@ -48,6 +49,8 @@ def compare_configs(
     refused: list[Refused] = []
     ignored: list[Ignored] = []
     settled: list[Settled] = []
+    # What is not ours or cannot be compared comes before the comparison, and only a key that the brokers of this
+    # cluster offer becomes a change.
     for key, wanted in sorted(desired.configs.items()):
         entry = topic.configs.get(key)
         if key in THROTTLES:
@@ -71,6 +74,7 @@ def compare_configs(
         else:
             change = ConfigChange(key, entry.value, entry.source.value, wanted.value, wanted.origin, wanted.goal)
             changes.append(carried(desired, change, wanted.value))
+    # A source without an override has a copy without one: what the copy falls back to are its own brokers' values.
     for key in sorted(desired.reset):
         entry = topic.configs.get(key)
         if entry is not None and entry.source is Source.TOPIC:

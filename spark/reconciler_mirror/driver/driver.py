@@ -132,12 +132,14 @@ class Driver:
                 return DriverOutcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
+            # Once it runs it stays `running`: a lane that later loses its task is a condition, and no second start.
             settled = settled or self._settled(began)
             now: ApplicationState = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
                 if hopeless := self._leases.tell_untasked():
                     return self._ended("failed", hopeless, announced=False)
+            # A change of state is written at once, since apply waits for it.
             if now != state or time.monotonic() - number >= self._status_interval_s():
                 number, state = time.monotonic(), now
                 self._tell(state)

@@ -230,6 +230,8 @@ class GroupRounds:
             for key, entry in entries.items():
                 if entry.exact:
                     continue
+                # A topic that was recreated starts its offsets anew: what was translated for the former one means
+                # nothing.
                 ids = self._ids.get((key[0], routes[key]))
                 if ids is None or entry.ids != ids:
                     _forget(entry)

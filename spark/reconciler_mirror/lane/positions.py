@@ -131,6 +131,8 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
     metadata that a client copied from another partition."""
     try:
         fields = parsed((metadata or "{}").rstrip(END))
+        # Fields of metadata count only together with a proof for this very partition and offset: anyone with READ on
+        # the group may have committed or copied them.
         proof = proof_of(key, offset, fields)
         if proof is PositionProof.NONE:
             return LanePosition(offset, proved=False)

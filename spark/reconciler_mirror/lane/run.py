@@ -162,6 +162,8 @@ class Attempts:
                 identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None
                 if await self._unless_leaving(self._begin(identity, target)):
                     lane = self._delivering.lane(self._spec, (source, target), identity)
+                    # The throttle, the counters and what was committed outlive a session: a limit is not filled anew by
+                    # each beginning, and the lane knows how far it came even if the group coordinator has lost it.
                     lane.unseen, lane.throttle = self._unseen, self._throttle
                     lane.copied, lane.known, lane.counts = self._copied, self._known, self._counts
                     session = LaneSession(
@@ -188,6 +190,7 @@ class Attempts:
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
             self._retries += 1
+            # A session that committed something had begun well, so its end says nothing about the next one.
             pause = PAUSE_FIRST if self._counts.transactions > before else min(PAUSE_LAST, pause * 2)
             standing = (unreachable(self._spec, "target", why), *self._held.values())
             self._control.report(replace(self._progress, conditions=standing, at_work=False))

@@ -245,6 +245,8 @@ class GroupPositions:
         lane, begin = self._lane, 0
         while True:
             await asyncio.sleep(POSITIONS_EVERY)
+            # What is copied commits its position anyway. Of the partitions that rest a slice is asked each time, in
+            # turn.
             quiet = [p for p in lane.partitions.values() if self._is_quiet(p)]
             begin = begin if begin < len(quiet) else 0
             places = {p: p.log.committed for p in quiet[begin : begin + MOST_POSITIONS]}

@@ -120,6 +120,8 @@ class ChannelServer:
             return
         lease, task, line = greeted
         with self._guard:
+            # A task whose connection broke dials again and goes on. Another task of the same lease is Spark's second
+            # try: its predecessor may still copy, so it is told to leave.
             again = self._tasks.get(lease) == task
         if not again:
             self._begins(lease)

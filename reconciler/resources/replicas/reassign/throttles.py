@@ -36,6 +36,7 @@ def journal_for(
     begun = _still_there(begun, facts, live)
     growing = {key: placement for key, placement in goals.items() if placement.added}
     ours = {*begun.rates, rate}
+    # A rate that others set on a broker stays theirs: what becomes ours is cleared in the end.
     brokers = {
         (broker, key)
         for placement in growing.values()
@@ -50,6 +51,7 @@ def journal_for(
         entries.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.added)
     for (topic, key), wanted in entries.items():
         here = entries_of(live[topic].overrides.get(key, ""))
+        # `*` throttles each partition already.
         if EVERYTHING in here:
             continue
         known = lists.get((topic, key))

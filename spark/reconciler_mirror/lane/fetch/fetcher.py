@@ -238,6 +238,7 @@ class Fetcher:
             self.remove(partition)
             lane.corrupt(partition, str(error))
             return
+        # The position moves past what was taken even if no piece came of it, such as aborted records and markers.
         if not lane.delivery.continues(partition, pieces):
             return
         partition.log.covered = covered
@@ -247,6 +248,8 @@ class Fetcher:
             lane.routes.offer(partition)
         else:
             lane.cover(partition)
+        # Where there are many partitions, one with records leaves the session of those that rest, because a broker
+        # looks into all of a session for each answer. One whose queue is full is not asked for until that has drained.
         if not self._busy and (len(self._members) > QUIET_FROM or (self._line.long and covered < partition.log.end)):
             self._move(partition, busy=True)
         elif self._busy and self.size > 1 and (self._node, self._line.sessions()) not in self._peers:

@@ -202,6 +202,8 @@ def pieces_at_offsets(
                 pieces += _pieces(partition, view, part, buffer)
             covered = segment.next_offset
         pieces += _gathered(partition, view, small, buffer)
+    # The pieces before the batch that cannot be read travel; the next answer begins with it. Without such pieces, and
+    # at a cancellation, nothing is handed on, and buffers must not leak.
     except BaseException as error:
         covered = pieces[-1].next_offset if pieces else small[0].base if small else covered
         if covered == partition.log.covered or not isinstance(error, Exception):
