@@ -16,12 +16,13 @@ from http.client import HTTPException, HTTPMessage
 from pathlib import Path
 from typing import IO
 
+from reconciler.backends.connections.credentials import resolved_each
 from reconciler.backends.files import keep_names
-from reconciler.errors import BlockedError, ReconcilerError, SecretError
+from reconciler.errors import BlockedError, ReconcilerError
 from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.model.environment.hooks import CutoverHook, HookKind
 from reconciler.replication.allowed import VARIABLE, allowed
-from reconciler.replication.secret_references import REFERENCE, MissingReference, resolve
+from reconciler.replication.secret_references import REFERENCE, resolve
 from reconciler.text import time_words
 
 MOST_OUTPUT = 4_000
@@ -48,14 +49,7 @@ def run_hook(hook: CutoverHook, facts: Mapping[str, str]) -> str:
             f"Review it, and add {word} to {VARIABLE} where this program runs.",
         )
     raw = {**hook.headers, **{f"argument {n}": text for n, text in enumerate(hook.arguments)}, "text": hook.text}
-    values: dict[str, str] = {}
-    for name, text in raw.items():
-        try:
-            values |= resolve({name: text}, os.environ, read_secret)
-        except MissingReference as error:
-            raise SecretError(
-                f"hook {hook.target}, {name}: {error}", "Without it the hook cannot run", error.todo
-            ) from None
+    values = resolved_each(raw, f"hook {hook.target}, ", "the hook cannot run")
     secrets = [part for text in raw.values() for part in _resolved_parts(text)]
     match hook.kind:
         case HookKind.COMMAND:

@@ -110,6 +110,7 @@ OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="w
 PruneOption = Annotated[
     bool, typer.Option("--prune", help="also delete unmanaged topics that match the cluster's prune list")
 ]
+YesOption = Annotated[bool, typer.Option("--yes", help="do not ask")]
 StealOption = Annotated[
     str,
     typer.Option("--steal-lock", metavar="REASON", help="take the lock from a running holder; recorded in the audit"),

@@ -28,16 +28,18 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
     require_trusted(cluster, principal)
     ours = {"client.id": "reconciler", "socket.connection.setup.timeout.ms": "8000"}
     raw = {**ours, **cluster.client_for(principal), "bootstrap.servers": ",".join(cluster.bootstrap_servers)}
+    return resolved_each(raw, f"cluster {cluster.name}, principal {principal}, setting ", "no connection can be opened")
+
+
+def resolved_each(texts: Mapping[str, str], owner: str, lost: str) -> dict[str, str]:
+    """``texts`` with their references replaced. Raises SecretError: ``owner`` before the key of one that cannot be, and
+    ``lost``, what cannot be done without it."""
     resolved: dict[str, str] = {}
-    for key, value in raw.items():
+    for key, text in texts.items():
         try:
-            resolved |= resolve({key: value}, os.environ, read_secret)
+            resolved |= resolve({key: text}, os.environ, read_secret)
         except MissingReference as error:
-            raise SecretError(
-                f"cluster {cluster.name}, principal {principal}, setting {key}: {error}",
-                "Without it no connection can be opened",
-                error.todo,
-            ) from None
+            raise SecretError(f"{owner}{key}: {error}", f"Without it {lost}", error.todo) from None
     return resolved
 
 

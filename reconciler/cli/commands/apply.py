@@ -40,7 +40,7 @@ def apply(
         Path | None,
         typer.Option("--reviewed", metavar="FILE", help="a fresh plan, if each of its changes is in this saved one"),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: console.YesOption = False,
     form: console.PageOption = Page.TEXT,
     part: Annotated[bool, typer.Option("--partial", help="apply what depends on nothing unknown or refused")] = False,
     prune: console.PruneOption = False,
@@ -101,7 +101,9 @@ Flow = Annotated[
     str, typer.Argument(metavar="FLOW", help="the flow whose consumers move", autocompletion=completion.flows)
 ]
 Dry = Annotated[bool, typer.Option("--dry-run", help="only look and check; change nothing")]
-Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
+Hold = Annotated[
+    str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
+]
 Unplanned = Annotated[
     bool, typer.Option("--unplanned", help="continue although the cluster that consumers leave does not answer")
 ]
@@ -142,9 +144,7 @@ def drill(
     write: Annotated[
         str, typer.Option("--write", metavar="DURATION", help="how long the canary is written before it moves")
     ] = "10s",
-    hold: Annotated[
-        str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
-    ] = "5s",
+    hold: Hold = "5s",
     within: Annotated[
         str, typer.Option("--within", metavar="DURATION", help="how long each wait for copying may take")
     ] = "60s",
@@ -175,7 +175,7 @@ def _add(way: str, words: str) -> None:
         env: console.Env,
         flow: Flow,
         dry: Dry = False,
-        yes: Yes = False,
+        yes: console.YesOption = False,
         unplanned: Unplanned = False,
         loss: Loss = False,
         drain: Drain = "60s",
@@ -233,7 +233,7 @@ def show(env: console.Env, form: console.FormatOption = console.OutputFormat.TEX
 @reassignments_app.command(epilog=ending(CHANGED, "reassignments cancel environments/prod"))
 def cancel(
     env: console.Env,
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: console.YesOption = False,
     steal: console.StealOption = "",
 ) -> None:
     """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""

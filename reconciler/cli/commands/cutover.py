@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reconciler.cli.commands.apply import Flow, Form, Yes
+from reconciler.cli.commands.apply import Flow, Form, Hold
 from reconciler.cli.help import ending
-from reconciler.render.console import App, Env, StealOption, seconds
+from reconciler.render.console import App, Env, StealOption, YesOption, seconds
 from reconciler.render.style import Format
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def plan(
         Path | None, typer.Option("--topics-file", metavar="FILE", help="only topics that FILE names, one a line")
     ] = None,
     groups: Annotated[str, typer.Option("--groups", metavar="RE", help="only groups whose whole name matches")] = "",
-    hold: Annotated[
-        str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
-    ] = "5s",
+    hold: Hold = "5s",
     within: Annotated[
         str,
         typer.Option("--within", metavar="DURATION", help="how long the fence, and then the rest to copy, may take"),
@@ -76,7 +74,7 @@ def plan(
 
 
 @app.command(epilog=ending(CODES, "cutover apply environments/prod --plan cutover.json --yes"))
-def apply(env: Env, plan: PlanFile, yes: Yes = False, form: Form = Format.TEXT, steal: StealOption = "") -> None:
+def apply(env: Env, plan: PlanFile, yes: YesOption = False, form: Form = Format.TEXT, steal: StealOption = "") -> None:
     """Fence producers, drain, set positions, wait until clients are on the target. Run again, it goes on."""
     from reconciler.operations.cutover.run import apply as carry_out
 
@@ -84,7 +82,9 @@ def apply(env: Env, plan: PlanFile, yes: Yes = False, form: Form = Format.TEXT, 
 
 
 @app.command(epilog=ending(CODES, "cutover rollback environments/prod --plan cutover.json --yes"))
-def rollback(env: Env, plan: PlanFile, yes: Yes = False, form: Form = Format.TEXT, steal: StealOption = "") -> None:
+def rollback(
+    env: Env, plan: PlanFile, yes: YesOption = False, form: Form = Format.TEXT, steal: StealOption = ""
+) -> None:
     """Take a cut-over back, as long as the target has no record of its own."""
     from reconciler.operations.cutover.run import rollback as take_back
 

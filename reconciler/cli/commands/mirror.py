@@ -13,7 +13,18 @@ from reconciler.cli.help import CHANGED, DONE, ending
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.options import CONFIRM_S, CONNECTOR
 from reconciler.render import completion
-from reconciler.render.console import App, Env, FormatOption, OutputFormat, StealOption, agrees, say, seconds, show
+from reconciler.render.console import (
+    App,
+    Env,
+    FormatOption,
+    OutputFormat,
+    StealOption,
+    YesOption,
+    agrees,
+    say,
+    seconds,
+    show,
+)
 
 if TYPE_CHECKING:
     from reconciler.operations.session.session import Session
@@ -69,15 +80,13 @@ def resume(env: Env, flow: Flow = None, topic: Topic = "", partition: Partition 
 def seek(
     env: Env,
     flow: Annotated[str, typer.Argument(metavar="FLOW", help="one flow", autocompletion=completion.flows)],
-    topic: Annotated[
-        str, typer.Option("--topic", metavar="T", help="one source topic of the flow", autocompletion=completion.topics)
-    ],
+    topic: Topic,
     partition: Partition = None,
     to: Annotated[str, typer.Option("--to", metavar="PLACE", help="earliest, latest, or a source offset")] = "",
     from_flow: Annotated[
         str, typer.Option("--from-flow", metavar="FLOW", help="to the position of another flow, also a former one")
     ] = "",
-    yes: Annotated[bool, typer.Option("--yes", help="do not ask")] = False,
+    yes: YesOption = False,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
     """Show the positions of a flow, or move them: of paused or stopped partitions, or while no job runs."""

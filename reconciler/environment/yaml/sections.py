@@ -1,11 +1,12 @@
 """All entries of an environment's documents by section and name; reports names defined twice."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from types import MappingProxyType
 
 from reconciler.environment.yaml.locations import Place, Places
-from reconciler.environment.yaml.nodes import Document, Entry, Scalar, Sequence
+from reconciler.environment.yaml.nodes import Document, Entry, Node, Scalar, Sequence
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Problem
@@ -48,15 +49,9 @@ def _named(part: Entry) -> Iterator[tuple[str, Entry]]:
         yield from part.value.entries.items()
 
 
-def _single(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """A section that is one thing, under its own name."""
-    if isinstance(part.value, YamlMapping):
-        yield part.key, part
-
-
-def _value(part: Entry) -> Iterator[tuple[str, Entry]]:
-    """A section that is one value, under its own name."""
-    if isinstance(part.value, Scalar):
+def _single(part: Entry, kind: type[Node] = YamlMapping) -> Iterator[tuple[str, Entry]]:
+    """A section that is one thing, or one value, under its own name."""
+    if isinstance(part.value, kind):
         yield part.key, part
 
 
@@ -111,7 +106,7 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "audit": ("", _single),
     "rollout": ("", _single),
     "cutover": ("", _single),
-    "docs_url": ("", _value),
+    "docs_url": ("", partial(_single, kind=Scalar)),
     "protected": ("the protection", _texts),
 }
 """Section -> what one of its entries is called, and how they are found in it."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key, printed_id
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
@@ -164,14 +164,10 @@ class Starter:
         begun: dict[Partition, positions.LanePosition] = {}
         least, chunks = await self._least(unknown)
         for partition in unknown:
-            committed = committed_positions[partition.target]
-            known = positions.decode(partition.target, committed.offset, committed.metadata)
-            # A later application owns the flow, so this lane ends as a whole, whatever else is wrong.
-            if known.claim > lane.spec.claim:
-                raise conditions.SupersededError(lane.spec.flow, known.claim)
+            known, is_of_copy = self._committed_of(partition, committed_positions)
             # No position, or that of a remote topic which has been deleted since, is a beginning only if the lane has
             # never had one for these topics: a broker that has lost it answers the same.
-            if committed.offset < 0 or not positions.is_of_remote(known, lane.remote_id(partition)):
+            if not is_of_copy:
                 if (copied_to := lane.committed_before(partition)) is None:
                     fresh.append(partition)
                 else:
@@ -209,6 +205,17 @@ class Starter:
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)
         return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
+
+    def _committed_of(
+        self, partition: Partition, committed: Mapping[Key, CommittedPosition]
+    ) -> tuple[positions.LanePosition, bool]:
+        """What the group has of it, and whether that is a position in the remote topic that is there now."""
+        at = committed[partition.target]
+        known = positions.decode(partition.target, at.offset, at.metadata)
+        # A later application owns the flow, so this lane ends as a whole, whatever else is wrong.
+        if known.claim > self._lane.spec.claim:
+            raise conditions.SupersededError(self._lane.spec.flow, known.claim)
+        return known, at.offset >= 0 and positions.is_of_remote(known, self._lane.remote_id(partition))
 
     async def _least(self, unknown: Sequence[Partition]) -> tuple[Mapping[Key, int], Mapping[Key, Record]]:
         """Up to where they had been committed, at least, whatever the group coordinator says: by what this lane itself

@@ -5,15 +5,16 @@ as they are walked. Names that an automaton accepts are searched shortest first,
 """
 
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 # The order is the order of preference in examples: letters first
 ALPHABET = string.ascii_lowercase + string.ascii_uppercase + string.digits + "-_."
 
 State = Any  # hashable: what it holds is its automaton's alone
+_OfParts = Callable[[Iterable[bool]], bool]
 
 
 class UndecidedError(Exception):
@@ -41,9 +42,12 @@ class Language(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Parallel:
-    """Automata that read the same name side by side. States: one of each part."""
+    """Automata that read the same name side by side. States: one of each part. ``one`` of any and all says what
+    accepts, ``other`` what rejects for good."""
 
     parts: tuple[Language, ...]
+    one: ClassVar[_OfParts]
+    other: ClassVar[_OfParts]
 
     def start(self) -> State:
         return tuple(part.start() for part in self.parts)
@@ -54,31 +58,24 @@ class _Parallel:
     def distinguishes(self) -> frozenset[frozenset[str]]:
         return frozenset().union(*(part.distinguishes() for part in self.parts))
 
+    def accepts(self, state: State) -> bool:
+        return type(self).one(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
+
+    def dead(self, state: State) -> bool:
+        return type(self).other(part.dead(s) for part, s in zip(self.parts, state, strict=True))
+
+    def full(self, state: State) -> bool:
+        return type(self).one(part.full(s) for part, s in zip(self.parts, state, strict=True))
+
 
 class Union(_Parallel):
     __slots__ = ()
-
-    def accepts(self, state: State) -> bool:
-        return any(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
-
-    def dead(self, state: State) -> bool:
-        return all(part.dead(s) for part, s in zip(self.parts, state, strict=True))
-
-    def full(self, state: State) -> bool:
-        return any(part.full(s) for part, s in zip(self.parts, state, strict=True))
+    one, other = any, all
 
 
 class Intersection(_Parallel):
     __slots__ = ()
-
-    def accepts(self, state: State) -> bool:
-        return all(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
-
-    def dead(self, state: State) -> bool:
-        return any(part.dead(s) for part, s in zip(self.parts, state, strict=True))
-
-    def full(self, state: State) -> bool:
-        return all(part.full(s) for part, s in zip(self.parts, state, strict=True))
+    one, other = all, any
 
 
 class _Wrapping:

@@ -69,11 +69,8 @@ class SameStarter(Starter):
         committed = await lane.target.positions(lane.spec.group, [p.target for p in unknown]) if unknown else {}
         fresh: list[Partition] = []
         for partition in unknown:
-            at = committed[partition.target]
-            known = positions.decode(partition.target, at.offset, at.metadata)
-            if known.claim > lane.spec.claim:
-                raise conditions.SupersededError(lane.spec.flow, known.claim)
-            if at.offset < 0 or not positions.is_of_remote(known, lane.remote_id(partition)):
+            known, is_of_copy = self._committed_of(partition, committed)
+            if not is_of_copy:
                 fresh.append(partition)
             elif not positions.is_of_topic(known, partition.spec.topic_id):
                 lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
