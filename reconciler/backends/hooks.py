@@ -12,7 +12,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from http.client import HTTPException, HTTPMessage
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +20,7 @@ from reconciler.backends.connections.credentials import resolved_each
 from reconciler.backends.files import keep_names
 from reconciler.errors import BlockedError, ReconcilerError
 from reconciler.kafka.client.auth.settings import read_secret
+from reconciler.kafka.client.auth.tokens.web import NoRedirect
 from reconciler.model.environment.hooks import CutoverHook, HookKind
 from reconciler.replication.allowed import VARIABLE, allowed
 from reconciler.replication.secret_references import REFERENCE, resolve
@@ -115,15 +116,6 @@ def _with_output(problem: str, output: bytes | bytearray, secrets: list[str]) ->
         text = text.replace(secret, "***") if secret else text
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{problem}: {'; '.join(lines[-5:])}" if lines else problem
-
-
-class NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take headers with secrets elsewhere."""
-
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> None:
-        del req, fp, code, msg, headers, newurl
 
 
 def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: list[str]) -> str:

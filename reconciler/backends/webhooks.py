@@ -6,8 +6,8 @@ import urllib.request
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
-from reconciler.backends.hooks import NoRedirect
 from reconciler.kafka.client.auth.settings import read_secret
+from reconciler.kafka.client.auth.tokens.web import NoRedirect
 from reconciler.replication.secret_references import MissingReference, resolve
 
 TIMEOUT_S = 10.0

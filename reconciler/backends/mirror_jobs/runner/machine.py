@@ -132,11 +132,15 @@ def _place(host: str, port: int) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
+def _read(place: str, within_s: float) -> bytes:
+    with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
+        return bytes(answer.read(_PAGE_BYTES))
+
+
 def _version(host: str, port: int, within_s: float) -> str:
     """Empty: the page does not show it."""
     try:
-        with urllib.request.urlopen(_place(host, port), timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
-            seen = _VERSION_OF_SPARK.search(answer.read(_PAGE_BYTES).decode("utf-8", errors="replace"))
+        seen = _VERSION_OF_SPARK.search(_read(_place(host, port), within_s).decode("utf-8", errors="replace"))
     except (OSError, ValueError, urllib.error.URLError):
         return ""
     return seen.group(1) if seen else ""
@@ -145,8 +149,7 @@ def _version(host: str, port: int, within_s: float) -> str:
 def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
     place = f"{_place(host, port)}json/"
     try:
-        with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
-            document = json.loads(answer.read(_PAGE_BYTES))
+        document = json.loads(_read(place, within_s))
     except (OSError, ValueError, urllib.error.URLError) as error:
         words = f"{place} does not say how many cores are free: {getattr(error, 'reason', error)}"
         todo = f"Name the port of the master's page in the mirror's spark_conf: {PAGE_SETTING}; open it to this machine"

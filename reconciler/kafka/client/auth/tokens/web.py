@@ -64,8 +64,8 @@ class IdentityEndpoint:
         return f" through {scheme}_proxy {(shown[2] or shown[0]).rstrip('/')}" if proxy else ""
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Credentials in a request's headers would follow a redirect to another host."""
+class NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Credentials in a request's headers would follow a redirect to another host. Of all that calls by HTTP."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -86,7 +86,7 @@ def ask(
     request = urllib.request.Request(endpoint.url, body, dict(headers), method=method)  # noqa: S310 - scheme is checked
     # A redirect would carry the secret to an address that the settings do not name. A local endpoint, such as a cloud's
     # metadata server, is never reached by a proxy.
-    handlers: list[urllib.request.BaseHandler] = [_NoRedirect()]
+    handlers: list[urllib.request.BaseHandler] = [NoRedirect()]
     if endpoint.local:
         handlers.append(urllib.request.ProxyHandler({}))
     if endpoint.url.startswith("https"):
