@@ -42,12 +42,12 @@ class Language(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Parallel:
-    """Automata that read the same name side by side. States: one of each part. ``one`` of any and all says what
-    accepts, ``other`` what rejects for good."""
+    """Automata that read the same name side by side. States: one of each part. ``accepting``, ``rejecting``:
+    of how many parts the answer counts, any or all."""
 
     parts: tuple[Language, ...]
-    one: ClassVar[_OfParts]
-    other: ClassVar[_OfParts]
+    accepting: ClassVar[_OfParts]
+    rejecting: ClassVar[_OfParts]
 
     def start(self) -> State:
         return tuple(part.start() for part in self.parts)
@@ -59,23 +59,23 @@ class _Parallel:
         return frozenset().union(*(part.distinguishes() for part in self.parts))
 
     def accepts(self, state: State) -> bool:
-        return type(self).one(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
+        return type(self).accepting(part.accepts(s) for part, s in zip(self.parts, state, strict=True))
 
     def dead(self, state: State) -> bool:
-        return type(self).other(part.dead(s) for part, s in zip(self.parts, state, strict=True))
+        return type(self).rejecting(part.dead(s) for part, s in zip(self.parts, state, strict=True))
 
     def full(self, state: State) -> bool:
-        return type(self).one(part.full(s) for part, s in zip(self.parts, state, strict=True))
+        return type(self).accepting(part.full(s) for part, s in zip(self.parts, state, strict=True))
 
 
 class Union(_Parallel):
     __slots__ = ()
-    one, other = any, all
+    accepting, rejecting = any, all
 
 
 class Intersection(_Parallel):
     __slots__ = ()
-    one, other = all, any
+    accepting, rejecting = all, any
 
 
 class _Wrapping:

@@ -38,7 +38,7 @@ def test_where_two_logs_part_is_found_and_what_is_alone_is_exported(
 ) -> None:
     names = (unique, f"east.{unique}")
     for cluster, topic in zip(("east", "west"), names, strict=True):
-        create_topic(plain[cluster], topic, 2)
+        create_topic(plain[cluster], topic, 2, retention_ms="-1")  # records of 1970 go when a broker next looks
         write(plain[cluster], topic, [f"both-{n}" for n in range(30)])
         write(plain[cluster], topic, ["nobody's"], aborted=True)
     servers = {name: plain[name].super_client()["bootstrap.servers"] for name in ("east", "west")}
