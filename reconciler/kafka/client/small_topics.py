@@ -19,7 +19,7 @@ from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.protocol.produce import Produced
-from reconciler.kafka.records.batches import CommittedFilter, scan, seal
+from reconciler.kafka.records.batches import Batch, CommittedFilter, scan, seal
 from reconciler.kafka.records.codecs import GZIP, LZ4
 from reconciler.kafka.records.records import Record, encode, key_and_value, records_of, tail_of
 
@@ -220,10 +220,18 @@ def delivered(
     """The records of an answer that readers get, from offset ``begin`` to before ``end``. No batch outside is opened.
 
     ``committed``: as the answer was asked for; without those of aborted transactions. Raises CorruptBatchError."""
+    for batch in delivered_batches(answer, begin, end, committed=committed):
+        yield from (record for record in records_of(answer.records, batch) if begin <= record.offset < end)
+
+
+def delivered_batches(answer: FetchedPartition, begin: int, end: int, *, committed: bool) -> Iterator[Batch]:
+    """As ``delivered``: those that may hold such a record."""
     keep = CommittedFilter(answer.records, answer.aborted if committed else ())
     for batch in scan(answer.records):
-        if keep.delivers(batch) and batch.next_offset > begin and batch.base < end:
-            yield from (record for record in records_of(answer.records, batch) if begin <= record.offset < end)
+        # A message of formats 0 and 1 has the offset of the last record inside it.
+        apart = batch.next_offset <= begin or (batch.magic == 2 and batch.base >= end)
+        if keep.delivers(batch) and not apart:
+            yield batch
 
 
 def next_offset(answer: FetchedPartition, offset: int) -> int:

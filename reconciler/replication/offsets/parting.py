@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from reconciler.kafka.client import small_topics as logs
-from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.kafka.records.fields import HeaderBytes, headers_at, headers_of
 from reconciler.kafka.records.records import key_and_value, records_of
 from reconciler.replication.offsets.close_gaps import Log, bounds, read_log
@@ -134,13 +133,9 @@ async def span_from(log: Log, begin: int, end: int, enough: int | None = None) -
     span = LogSpan()
     await logs.leaders(log.cluster, [log.key[0]])
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
-        keep = CommittedFilter(answer.records, answer.aborted if log.committed else ())
-        for batch in scan(answer.records):
-            if not keep.delivers(batch) or batch.next_offset <= begin or batch.base >= end:
-                continue
-            if begin <= batch.base and batch.next_offset <= end:
-                if batch.records:
-                    span = span.plus(batch.records, batch.base_timestamp, batch.max_timestamp)
+        for batch in logs.delivered_batches(answer, begin, end, committed=log.committed):
+            if batch.magic == 2 and begin <= batch.base and batch.next_offset <= end:
+                span = span.plus(batch.records, batch.base_timestamp, batch.max_timestamp)
             else:
                 for record in records_of(answer.records, batch):
                     if begin <= record.offset < end:
