@@ -96,7 +96,7 @@ async def _nothing(*_: Any) -> Any:
 @pytest.fixture(autouse=True)
 def without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     topics = {"east.orders": SimpleNamespace(topic_id=IDS[0], error=0)}
-    cluster = SimpleNamespace(refresh=_nothing, topics=topics, close=lambda: None)
+    cluster = SimpleNamespace(cluster_id="west-id", refresh=_nothing, topics=topics, close=lambda: None)
     monkeypatch.setattr(takeover, "cluster_of", lambda _: cluster)
     for name in ("settle", "last_committed", "copied_before"):
         monkeypatch.setattr(takeover, name, _nothing)
@@ -193,7 +193,7 @@ def test_a_position_that_was_deleted_with_its_remote_topic_is_not_waited_for(mon
 
     monkeypatch.setattr(takeover, "last_committed", committed)
     gone = {"east.orders": SimpleNamespace(topic_id=NO_ID, error=UNKNOWN_TOPIC)}
-    cluster = SimpleNamespace(refresh=_nothing, topics=gone, close=lambda: None)
+    cluster = SimpleNamespace(cluster_id="west-id", refresh=_nothing, topics=gone, close=lambda: None)
     monkeypatch.setattr(takeover, "cluster_of", lambda _: cluster)
     waited = list[int]()
     took = take(Coordinator({}, [{}]), monkeypatch, waits=waited.append)
