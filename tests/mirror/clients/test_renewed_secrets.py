@@ -35,7 +35,7 @@ def test_pauses_are_read_over_a_new_connection_once_the_old_one_is_not_let_in(
     made: list[object] = []
 
     def cluster_of(_: Endpoint) -> Any:
-        made.append(SimpleNamespace(close=lambda: None))
+        made.append(SimpleNamespace(cluster_id="", close=lambda: None))
         return made[-1]
 
     async def follow(topic: CompactedTopic) -> AsyncIterator[frozenset[str]]:
@@ -121,7 +121,7 @@ def test_topics_are_listed_over_a_new_connection_after_one_was_refused(monkeypat
 
     def cluster_of(_: Endpoint) -> Any:
         opened.append(1)
-        return SimpleNamespace(close=lambda: None)
+        return SimpleNamespace(cluster_id="", close=lambda: None)
 
     class Listing:
         def __init__(self, _: object) -> None:

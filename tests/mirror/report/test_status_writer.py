@@ -46,7 +46,7 @@ def test_a_write_that_fails_keeps_no_connection(monkeypatch: pytest.MonkeyPatch)
     closed: list[object] = []
 
     def connect(_: Endpoint) -> Any:
-        cluster = SimpleNamespace(topics={})
+        cluster = SimpleNamespace(cluster_id="", topics={})
         cluster.close = lambda: closed.append(cluster)
         made.append(cluster)
         return cluster
