@@ -4,10 +4,9 @@ the text and of the expression and with nothing else.
 Most names are refused by how an expression says that they begin or end, without asking RE2.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any
 
@@ -39,7 +38,7 @@ def simple(form: tree.Form) -> Callable[[str], bool] | None:
     kind, value, flags = items[len(before)]
     repeats = kind in (sre.MAX_REPEAT, sre.MIN_REPEAT) and value[:2] == (0, sre.MAXREPEAT)
     inner = tree.flat(value[2], flags) if repeats else ()
-    if len(inner) != 1 or inner[0].kind is not sre.ANY or inner[0].flags & re.DOTALL:
+    if len(inner) != 1 or inner[0].kind is not sre.ANY or inner[0].flags & tree.DOTALL:
         return None
     length = len(before) + len(after)
     return lambda name: (
@@ -93,7 +92,7 @@ def _literals(items: Iterable[tree.Item]) -> str:
     """Characters up to the first item that is something else."""
     text = ""
     for kind, value, flags in items:
-        if kind is not sre.LITERAL or flags & re.IGNORECASE:
+        if kind is not sre.LITERAL or flags & tree.IGNORECASE:
             break
         text += chr(value)
     return text
@@ -112,6 +111,9 @@ MOST_PROGRAM = 10_000
 MOST_PROGRAM_OF_VALUES = 1_000
 MOST_STEPS = 2**26
 """Bytes of a value times instructions: half a second, when all of them have to be kept in sight."""
+MOST_ITEMS = 249
+"""Characters and dots of an expression whose program is small without looking."""
+_SINGLE = (sre.LITERAL, sre.ANY)
 _MEMORY = 8 << 20
 _Test = Callable[[bytes], bool]
 
@@ -142,20 +144,32 @@ def expressions(texts: Iterable[str]) -> Expressions:
     return _expressions(tuple(texts))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _expressions(texts: tuple[str, ...]) -> Expressions:
     if len(texts) == 1:
-        form = tree.form_of(texts[0])
-        test, size = _compiled(form, of_bytes=False)
-        if size > MOST_PROGRAM:
-            raise _too_large(size, MOST_PROGRAM)
-        return Expressions(texts, simple(form) or _quick(form, test))
-    for text in texts:
-        _expressions((text,))
-    forms = [tree.form_of(text) for text in texts]
+        match = _one(texts[0])[1]
+        return Expressions(texts, match)
+    forms = [_one(text)[0] for text in texts]
     plain = [tree.written(form.items, of_bytes=False) for form in forms if isinstance(form, tree.Plain)]
     others = [_compiled(form, of_bytes=False)[0] for form in forms if not isinstance(form, tree.Plain)]
     return Expressions(texts, _quick(tree.Some(tuple(forms)), _some([*_joined(plain), *others])))
+
+
+@lru_cache(maxsize=16_384)
+def _one(text: str) -> tuple[tree.Form, Callable[[str], bool]]:
+    form = tree.form_of(text)
+    if isinstance(form, tree.Plain) and len(form.items) <= MOST_ITEMS and all(it.kind in _SINGLE for it in form.items):
+        return form, simple(form) or _quick(form, _late(form))
+    test, size = _compiled(form, of_bytes=False)
+    if size > MOST_PROGRAM:
+        raise _too_large(size, MOST_PROGRAM)
+    return form, simple(form) or _quick(form, test)
+
+
+def _late(form: tree.Plain) -> _Test:
+    """Long lists of names are matched in one program, and each of them alone hardly ever."""
+    compiled = cache(lambda: _compiled(form, of_bytes=False)[0])
+    return lambda data: compiled()(data)
 
 
 def _quick(form: tree.Form, test: _Test) -> Callable[[str], bool]:

@@ -18,6 +18,8 @@ from re import _constants as sre  # type: ignore[attr-defined]
 from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
+MOST_CHARACTERS = 32_768
+"""Of one expression: to take it apart is linear in its length, but of ten times as many takes a second and more."""
 MOST_DEPTH = 50
 MOST_FORMS = 64
 """Expressions that lookarounds make of one."""
@@ -26,6 +28,8 @@ _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 _BRACKETS = (*_LOOKAROUNDS, *_REPEATS, sre.SUBPATTERN, sre.POSSESSIVE_REPEAT)
 _AHEAD = 1
 _MOST_COUNTS = 8
+IGNORECASE, DOTALL, _MULTILINE = int(re.IGNORECASE), int(re.DOTALL), int(re.MULTILINE)
+"""As numbers: an operation of enums costs more than all the rest."""
 
 
 class ExpressionError(ValueError):
@@ -69,8 +73,16 @@ class Negated:
 Form = Plain | Every | Some | Negated
 
 
+def require_short(text: str | bytes) -> None:
+    """Raises ExpressionError."""
+    if len(text) > MOST_CHARACTERS:
+        problem = f"it has {len(text):,} characters, at most {MOST_CHARACTERS:,} are allowed"
+        raise ExpressionError(problem, "Write several expressions as a list", costly=True)
+
+
 def form_of(text: str | bytes) -> Form:
     """Raises ExpressionError for what is no expression, or one that nothing here can match."""
+    require_short(text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -189,7 +201,7 @@ def _asked(
 def _any(low: int, high: int | None = -1) -> tuple[Item, ...]:
     """``low`` characters of any kind, or up to ``high``; None is without end."""
     most = low if high == -1 else sre.MAXREPEAT if high is None else high
-    return (Item(sre.MAX_REPEAT, (low, most, _body([(sre.ANY, None)])), re.DOTALL),)
+    return (Item(sre.MAX_REPEAT, (low, most, _body([(sre.ANY, None)])), DOTALL),)
 
 
 def _never() -> tuple[Item, ...]:
@@ -246,19 +258,22 @@ def written(items: Iterable[Item], *, of_bytes: bool) -> str:
 
 def _item(item: Item, of_bytes: bool) -> str:
     kind, value, flags = item
+    if kind is sre.LITERAL and not flags & IGNORECASE:
+        text = _char(value)
+        return text if len(text) == 1 else f"[{text}]"
     if kind in (sre.LITERAL, sre.NOT_LITERAL):
         return _set([(sre.LITERAL, value)], flags, of_bytes, negated=kind is sre.NOT_LITERAL)
     if kind is sre.IN:
         negated = bool(value) and value[0][0] is sre.NEGATE
         return _set(value[negated:], flags, of_bytes, negated=negated)
     if kind is sre.ANY:
-        return "(?s:.)" if of_bytes or flags & re.DOTALL else _NO_END_OF_LINE
+        return "(?s:.)" if of_bytes or flags & DOTALL else _NO_END_OF_LINE
     if kind is sre.BRANCH:
         return f"(?:{'|'.join(written(flat(body, flags), of_bytes=of_bytes) for body in value[1])})"
     if kind in (sre.MAX_REPEAT, sre.MIN_REPEAT):
         return _repeat(value, flags, of_bytes)
     if kind is sre.AT:
-        return _OF_LINES.get(value, _PLACES[value]) if flags & re.MULTILINE else _PLACES[value]
+        return _OF_LINES.get(value, _PLACES[value]) if flags & _MULTILINE else _PLACES[value]
     if kind is sre.FAILURE:
         return rf"[^\x{{0}}-\x{{{_last(of_bytes):x}}}]"
     raise _refused(kind)
@@ -291,7 +306,7 @@ def _set(members: Iterable[tuple[Any, Any]], flags: int, of_bytes: bool, *, nega
             continue
         low, high = (value, value) if kind is sre.LITERAL else value
         parts.append(_range(low, high))
-        if flags & re.IGNORECASE:
+        if flags & IGNORECASE:
             for first, last, step in ((ord("a"), ord("z"), -32), (ord("A"), ord("Z"), 32)):
                 if low <= last and first <= high:
                     parts.append(_range(max(low, first) + step, min(high, last) + step))

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from reconciler.replication.expressions.match import expressions, of_value
-from reconciler.replication.expressions.tree import ExpressionError
+from reconciler.replication.expressions.tree import ExpressionError, require_short
 
 _CLASSES = {
     "alpha": "A-Za-z", "lower": "a-z", "upper": "A-Z", "digit": "0-9", "alnum": "A-Za-z0-9", "xdigit": "0-9A-Fa-f",
@@ -24,6 +24,7 @@ _JAVA_ONLY = (
     (r"\\[hHRXG]", "is known to Java only; topic names have no use for it"),
     (r"\[\[:|\[\[", "nests sets; write one set such as [A-Za-z]"),
 )
+_BEGINS_JAVA = frozenset("\\(&[")
 _FLAGS = re.compile(r"(?:\(\?[aiLmsux]+\))+")
 _NUMBERED = re.compile(r"(?<!\\)(?:\\\\)*(\\[1-9]|\(\?\([0-9])")
 
@@ -67,6 +68,9 @@ def _unfit(error: ExpressionError, why: str) -> Unfit:
 
 def _java(text: str) -> None:
     """Raises ExpressionError for what means something in Java only, or something else there."""
+    require_short(text)
+    if _BEGINS_JAVA.isdisjoint(text):
+        return
     for match in _CLASS.finditer(text):
         if not _escaped(text, match):
             negated, name = match[1] == "P", (match[2] or match[3] or "").lower()

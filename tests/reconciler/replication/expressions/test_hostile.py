@@ -74,6 +74,35 @@ def test_no_expression_can_keep_a_command_waiting(text: str) -> None:
     assert _cpu(used) < MOST_CPU
 
 
+@pytest.mark.parametrize(
+    "text", ["a" * 200_000, "." * 40_000, "a?" * 100_000, "|".join(["abc"] * 70_000), "(?!a)" * 40_000]
+)
+def test_an_expression_that_is_too_long_is_refused_by_its_length_before_it_is_read(text: str) -> None:
+    for judge in (unfit, unfit_for_values):
+        assert _cpu(lambda: judge(text)) < 0.05  # noqa: B023 - called at once
+        found = judge(text)
+        assert found is not None
+        assert f"it has {len(text):,} characters, at most 32,768 are allowed" in found.what
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", ".", "a?", "a|", "[ab]", "(a)", "(?i:a)", "(?:|a)", "a{9}", "\\\\pL", "(?!a)", "[^a]*"]
+)
+def test_the_longest_expression_takes_a_time_that_one_waits_for(unit: str) -> None:
+    text = (unit * 32_768)[: 32_768 // len(unit) * len(unit)]
+    assert _cpu(lambda: (unfit(text), unfit_for_values(text))) < 2 * MOST_CPU
+
+
+def test_thousands_of_plain_names_are_judged_without_a_program_for_each() -> None:
+    names = [f"topic.number.{number}.v1" for number in range(10_000)]
+    assert _cpu(lambda: [unfit(name) for name in names]) < 2 * MOST_CPU
+    both = expressions(names)
+    assert both.match("topic.number.9999.v1")
+    assert both.match("topic-number-9999-v1")
+    assert not both.match("topic.number.10000.v1")
+    assert both.first("topic.number.17.v1") == names[17]
+
+
 @pytest.mark.parametrize("text", [*EXPONENTIAL, *COSTLY])
 def test_no_value_can_keep_a_lane_waiting(text: str) -> None:
     def used() -> None:
