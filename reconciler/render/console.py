@@ -319,21 +319,26 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         code = ExitCode.ERROR
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-    except TopologyError as error:
-        # A problem is one line, whatever its name and its values hold.
-        shown, more = [str(each) for each in error.problems[:_PROBLEMS]], len(error.problems) - _PROBLEMS
-        left = [f"and {more:,} more; reconciler validate ENV --format json has all of them"] if more > 0 else []
-        say(*shown, *left, error.what)
-        code = error.exit_code
     except ReconcilerError as error:
-        say(*str(error).split("\n"))
-        code = error.exit_code
+        code = say_error(error)
     except BrokenPipeError:
         _discard(sys.stdout)
         code = ExitCode.ERROR
     if code == INTERRUPTED:  # also what typer makes of Ctrl-C, silently
         say("interrupted")
     sys.exit(int(code or 0))
+
+
+def say_error(error: ReconcilerError) -> int:
+    """The words of an error; returns its exit code."""
+    if isinstance(error, TopologyError):
+        # A problem is one line, whatever its name and its values hold.
+        shown, more = [str(each) for each in error.problems[:_PROBLEMS]], len(error.problems) - _PROBLEMS
+        left = [f"and {more:,} more; reconciler validate ENV --format json has all of them"] if more > 0 else []
+        say(*shown, *left, error.what)
+    else:
+        say(*str(error).split("\n"))
+    return error.exit_code
 
 
 def _permit_what_is_allowed() -> None:

@@ -14,7 +14,7 @@ import typer
 
 from reconciler.backends.files import environment_name, read_readable, write_text
 from reconciler.cli.help import ending
-from reconciler.errors import ReconcilerError, TopologyError
+from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.render import completion, console
 from reconciler.render.style import Format as Page
 
@@ -123,12 +123,12 @@ def plan(
 
         request = reviewing.PlanRequest(base, revert, offline, prune, allow_new_address)
         forms = {path: format_of(path.suffix) for path in write or ()}
-        codes = []
-        for env in envs:
+
+        def planned(env: Path) -> int:
             console.now_of(env)
             if changed_since is not None and (sentence := reviewing.untouched(env, changed_since)):
                 (console.show if form is Page.TEXT else console.say)(sentence)
-                continue
+                return ExitCode.DONE
             review = reviewing.review(env, request, begun)
             handoff = reviewing.handoff(env, out, request, artifact)
             if out is not None and review.plan is not None:
@@ -138,7 +138,17 @@ def plan(
             console.show(render(review, form, handoff, console.style()), form)
             if out is not None and review.plan is not None:
                 console.say(f"saved to {out}; {reviewing.goes_on(review.plan, handoff)}")
-            codes.append(review.exit_code)
+            return review.exit_code
+
+        if len(envs) == 1:
+            raise typer.Exit(planned(envs[0]))
+        codes = []
+        for env in envs:
+            try:
+                codes.append(planned(env))
+            except ReconcilerError as error:
+                console.say(f"{env} is not planned:")
+                codes.append(console.say_error(error))
     raise typer.Exit(reviewing.worst(codes))
 
 

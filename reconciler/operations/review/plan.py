@@ -149,10 +149,10 @@ def goes_on(plan: Plan, handoff: Handoff) -> str:
     return f"apply exactly this with: {handoff.apply}"
 
 
-def worst(codes: Sequence[ExitCode]) -> ExitCode:
+def worst(codes: Sequence[int]) -> ExitCode:
     """The exit code of several environments: errors count most, then what is blocked, then changes."""
-    order = (ExitCode.ERROR, ExitCode.BLOCKED, ExitCode.CHANGES)
-    return next((code for code in order if code in codes), ExitCode.DONE)
+    order = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.BLOCKED, ExitCode.ERROR)
+    return max((ExitCode(code) for code in codes), key=lambda code: order.index(code) if code in order else len(order))
 
 
 def _planned(

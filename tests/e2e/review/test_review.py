@@ -281,6 +281,22 @@ def test_several_environments_are_text_only(cli: Cli, repo: git.Repo) -> None:
     assert "once for each" in ended.words
 
 
+def test_an_environment_with_an_error_does_not_keep_the_others_from_being_planned(cli: Cli, repo: git.Repo) -> None:
+    edit(repo, "broken", "topics: [\n")
+    edit(repo, "typo", TEXT.replace("partitions", "partition"))
+    edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
+    names = ("broken", "prod", "typo", "test")
+    ended = cli("plan", *(folder(repo, name) for name in names), "--base", "main", "--offline")
+    assert ended.code == 1
+    assert "partitions: 6 -> 8" in ended.out
+    assert "nothing was edited" in ended.out
+    for name in ("broken", "typo"):
+        assert f"environments/{name} is not planned:" in ended.words
+    assert "is 'partition'" in ended.words or "partition" in ended.err
+    again = cli("plan", folder(repo, "test"), folder(repo), "--base", "main", "--offline")
+    assert again.code == 2
+
+
 def test_one_run_writes_every_format(cli: Cli, repo: git.Repo, tmp_path: Path) -> None:
     edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
     files = [tmp_path / f"review{ending}" for ending in (".md", ".html", ".json", ".txt")]
