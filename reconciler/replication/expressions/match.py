@@ -182,8 +182,12 @@ def _quick(form: tree.Form, test: _Test) -> Callable[[str], bool]:
 
 
 def has_part(text: str, name: str) -> bool:
-    """Whether a part of the name matches. Raises ExpressionError."""
-    return expressions([f"(?s:.*)(?:{text})(?s:.*)"]).match(name)
+    """Whether a part of the name matches. False where that cannot be asked: a lookaround may have no known place in a
+    name that goes on, and an expression may become too large."""
+    try:
+        return expressions([f"(?s:.*)(?:{text})(?s:.*)"]).match(name)
+    except tree.ExpressionError:
+        return False
 
 
 @lru_cache(maxsize=1024)

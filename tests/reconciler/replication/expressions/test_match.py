@@ -114,6 +114,12 @@ def test_a_part() -> None:
     assert not has_part("b$", "abd")
 
 
+@pytest.mark.parametrize("text", ["(?!tmp).*", "(?=.*a.{9})(?=.*b.{9})(?!.*c.{9}).*", "a" * 9_995, ".*(?<!x)"])
+def test_a_part_of_what_only_whole_names_can_be_matched_with_is_none(text: str) -> None:
+    assert expressions([text])
+    assert not has_part(text, "tmp.x")
+
+
 def test_a_name_that_is_no_text_matches_nothing_and_raises_nothing() -> None:
     assert not expressions(["[a-z]*"]).match("\udc80")
 
