@@ -225,9 +225,11 @@ def _as_reported(flow: MapFlow, job: LiveMirror | Unknown, health: Verdict) -> M
         return replace(flow, said=f"unknown: {job.what}")
     status = job.flows.get(flow.name)
     if job.state is not JobState.RUNNING:
-        waits = job.state in (JobState.ABSENT, JobState.STOPPED, JobState.STARTING)
-        said = "no job yet" if job.state is JobState.ABSENT else f"its job is {job.state.value}"
-        return replace(flow, state=State.IDLE if waits else State.PROBLEM, said=said)
+        absent = job.state is JobState.ABSENT
+        said = "no job yet" if absent else f"its job is {job.state.value}"
+        # A flow that has no job yet because the plan is to start it is as it should be.
+        state = State.IDLE if absent and flow.mark is not None else _STATES[health.of(f"mirror {job.name}")]
+        return replace(flow, state=state, said=said)
     if status is None:
         return replace(flow, state=State.PROBLEM, said="not in the running job")
     conditions = sum(status.counted_conditions.values())

@@ -12,7 +12,7 @@ from reconciler.model.environment.rollout import Gates
 
 
 class State(StrEnum):
-    """Of a cluster or a flow. IDLE: a flow that is not copying and is meant not to be, or has no job yet."""
+    """Of a cluster or a flow. As the verdict says. IDLE: a flow that is paused, or whose job the plan starts first."""
 
     OK = "ok"
     PROBLEM = "problem"

@@ -16,10 +16,12 @@ from typer.main import get_command
 
 from reconciler.cli.main import app
 from reconciler.engine.observe.verdict import verdict_of
+from reconciler.engine.topology_map import moved_on, topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Mirror, Topology
 from reconciler.model.live import LAG_LATE_MS, JobState, LiveCluster, LiveMirror, LiveState
-from reconciler.model.reports.health import Health, Verdict
+from reconciler.model.reports.health import Health, Verdict, worst
+from reconciler.model.reports.topology_map import State
 from reconciler.render.live.pages import regions
 from reconciler.render.live.view import JobsSeen, LivePage, LiveReading, LiveView
 from reconciler.render.reports.status import StatusInputs, status_json, status_text
@@ -175,6 +177,24 @@ def test_all_that_shows_the_environment_has_one_verdict(declared: Topology, live
     with console.capture() as shown:
         console.print(watch_frame(declared, live, "12:00:00", width=400))
     assert f"12:00:00  {word}: " in shown.get()
+
+
+@given(st.sampled_from([DECLARED, HOSTED]), _lives(), st.booleans())
+def test_the_map_draws_each_flow_as_the_verdict_says(declared: Topology, live: LiveState, moves: bool) -> None:
+    found = verdict_of(declared, live)
+    drawn = topology_map(declared, live)
+    if moves:  # the live page
+        drawn = moved_on(topology_map(declared, LiveState({}, {})), declared, live)
+    job_of = {flow: name for name, mirror in declared.mirrors.items() for flow in mirror.flows}
+    for each in drawn.flows:
+        health = worst((found.of(f"flow {each.name}"), found.of(f"mirror {job_of[each.name]}")))
+        if health is Health.STOPPED:
+            assert each.state in (State.PROBLEM, State.UNKNOWN), (each, found)
+        elif each.state is State.IDLE:
+            assert health is not Health.OK
+        elif each.state is State.OK:
+            assert health in (Health.OK, Health.DEGRADED), (each, found)  # a job that is not kept running copies
+        assert (each.records_lag is None) or health is not Health.UNKNOWN or each.state is not State.OK
 
 
 @given(st.sampled_from([DECLARED, HOSTED, BARE]), _lives())
