@@ -75,7 +75,7 @@ class CutoverRun:
             return ALREADY, "done by an earlier run"
         self._keep(self.journal.begin(name))
         end = self.world.perform(name, act)
-        self._keep(self.journal.end(name))
+        self.journal = self.journal.end(name)  # kept when the next step begins: writes stop for each write here
         return end
 
     def _keep(self, journal: CutoverJournal) -> None:
@@ -172,6 +172,7 @@ class CutoverRun:
     # from the switch on
 
     def _switch(self) -> StepEnd:
+        self._require_same_topics()
         # Kept before anything runs: once a client may have moved, only the destination's log says what can be undone.
         self._keep(replace(self.journal, switched=True))
         ran = self.world.hook(CutoverStep.SWITCH.value)
@@ -219,6 +220,11 @@ class CutoverRun:
         self._groups = tuple({**{move.group: move for move in self._groups}, **moved}.values())
 
     def _tail(self) -> StepEnd:
+        if fresh := sorted(self.world.topics().keys() - self.plan.names) if self.plan.whole else ():
+            text = (
+                f"made on {self.plan.origin} since the fence was verified, and not copied: {first_of(fresh, SHOWN)}. "
+            )
+            self._findings[f"{text}They travel by: reconciler mirror resume ENV {self.plan.flow}"] = None
         there = {key_of(name): end for name, end in self.journal.there.items()}
         compared, note = self.world.tail(self._ends(), there)
         return (DONE if compared else SKIPPED), note

@@ -1,0 +1,169 @@
+"""What can go wrong during a cut-over, at every call of its port: clusters that do not answer, hooks, a stolen lock,
+topics that change, members that stay, a mirror that stands.
+
+What must hold: as in ``test_steps``, each record is read once; and what the run ends with names the cause.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.model.reports.cutover import CutoverReport, CutoverSettings
+from reconciler.model.state.cutover_journal import CutoverState
+from tests.support.fakes.moving_clients import Clusters, Hook, KilledError, plan, read_to_the_end, run, take_back
+
+SETTINGS = CutoverSettings(2.0, 20.0, 3.0, 30.0)
+
+
+def read_once(clusters: Clusters) -> None:
+    read_to_the_end(clusters)
+    assert clusters.read == [*clusters.log, *clusters.there]
+
+
+def tried(clusters: Clusters) -> CutoverReport | None:
+    """None: the run ended without a report, as its last words could not be kept."""
+    with suppress(ClusterError):
+        return run(clusters)
+    return None
+
+
+@given(first=st.integers(1, 160), long=st.integers(1, 40), reads=st.integers(1, 30))
+def test_clusters_that_do_not_answer_between_any_two_looks_end_a_run_and_the_next_goes_on(
+    first: int, long: int, reads: int
+) -> None:
+    clusters = Clusters(plan(settings=SETTINGS), reads=reads, away=range(first, first + long))
+    while (report := tried(clusters)) is None or report.failed is not None:
+        assert report is None or report.failed is None or "east does not answer" in report.failed.text
+    read_once(clusters)
+    assert clusters.journal is not None
+    assert clusters.journal.state is CutoverState.DONE
+
+
+@given(at=st.integers(1, 160), reads=st.integers(1, 30), linger=st.integers(0, 9))
+def test_another_machine_that_takes_the_lock_at_any_moment_ends_it_alone(at: int, reads: int, linger: int) -> None:
+    clusters = Clusters(plan(settings=SETTINGS), reads=reads, linger=linger, steal_at=at)
+    report = None
+    with suppress(ReconcilerError):
+        report = run(clusters)
+    if clusters.holder == 2:
+        assert report is None or report.failed is not None, "it notices at its next step"
+    read_once(clusters)
+    assert clusters.journal is not None
+    assert clusters.journal.state is CutoverState.DONE
+
+
+@given(kill=st.integers(1, 160), away=st.integers(1, 30), long=st.integers(1, 9), again=st.integers(1, 20))
+@example(kill=1, away=1, long=1, again=1)
+def test_a_rollback_goes_on_after_kills_and_lost_clusters_alike(kill: int, away: int, long: int, again: int) -> None:
+    clusters = Clusters(plan(settings=SETTINGS), moves=False, kill_at=kill)
+    with suppress(KilledError):
+        run(clusters)
+    if clusters.journal is None or clusters.journal.state is CutoverState.DONE:
+        return
+    clusters.calls, clusters.kill_at, clusters.away = 0, again, range(away, away + long)
+    for _ in range(long + 3):
+        with suppress(KilledError, ClusterError):
+            if take_back(clusters).failed is None:
+                break
+        clusters.kill_at = -1
+    assert clusters.journal.state is CutoverState.TAKEN_BACK
+    assert not clusters.rules_made
+    assert not clusters.paused
+    clusters.switched = False
+    read_once(clusters)
+
+
+@given(hooks=st.lists(st.sampled_from(Hook), max_size=4), linger=st.integers(0, 9))
+def test_a_hook_that_fails_or_succeeds_late_is_run_again_until_it_ends(hooks: list[Hook], linger: int) -> None:
+    clusters = Clusters(plan(settings=SETTINGS), hooks=list(hooks), linger=linger)
+    for _ in hooks:
+        report = run(clusters)
+        assert report.failed is not None
+        assert report.failed.name == "switch"
+        read_to_the_end(clusters)  # clients go where the hook sent them, if it did
+    assert run(clusters).failed is None
+    read_once(clusters)
+
+
+def test_after_a_hook_that_failed_the_way_back_is_open_until_a_client_writes() -> None:
+    clusters = Clusters(plan(), hooks=[Hook.FAILS])
+    assert run(clusters).failed is not None
+    report = take_back(clusters)
+    assert not report.own
+    assert report.failed is None
+    read_once(clusters)
+    late = Clusters(plan(), hooks=[Hook.LATE])
+    assert run(late).failed is not None
+    read_to_the_end(late)
+    assert sum(take_back(late).own.values()) == len(late.there) > 0
+
+
+def test_a_mirror_that_stands_is_waited_for_then_told_and_writes_can_go_on() -> None:
+    clusters = Clusters(plan(), copies=False)
+    report = run(clusters)
+    assert report.failed is not None
+    assert (report.failed.name, clusters.paused) == ("drain", False)
+    assert "left to copy after 20 s" in report.failed.text
+    assert "cutover rollback" in report.failed.text
+    assert take_back(clusters).failed is None
+    assert not clusters.rules_made
+    clusters.copies = True
+    assert run(clusters).failed is None
+    read_once(clusters)
+
+
+@given(reads=st.integers(1, 9), linger=st.integers(0, 9))
+def test_a_static_member_whose_session_lasts_stops_no_cut_over(reads: int, linger: int) -> None:
+    clusters = Clusters(plan(settings=SETTINGS), stays=True, reads=reads, linger=linger)
+    assert run(clusters).failed is None
+    read_once(clusters)
+
+
+@pytest.mark.parametrize(
+    ("created", "words"),
+    [
+        ({"fresh": "1 partition id new"}, "fresh: was absent, is 1 partition id new"),
+        ({"orders": "2 partitions id id"}, "orders: was 1 partition id id, is 2 partitions id id"),
+        ({"orders": "1 partition id other"}, "orders: was 1 partition id id, is 1 partition id other"),
+    ],
+)
+@pytest.mark.parametrize("after", ["fence", "pause", "commit"])
+def test_topics_that_change_at_any_time_before_the_switch_stop_it(
+    created: dict[str, str], words: str, after: str
+) -> None:
+    clusters = Clusters(plan())
+    act = getattr(clusters, after)
+
+    def changes(*some: object) -> object:
+        done = act(*some)
+        clusters.created |= created
+        return done
+
+    setattr(clusters, after, changes)
+    report = run(clusters)
+    assert report.failed is not None
+    assert words in report.failed.text
+    assert not clusters.switched
+    assert take_back(clusters).failed is None
+    assert not clusters.paused
+
+
+def test_a_topic_that_is_made_after_the_switch_is_told() -> None:
+    clusters = Clusters(plan())
+    act = clusters.hook
+
+    def changes(name: str) -> object:
+        done = act(name)
+        clusters.created = {"fresh": "1 partition id new"} if name == "switch" else clusters.created
+        return done
+
+    clusters.hook = changes  # type: ignore[method-assign, assignment]
+    report = run(clusters)
+    assert report.failed is None
+    (finding,) = report.findings
+    assert "made on east since the fence was verified, and not copied: fresh" in finding
