@@ -20,7 +20,7 @@ def drill_verdict(report: DrillReport) -> str:
     way = f"{report.flow} from {report.origin} to {report.destination}"
     if report.verdict is DrillVerdict.FAILED:
         return f"Failed: drill of {way}: {report.failure.splitlines()[0]}"
-    figures = ", ".join(_figure(each) for each in report.objectives)
+    figures = ", ".join(figure(each) for each in report.objectives)
     if report.verdict is DrillVerdict.MET:
         return f"Met: drill of {way}: {figures}; every record read once"
     return f"Missed: drill of {way}: {'; '.join(_misses(report))}"
@@ -29,7 +29,7 @@ def drill_verdict(report: DrillReport) -> str:
 def _misses(report: DrillReport) -> Iterator[str]:
     for objective in report.objectives:
         if objective.missed:
-            yield _figure(objective)
+            yield figure(objective)
     records = report.records
     if not records.proved:
         text = f"{records.missing:,} records missing, {records.doubled:,} doubled, {records.different:,} different"
@@ -38,7 +38,8 @@ def _misses(report: DrillReport) -> Iterator[str]:
         yield "positions of its group were not exact"
 
 
-def _figure(objective: ObjectiveSeen) -> str:
+def figure(objective: ObjectiveSeen) -> str:
+    """``recovery time 41.0 s (at most 300 s)``."""
     measured = "not measured" if objective.measured_s is None else f"{objective.measured_s:.1f} s"
     declared = "" if objective.declared_s is None else f" (at most {objective.declared_s:g} s)"
     return f"{_WORDS[objective.name]} {measured}{declared}"
@@ -63,8 +64,8 @@ def _lines(texts: tuple[str, ...]) -> tuple[SectionItem, ...]:
 
 def _objective(objective: ObjectiveSeen) -> SectionItem:
     if objective.declared_s is None:
-        return SectionItem(f"none     {_figure(objective)}: no {objective.name} is declared for the flow")
-    return SectionItem(f"{'MISSED' if objective.missed else 'met':9}{_figure(objective)}")
+        return SectionItem(f"none     {figure(objective)}: no {objective.name} is declared for the flow")
+    return SectionItem(f"{'MISSED' if objective.missed else 'met':9}{figure(objective)}")
 
 
 def _measured(report: DrillReport) -> Iterator[str]:

@@ -70,12 +70,17 @@ def read_cutovers(cluster: Cluster, environment: str, principal: Principal) -> t
     return tuple(journals)
 
 
-def read_last_drill(cluster: Cluster, environment: str, flow: str, principal: Principal) -> LastDrill | None:
-    """None when there was none yet. Raises ClusterError."""
-    value = _newest(cluster, environment, principal).get(drill_key(environment, flow))
-    record = f"the record of the last drill of {flow}"
+def read_last_drills(cluster: Cluster, environment: str, principal: Principal) -> Mapping[str, LastDrill]:
+    """Flow -> its last drill, of flows that had one. Raises ClusterError."""
+    prefix, drills = drill_key(environment, ""), dict[str, LastDrill]()
     why = f"{ANOTHER_VERSION} it is not known when a drill met its objectives last"
-    return understood(value, last_drill.loads, cluster.name, record, why, "Use that version for drills.")
+    for key, value in _newest(cluster, environment, principal).items():
+        flow = key.removeprefix(prefix)
+        record = f"the record of the last drill of {flow}"
+        todo = "Use that version for drills."
+        if flow != key and (last := understood(value, last_drill.loads, cluster.name, record, why, todo)):
+            drills[flow] = last
+    return drills
 
 
 def read_rejoin(cluster: Cluster, environment: str, flow: str, principal: Principal) -> RejoinJournal | None:

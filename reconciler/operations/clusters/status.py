@@ -1,6 +1,8 @@
 """What ``status``, ``map`` and the live page show of an environment: lock, rollout and verdict."""
 
-from reconciler.backends.state.environment_records import read_holder, read_promotion
+from collections.abc import Mapping
+
+from reconciler.backends.state.environment_records import read_holder, read_last_drills, read_promotion
 from reconciler.engine.diff import diff
 from reconciler.engine.drift.remedies import has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
@@ -9,6 +11,7 @@ from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.live import LiveState
 from reconciler.model.reports.health import Verdict
+from reconciler.model.state.last_drill import LastDrill
 from reconciler.model.state.lock import LockRecord, lock_cluster
 from reconciler.operations.session.session import Session
 
@@ -17,6 +20,14 @@ def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
     """The holder of the environment's lock. A cluster that did not answer just now is not asked again."""
     environment, principal = session.topology.environment, session.principal
     return or_unknown("lock", lambda: read_holder(session.find_home(live), environment, principal))
+
+
+def drills_of(session: Session, live: LiveState) -> Mapping[str, LastDrill] | Unknown:
+    """The last drill of each flow that had one; read only where a flow declares objectives."""
+    topology, principal = session.topology, session.principal
+    if not any(flow.objectives for flow in topology.flows.values()):
+        return {}
+    return or_unknown("last drills", lambda: read_last_drills(session.find_home(live), topology.environment, principal))
 
 
 def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:

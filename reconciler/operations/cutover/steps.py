@@ -221,10 +221,8 @@ class CutoverRun:
 
     def _tail(self) -> StepEnd:
         if fresh := sorted(self.world.topics().keys() - self.plan.names) if self.plan.whole else ():
-            text = (
-                f"made on {self.plan.origin} since the fence was verified, and not copied: {first_of(fresh, SHOWN)}. "
-            )
-            self._findings[f"{text}They travel by: reconciler mirror resume ENV {self.plan.flow}"] = None
+            text = f"made on {self.plan.origin} since the fence was verified, and not copied: {first_of(fresh, SHOWN)}"
+            self._findings[f"{text}. They travel by: reconciler mirror resume ENV {self.plan.flow}"] = None
         there = {key_of(name): end for name, end in self.journal.there.items()}
         compared, note = self.world.tail(self._ends(), there)
         return (DONE if compared else SKIPPED), note

@@ -10,7 +10,7 @@ from pathlib import Path
 from reconciler.backends.drill_metrics import metrics_text
 from reconciler.backends.files import write_text
 from reconciler.backends.git import revision
-from reconciler.backends.state.environment_records import read_cutovers, read_last_drill
+from reconciler.backends.state.environment_records import read_cutovers, read_last_drills
 from reconciler.errors import ExitCode, Unknown, or_unknown
 from reconciler.model.environment.topology import Flow, Principal
 from reconciler.model.live import LiveMirror
@@ -130,11 +130,11 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
 
     # When a drill met its objectives last is known beside the lock, whichever machine it ran on.
     environment, cluster = report.environment, execute.lock.cluster
-    ask = partial(read_last_drill, cluster, environment, flow.name, Principal.APPLY)
-    before = or_unknown(f"last drill of {flow.name}", ask)
-    if isinstance(before, Unknown):
-        say(f"the record of the last drill is left as it is, and no figures are written: {before.error}")
+    known = or_unknown("last drills", partial(read_last_drills, cluster, environment, Principal.APPLY))
+    if isinstance(known, Unknown):
+        say(f"the record of the last drill is left as it is, and no figures are written: {known.error}")
         return
+    before = known.get(flow.name)
     met = report.verdict is DrillVerdict.MET
     met_ms = report.ended_ms if met else before.met_ms if before is not None else 0
     point_s = None if report.point is None else report.point.age_s

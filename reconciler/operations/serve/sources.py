@@ -16,7 +16,7 @@ from reconciler.errors import Unknown, or_unknown_why
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.failover import Way
-from reconciler.operations.clusters.status import lock_of, standing
+from reconciler.operations.clusters.status import drills_of, lock_of, standing
 from reconciler.operations.clusters.verify_audit import verified
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.survey import Survey
@@ -53,7 +53,7 @@ class SessionSources:
 
             def read(live: LiveState) -> StatusInputs:
                 lock = lock_of(session, live)
-                return StatusInputs(lock, standing(session, live, lock))
+                return StatusInputs(lock, standing(session, live, lock), drills=drills_of(session, live))
 
             yield read
 

@@ -21,6 +21,7 @@ from reconciler.render.live.view import (
 )
 from reconciler.render.page import code, codes, mono, table
 from reconciler.render.plan.impact import size
+from reconciler.render.reports.last_drills import drill_words
 from reconciler.render.reports.status import (
     figures,
     flow_cells,
@@ -163,6 +164,9 @@ def _one_flow(view: LiveView, live: LiveState, health: Verdict, name: str, now_m
     notes, lines = [], []
     if status is not None:
         lines = [*work_lines(status), *pause_lines(status), *limit_lines(status), *lost_lines(status)]
+    if flow.objectives is not None:
+        drills = Unknown("last drills", "not read yet") if view.lock.value is None else view.lock.value.drills
+        lines.append(f"last drill: {drill_words(name, flow.objectives, drills, now_ms)}")
     if lines:
         notes.append(f"<h2>Besides</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>")
     if status is not None and status.paths:

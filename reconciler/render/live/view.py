@@ -171,7 +171,8 @@ def affairs_now(view: LiveView, now_ms: int) -> StatusInputs:
     value, reading = view.lock.value, view.lock
     verdict = verdict_now(view, live_now(view, now_ms))
     if value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
-        return StatusInputs(_too_old("lock", reading, now_ms), None if value is None else value.standing, verdict)
+        kept = StatusInputs(None) if value is None else value
+        return replace(kept, lock=_too_old("lock", reading, now_ms), verdict=verdict)
     return replace(value, verdict=verdict)
 
 

@@ -1,7 +1,7 @@
 """What ``status`` prints: clusters, mirrors, the lag of each flow, the lock and the rollout, as text or JSON."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.engine.observe.verdict import verdict_of
@@ -10,10 +10,12 @@ from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Verdict
+from reconciler.model.state.last_drill import LastDrill
 from reconciler.model.state.lock import LockRecord
 from reconciler.model.state.rollout_progress import Promotion
 from reconciler.render.escape import lines_of
 from reconciler.render.report_json import report_json
+from reconciler.render.reports.last_drills import drill_lines, drill_values
 from reconciler.render.reports.verdict import cause_lines, check_code, headline, verdict_value
 from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import sparse_fields
@@ -42,6 +44,8 @@ class StatusInputs:
     """None: it follows from what was seen alone."""
     check: bool = False
     """The verdict decides the exit code."""
+    drills: Mapping[str, LastDrill] | Unknown = field(default_factory=dict)
+    """The last one of each flow that had one, of flows with objectives."""
 
 
 def verdict_in(topology: Topology, live: LiveState, affairs: StatusInputs | None) -> Verdict:
@@ -70,6 +74,7 @@ def status_json(topology: Topology, live: LiveState, now_ms: int, affairs: Statu
                 "taken_from": lock.steal.who if lock.steal else None,
                 "taken_because": lock.steal.reason if lock.steal else None,
             }
+        more |= {"drills": drills} if (drills := drill_values(topology, affairs.drills, now_ms)) else {}
         more |= {"rollout": standing_value(affairs.standing, now_ms)} if affairs.standing is not None else {}
     return report_json(
         "status",
@@ -175,6 +180,7 @@ def status_text(
         lines.append(f"cluster {name}: {'unknown' if isinstance(cluster, Unknown) else cluster_words(cluster)}")
     if affairs is not None:
         lines += [lock_line(affairs.lock, live, now_ms)]
+        lines += drill_lines(topology, affairs.drills, now_ms)
         lines += ["", *standing_lines(affairs.standing, now_ms)] if affairs.standing is not None else []
     for name, mirror in live.mirrors.items():
         if isinstance(mirror, Unknown):
