@@ -26,7 +26,7 @@ from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResu
 from reconciler.operations.cutover.decide import fence_of
 from reconciler.operations.failover.copies import ReadOnlyCopies
 from reconciler.operations.failover.decide import move_of
-from reconciler.operations.failover.steps import Fence
+from reconciler.operations.failover.fence import Fence
 from reconciler.resources.acls.read_only import denial
 from tests.support.access.acls import rule
 from tests.support.builders import flow, topology

@@ -189,8 +189,9 @@ class KafkaLock:
         raise LockHeld(
             f"environment {self.environment} is locked by {lock_record.holder.words(now)}{stolen}",
             "Two applies at once would make each other's plans stale.",
-            f"Wait until it has ended; the lock of a killed one ends in {lock_record.left_ms(now) // 1000 + 1} s at"
-            " most. To take the lock from a running one: --steal-lock REASON.",
+            f"{_waits(lock_record.holder.purpose)}; the lock of a killed one ends in "
+            f"{lock_record.left_ms(now) // 1000 + 1} s at most. "
+            "To take the lock from a running one: --steal-lock REASON.",
         )
 
     def _renew(self) -> tuple[str, str]:
@@ -223,6 +224,12 @@ class KafkaLock:
         return f"the lock was taken over by {lock_record.holder.words(_now_ms())}{reason}"
 
 
+def _waits(purpose: str) -> str:
+    if purpose == "run":
+        return "A run goes on until it is stopped: stop it for as long as this takes, and start it again"
+    return "Wait until it has ended"
+
+
 def held_no_longer(environment: str, why: str) -> LockHeld:
     return LockHeld(
         f"environment {environment}: {why}",
@@ -253,17 +260,17 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             handle.seek(0)
-            who, end = "another process of this machine", "or end that process"
+            who, end, purpose = "another process of this machine", "or end that process", ""
             with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
                 holder = parsed(handle.read())
-                seconds = int(time.time()) - holder["since"]
-                who = f"process {holder['pid']} of this machine ({holder['purpose']}), for {seconds} s"
+                seconds, purpose = int(time.time()) - holder["since"], str(holder["purpose"])
+                who = f"process {holder['pid']} of this machine ({purpose}), for {seconds} s"
                 end = f"or end it: kill {holder['pid']}"
             raise LockHeld(
                 f"environment {state.name} is locked by {who}",
                 "Two applies at once would make each other's plans stale. --steal-lock takes the lock from other"
                 " machines only: here the holder can be ended, and gives it back by that.",
-                f"Wait until it has ended, {end}; then run the command again.",
+                f"{_waits(purpose)}, {end}; then run the command again.",
             ) from None
         handle.truncate(0)
         written = json.dumps({"pid": os.getpid(), "purpose": purpose, "since": int(time.time())})

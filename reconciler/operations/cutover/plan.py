@@ -31,8 +31,9 @@ from reconciler.operations.cutover.decide import (
 )
 from reconciler.operations.cutover.live import chosen_groups, partition_states, topic_idents
 from reconciler.operations.failover.decide import FailoverRequest, move_of
+from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.operations.failover.rights import StepNeeds, denied
-from reconciler.operations.failover.steps import Switch, written_by_mirrors
+from reconciler.operations.failover.steps import Switch
 from reconciler.operations.session.session import Session, now_ms
 from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.expressions.match import expressions

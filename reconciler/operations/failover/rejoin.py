@@ -62,6 +62,10 @@ class RejoinWorld(Protocol):
         """Does nothing where it is there like this."""
         ...
 
+    def narrow(self, topics: Collection[str]) -> int:
+        """Has the fence of a failover name its producers, in place of everyone; on how many topics it did not."""
+        ...
+
     def fill(self, topics: Collection[str]) -> str:
         """Copies them from the target until the old source has all of it. What is worth a word."""
         ...
@@ -83,6 +87,8 @@ class RejoinPlan:
     parted: tuple[PartedPartition, ...]
     pending: RejoinJournal | None = None
     choice: KeepDiverged = KeepDiverged.TO_TOPIC
+    fenced: tuple[str, ...] = ()
+    """Topics on which a fence for everyone stops the mirror that is to fill them."""
 
     @property
     def needed(self) -> bool:
@@ -98,6 +104,9 @@ class RejoinPlan:
         if not self.needed:
             return
         mine, old = self.own, self.pending
+        if self.fenced:
+            text = f"deny producers by name to write {first_of(self.fenced, SHOWN)} on {self.source}, in place of "
+            yield FailoverStep("narrow", PLANNED, f"{text}everyone: the mirror that fills a topic has to write it")
         topics = sorted(diverged_topics(self.parted))
         missing = [topic.name for topic in old.topics if topic.name not in topics] if old is not None else []
         if mine:
@@ -161,12 +170,18 @@ class Rejoin:
 
     def acts(self) -> dict[str, Callable[[], StepEnd]]:
         return {
+            **({"narrow": self._narrow} if self.plan.fenced else {}),
             "keep": self._keep,
             "recreate": self._recreate,
             "fill": self._fill,
             "seek": self._seek,
             "compare": self._compare,
         }
+
+    def _narrow(self) -> StepEnd:
+        count = self.world.narrow(self.plan.fenced)
+        text = f"the fence of {counted(len(self.plan.fenced), 'topic')} on {self.plan.source} names its producers"
+        return (DONE if count else ALREADY), text
 
     def _keep(self) -> StepEnd:
         plan, before = self.plan, self._journal()

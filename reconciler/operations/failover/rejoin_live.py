@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.backends.clusters.groups import PartitionBounds, Side
+from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.mirror_jobs.runner.command_line import require_spark
 from reconciler.backends.state.environment_records import read_rejoin
 from reconciler.errors import ReconcilerError, RunnerError, Unknown
+from reconciler.model.acls import ANYONE, AclBinding
 from reconciler.model.changes import ConfigChange, CreateTopic, DeleteTopic, Reason, Role, TopicChange, Why
 from reconciler.model.environment.topology import (
     Cluster,
@@ -24,6 +26,7 @@ from reconciler.model.environment.topology import (
 )
 from reconciler.model.options import KeepDiverged
 from reconciler.model.plan import Planned, Result
+from reconciler.model.reports.cutover import FenceChosen
 from reconciler.model.reports.doctor import Ask
 from reconciler.model.reports.failover import (
     FailoverCheck,
@@ -37,8 +40,10 @@ from reconciler.model.reports.failover import (
 from reconciler.model.state.rejoin_journal import RejoinJournal, RejoinTopic, dumps, rejoin_key
 from reconciler.operations.apply.execution import Execution
 from reconciler.operations.apply.records import require_met_targets
+from reconciler.operations.cutover.decide import fence_of
 from reconciler.operations.failover.decide import DivergedChoice
 from reconciler.operations.failover.diverged import flow_that_uses, parted, partitions_of, sides_of
+from reconciler.operations.failover.fence import Fence
 from reconciler.operations.failover.keep_diverged import keep_in_file, keep_in_topic, topic_for
 from reconciler.operations.failover.rejoin import RejoinPlan, place_words
 from reconciler.operations.failover.rights import rights_missing
@@ -47,6 +52,7 @@ from reconciler.operations.session.session import Session, now_ms
 from reconciler.replication.handover import Start
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.same import above_limit
+from reconciler.resources.acls.read_only import write_rules
 from reconciler.resources.topics.desired import internal_factor
 from reconciler.resources.topics.internal import internal_topics
 from reconciler.text import counted, first_of
@@ -58,11 +64,14 @@ ROOM = 1 << 20
 """Bytes that a kept record may be longer than its original: four headers."""
 
 
+RightWanted = tuple[Cluster, Principal, Ask, str]
+
+
 class LiveRejoin:
     """Of one flow. ``execute`` is set once the lock is held: before, nothing but looks."""
 
-    def __init__(self, session: Session, flow: str, choice: DivergedChoice) -> None:
-        self.session, self.choice = session, choice
+    def __init__(self, session: Session, flow: str, choice: DivergedChoice, fence: Fence) -> None:
+        self.session, self.choice, self.fence = session, choice, fence
         self.sides = sides_of(session.topology, flow)
         self.flow: Flow = self.sides.flow
         self.execute: Execution | None = None
@@ -105,6 +114,45 @@ class LiveRejoin:
         home = self.session.find_home() if self.execute is None else self.execute.lock.cluster
         return read_rejoin(home, self.session.topology.environment, self.flow.name, Principal.APPLY)
 
+    def fenced(self, plan: RejoinPlan) -> tuple[str, ...]:
+        """Topics to be filled on which a fence for everyone stands and binds the mirror."""
+        pending = {topic.name for topic in plan.pending.topics} if plan.pending is not None else set[str]()
+        names = {each.source[0] for each in plan.parted if each.target_records} | pending
+        topics = sorted(rule.name for rule in self._wide(names))
+        return tuple(topics) if topics and any(True for _ in rights_missing([self._writes(topics)])) else ()
+
+    def _wide(self, topics: Collection[str]) -> frozenset[AclBinding]:
+        made, standing = self.fence.made(), self._standing()
+        if isinstance(made, Unknown):
+            raise ReconcilerError(made.error, "Whether a fence stands is not known.", made.todo)
+        return frozenset(rule for rule in made & standing if rule.principal == ANYONE and rule.name in topics)
+
+    def _standing(self) -> frozenset[AclBinding]:
+        rules = self.fence.rules()
+        if isinstance(rules, Unknown):
+            raise ReconcilerError(rules.error, "Whether a fence stands is not known.", rules.todo)
+        return rules if isinstance(rules, frozenset) else frozenset()
+
+    def _named(self, topics: Collection[str]) -> FenceChosen:
+        """Rules that keep producers off and not the mirror that fills these topics."""
+        name, standing = self.flow.source, self._standing()
+        mirror = speaker_of(self.session.topology.clusters[name], Principal.MIRROR).kafka_principal
+        chosen = fence_of(topics, standing, name, f"{self.flow.name}-back", mirror)
+        for topic in topics if not chosen.obstacle else ():
+            if mirror not in {rule.principal for rule in write_rules(standing, topic)}:
+                return FenceChosen(obstacle=f"no rule lets {mirror}, as which it is filled, write {topic} on {name}")
+        return chosen
+
+    def narrow(self, topics: Collection[str]) -> int:
+        wide = self._wide(topics)
+        chosen = self._named([rule.name for rule in wide])
+        if chosen.obstacle:
+            raise ReconcilerError(f"the fence cannot name its producers: {chosen.obstacle}", "Nothing was changed.", "")
+        # The named rules come first, so that no producer finds a gap.
+        self.fence.put(chosen.rules - self._standing(), f"failback of {self.flow.name}")
+        self.fence.strike(wide)
+        return len(wide)
+
     def obstacles(self, plan: RejoinPlan, *, paused: bool) -> Iterator[FailoverCheck]:
         """What would keep a later step from succeeding. Raises ReconcilerError for a cluster that is another one."""
         topology, source, target = self.session.topology, self.flow.source, self.flow.target
@@ -112,6 +160,13 @@ class LiveRejoin:
             todo = f"reconciler failover ENV {self.flow.name}; or reconciler mirror pause ENV {self.flow.name}"
             yield _stop(f"{self.flow.name} is not paused: it would copy the old source while that is replaced", todo)
         names = diverged_topics(plan.parted)
+        if plan.fenced and (why := self._named(plan.fenced).obstacle):
+            server, one = topology.clusters[source].bootstrap_servers[0], plan.fenced[0]
+            text = f"a fence denies everyone to write {first_of(plan.fenced, 3)} on {source}, and so its mirror"
+            todo = "Keep producers off by other means, and take it back, topic by topic: kafka-acls.sh "
+            todo += f"--bootstrap-server {server} --remove --force --deny-principal 'User:*' --operation Write "
+            todo += f"--topic {one}"
+            yield _stop(f"{text}; it cannot name the producers instead: {why}", todo)
         renamed = sorted({each.source[0] for each in plan.parted if each.source[0] != each.target[0]})
         if renamed and plan.needed:
             text = f"{self.flow.name} gives copies other names ({first_of(renamed, 3)}), which no flow can turn round"
@@ -139,17 +194,20 @@ class LiveRejoin:
             yield _stop(f"{error.what}: the job that fills {source} runs on this machine", error.todo)
         with closing(self._filler(sorted(names) or ["-"])) as filler:
             require_met_targets(filler, filler.topology.mirrors)
-        yield from rights_missing(self._rights_wanted(sorted(names)))
+        yield from rights_missing(self._rights_wanted(sorted(names), plan.fenced))
 
-    def _rights_wanted(self, names: Sequence[str]) -> Iterator[tuple[Cluster, Principal, Ask, str]]:
+    def _writes(self, topics: Sequence[str]) -> RightWanted:
+        group = position_group(f"{self.flow.name}-back")
+        asked = Ask(tuple(topics), groups=(group,), transactional_ids=(f"{group}.0",))
+        return self.session.topology.clusters[self.flow.source], Principal.MIRROR, asked, "WRITE"
+
+    def _rights_wanted(self, names: Sequence[str], fenced: Collection[str]) -> Iterator[RightWanted]:
         clusters = self.session.topology.clusters
         source, target = clusters[self.flow.source], clusters[self.flow.target]
         if not names:
             return
         yield source, Principal.APPLY, Ask(tuple(names)), "DELETE"
-        group = position_group(f"{self.flow.name}-back")
-        writes = Ask(tuple(names), groups=(group,), transactional_ids=(f"{group}.0",))
-        yield source, Principal.MIRROR, writes, "WRITE"
+        yield self._writes([name for name in names if name not in fenced])
         if self.choice.keep is KeepDiverged.TO_TOPIC:
             kept = tuple(topic_for(name, self.flow.name) for name in names)
             yield target, Principal.APPLY, Ask(creates=kept), "CREATE"
@@ -235,7 +293,7 @@ class LiveRejoin:
 
 
 def look_apart(
-    session: Session, facts: FailoverFacts, choice: DivergedChoice | None, *, paused: bool
+    session: Session, facts: FailoverFacts, choice: DivergedChoice | None, fence: Fence, *, paused: bool
 ) -> tuple[tuple[LiveRejoin, RejoinPlan] | None, list[FailoverCheck]]:
     """At a failback of a flow that keeps offsets: what makes both sides the same, None where nothing has to; and what
     is in the way. Raises ReconcilerError."""
@@ -245,7 +303,7 @@ def look_apart(
     if not facts.reachable:
         text = f"{move.origin} does not answer, so what both sides have cannot be compared"
         return None, [] if choice is None else [_stop(text, "Wait until it answers, and run this again")]
-    world = LiveRejoin(session, flow.name, choice or DivergedChoice(KeepDiverged.DISCARD))
+    world = LiveRejoin(session, flow.name, choice or DivergedChoice(KeepDiverged.DISCARD), fence)
     journal = world.journal()
     # A run that was killed between the deletion of a topic and its refill left a journal: another run with a choice
     # goes on with it, and one without a choice must not pass it over.
@@ -255,18 +313,9 @@ def look_apart(
         plan = RejoinPlan(flow.name, flow.source, flow.target, place, facts.parted, pending, choice.keep)
         if not plan.needed:
             return None, []
-        fenced = []
-        if rules := sorted(facts.fence.made):
-            text = (
-                f"a fence denied everyone to write {rules[0].name} on {flow.source}; while it stands, the mirror that "
-            )
-            server = session.topology.clusters[flow.source].bootstrap_servers[0]
-            todo = (
-                "Keep producers off by other means, and take it back, topic by topic: kafka-acls.sh --bootstrap-server "
-            )
-            todo += f"{server} --remove --force --deny-principal 'User:*' --operation Write --topic {rules[0].name}"
-            fenced = [FailoverCheck("rejoin", Level.WARNS, f"{text}fills the topic may not write either", todo)]
-        return (world, plan), [*fenced, *world.obstacles(plan, paused=paused)]
+        if facts.fence.made:
+            plan = replace(plan, fenced=world.fenced(plan))
+        return (world, plan), [*world.obstacles(plan, paused=paused)]
     if pending is None:
         return None, []
     names = first_of([topic.name for topic in pending.topics], 5)

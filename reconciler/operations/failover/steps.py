@@ -6,17 +6,13 @@ Killed at any moment, run again: steps that are done are recognised.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
 from reconciler.backends.clusters.groups import GroupPosition
-from reconciler.backends.state.ownership import FENCED, SubjectRecord
-from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
-from reconciler.model.acls import AclBinding, Unsupported
-from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl
-from reconciler.model.environment.topology import Principal, Topology
-from reconciler.model.live import JobState, LiveMirror, Made
+from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.model.environment.topology import Principal
+from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.failover import (
     ConsumerMove,
     CopiesSeen,
@@ -46,6 +42,7 @@ from reconciler.operations.failover.decide import (
     untouched,
     written,
 )
+from reconciler.operations.failover.fence import Fence, fence_planned
 from reconciler.operations.failover.rejoin import Rejoin, RejoinPlan
 from reconciler.operations.failover.rejoin_live import LiveRejoin, look_apart
 from reconciler.operations.failover.rights import StepNeeds, denied
@@ -53,8 +50,6 @@ from reconciler.operations.failover.survey import Levers, Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
 from reconciler.replication.records.pauses import Scope
-from reconciler.resources.acls.read_only import denial
-from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.pause import words
 from reconciler.text import counted, pace_words, total
@@ -106,7 +101,7 @@ class Switch:
         facts = replace(self.survey.look(self._seen_levers), fence=fence, copies=copies)
         projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
         paused = self.move.started in self._seen_levers.pauses
-        self._rejoin, obstacles = look_apart(self.session, facts, self.request.diverged, paused=paused)
+        self._rejoin, obstacles = look_apart(self.session, facts, self.request.diverged, self.fence, paused=paused)
         steps = tuple(self._planned(projected))
         missing = denied(tuple(self._needs(facts, steps)), lost=self.survey.lost is not None)
         return self._report(replace(projected, denied=(*obstacles, *missing)), steps, dry=True, lag=None)
@@ -150,7 +145,7 @@ class Switch:
             **({LIFT: self.copies.lift} if self._copies_step(facts, Way.FAILOVER) else {}),
             "start": lambda: self.start(facts),
             **({RESTORE: self.copies.restore} if self._copies_step(facts, Way.FAILBACK) else {}),
-            **({"unfence": lambda: self.fence.take_back(facts)} if self._unfences(facts) else {}),
+            **({"unfence": self.fence.take_back} if self._unfences(facts) else {}),
         }
 
         def ended(name: str, act: Callable[[], StepEnd]) -> StepEnd:
@@ -400,92 +395,3 @@ def _runs(job: LiveMirror | Unknown | None) -> bool:
 
 def _offsets_words(offsets: int | None) -> str:
     return "an unknown number of offsets" if offsets is None else counted(offsets, "offset")
-
-
-def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:
-    """The flow that writes into one of these topics of a cluster, which a rule for everyone would stop; empty: none."""
-    for flow in (flow for flow in topology.flows.values() if flow.target == cluster):
-        selector = selector_of(flow)
-        if any(selector.why_not(topic) is None and selector.remote_name(topic) == topic for topic in topics):
-            return flow.name
-    return ""
-
-
-def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
-    """What making the fence would do, and in which words."""
-    origin, missing = facts.move.origin, facts.fence.missing
-    if not facts.reachable:
-        text = f"{origin} does not answer: run this again with --fence before its producers go on"
-        return StepResult.SKIPPED, text
-    if not missing:
-        return StepResult.ALREADY, f"no principal may write the flow's topics on {origin}"
-    return StepResult.PLANNED, f"deny everyone to write {counted(len(missing), 'topic')} on {origin}"
-
-
-class Fence:
-    """Deny rules that keep producers from writing on the source of ``flow``, which a failover leaves.
-
-    Deny wins over every rule that allows, so one rule a topic is enough; it does not bind super users. The rules are
-    recorded on the same cluster before they are made, so that a failback deletes exactly these, also after a run was
-    killed. All methods raise ClusterError.
-    """
-
-    def __init__(self, topology: Topology, flow: str) -> None:
-        self._topology, self._flow = topology, flow
-        self.cluster = topology.clusters[topology.flows[flow].source]
-        self._access = AccessControl(self.cluster, Principal.APPLY, topology.environment)
-        self._record = SubjectRecord(FENCED, self.cluster, Principal.APPLY, topology.environment)
-
-    def made(self) -> frozenset[AclBinding] | Unknown:
-        """The recorded rules, whether they exist or not."""
-        record = or_unknown(f"fence of {self._flow}", self._record.read, ClusterError)
-        if isinstance(record, Unknown):
-            return record
-        return frozenset(rule for rule, made in record.items() if made.maker == self._flow)
-
-    def look(self, topics: Collection[str]) -> FenceSeen:
-        name = self.cluster.name
-        if writer := written_by_mirrors(self._topology, name, topics):
-            why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
-            return FenceSeen(obstacle=f"{why}: deny the producers one by one")
-        rules, made = self.rules(), self.made()
-        if isinstance(rules, Unsupported):
-            return FenceSeen(obstacle=f"{name}: {rules.why}, so nothing can keep producers from writing there")
-        if isinstance(rules, Unknown):
-            return FenceSeen(obstacle=f"{rules.error}. {rules.todo}")
-        if isinstance(made, Unknown):
-            return FenceSeen(obstacle=f"{made.error}. {made.todo}")
-        return FenceSeen(made, frozenset(map(denial, topics)) - rules)
-
-    def make(self, facts: FailoverFacts) -> tuple[StepResult, str]:
-        """A rule that existed before is not ours, and stays at the failback."""
-        planned, rules = fence_planned(facts), facts.fence.missing
-        if planned[0] is not StepResult.PLANNED:
-            return planned
-        self.put(rules, f"failover of {self._flow}")
-        denied = f"only super users may write {counted(len(rules), 'topic')} on {self.cluster.name}"
-        return StepResult.DONE, f"{denied}, until the failback takes that back"
-
-    def take_back(self, facts: FailoverFacts) -> tuple[StepResult, str]:
-        rules = facts.fence.made
-        self.strike(rules)
-        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
-
-    def rules(self) -> frozenset[AclBinding] | Unsupported | Unknown:
-        """Every access rule of the cluster now, ours or not."""
-        return self._access.read().acls
-
-    def put(self, rules: Collection[AclBinding], title: str) -> None:
-        """Records the rules, and makes them."""
-        self._record.write(dict.fromkeys(rules, Made(title, self._flow)))
-        self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
-
-    def strike(self, rules: Collection[AclBinding]) -> None:
-        """Deletes the rules, and then their record."""
-        self._send([DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
-        self._record.write(dict.fromkeys(rules))
-
-    def _send(self, changes: Sequence[AclChange]) -> None:
-        if failures := self._access.sent(changes):
-            why = f"{len(failures)} of {counted(len(changes), 'rule')} were not changed."
-            raise ReconcilerError(next(iter(failures.values())), why, "Fix it and run this again: it goes on.")

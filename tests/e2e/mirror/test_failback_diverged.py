@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,9 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
+from reconciler.resources.acls.read_only import denial
+from tests.support.access.acls import rules
+from tests.support.access.role_users import PASSWORD, RoleUser, kafka_filter, kafka_rule
+from tests.support.clusters import secured_clusters
 from tests.support.jobs.environments import Running, on_sandbox
 from tests.support.lanes.truth import placed
 from tests.support.paths import ROOT
@@ -70,6 +76,105 @@ def test_each_way_back_ends_with_both_sides_the_same(plain: Sandbox, tmp_path: P
         running.reconciler("plan", str(running.folder))
     finally:
         running.stop()
+
+
+def test_on_secure_clusters_a_standing_fence_spares_the_mirror_that_fills(
+    secure: Sandbox, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mirror is no super user; one topic is compacted, the other begins above offset 0. Killed after each step."""
+    late, compacted, folder = f"{unique}.late", f"{unique}.compacted", tmp_path / "env"
+    folder.mkdir()
+    monkeypatch.setenv("ROLE_PASSWORD", PASSWORD)
+    mirror = f"{unique}m"
+    whole = [f"allow User:{mirror} all {kind} *" for kind in ("topic", "group", "transactional_id")]
+    whole += [f"allow User:{mirror} {what} cluster kafka-cluster" for what in ("describe", "idempotent_write", "create")]
+    for handle in secure.clusters.values():
+        RoleUser(handle, mirror, tuple(rules(*whole))).made()
+    allowed = rules(*(f"allow User:user {what} topic {unique}*" for what in ("write", "read")))
+    admins = {name: AdminClient(handle.super_client()) for name, handle in secure.clusters.items()}
+    for admin in admins.values():
+        for made in admin.create_acls([kafka_rule(each) for each in allowed]).values():
+            made.result(30)
+    login = f'mirror: {{sasl.username: {mirror}, sasl.password: "${{env:ROLE_PASSWORD}}"}}'
+    lines = [re.sub("mirror: {sasl.username: mirror, .*", login, line) for line in secured_clusters(secure, monkeypatch)]
+    topics = f"  {late}: {{clusters: [east], partitions: 2, replication_factor: 1}}\n"
+    topics += f"  {compacted}: {{clusters: [east], partitions: 1, replication_factor: 1, config: {COMPACTED}}}\n"
+    flow = f"{{source: east, target: west, topics: ['{unique}.*'], naming: {{policy: identity}}"
+    flow += ", replication_factor: 1, lanes: 1, offsets: same}"
+    (folder / "topology.yaml").write_text(
+        "\n".join(lines) + f"\ntopics:\n{topics}flows:\n  {unique}: {flow}\nmirrors:\n  west: {{}}\n"
+    )
+    running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state"), "ROLE_PASSWORD": PASSWORD})
+    east, west = secure["east"], secure["west"]
+    fence = [kafka_filter(denial(name)) for name in (late, compacted)]
+    named = [kafka_filter(denial(name, "User:user")) for name in (late, compacted)]
+
+    def standing(filters: list[Any]) -> int:
+        return sum(len(found.result(30)) for found in [admins["east"].describe_acls(each) for each in filters])
+
+    try:
+        running.apply()
+        for topic in (late, compacted):
+            append(east, topic, 0, 120)
+        admins["east"].delete_records([TopicPartition(late, number, 20) for number in range(2)])
+        append(east, late, 120, 130)
+        until_same_end(running, late, compacted)
+        running.reconciler("mirror", "stop", str(folder))
+        for topic in (late, compacted):
+            append(east, topic, 1000, 1040)
+        running.reconciler("failover", str(folder), unique, "--yes", "--accept-loss", "--fence")
+        running.reconciler("mirror", "start", str(folder))
+        for topic in (late, compacted):
+            append(west, topic, 2000, 2060)
+        assert (standing(fence), standing(named)) == (2, 0)
+
+        way = ["failback", str(folder), unique, "--diverged", "to-topic"]
+        seen = json.loads(running.reconciler(*way, "--dry-run", "--format", "json", code=2))
+        assert [step["name"] for step in seen["steps"]][:3] == ["narrow", "keep", "recreate"]
+        for step in ("narrow", "keep", "recreate", "fill", "seek", "compare", "pause"):
+            killed(running, step, *way, "--yes")
+            assert (standing(fence), standing(named)) == (0, 2), "at no time may a producer write"
+        report = json.loads(running.reconciler(*way, "--yes", "--format", "json"))
+        assert {"name": "unfence", "result": "done"}.items() <= report["steps"][-1].items()
+        assert (standing(fence), standing(named)) == (0, 0)
+        for topic in (late, compacted):
+            assert newest(east, topic) == newest(west, topic)
+            assert len(contents(west, f"{topic}.diverged.{unique}")) == 40, "each record that only the source had"
+            append(east, topic, 3000, 3010)
+        until_same_end(running, late, compacted)
+    finally:
+        running.stop()
+        for admin in admins.values():
+            for gone in admin.delete_acls([*map(kafka_filter, allowed), *fence, *named]).values():
+                gone.result(30)
+
+
+COMPACTED = "{cleanup.policy: compact, segment.ms: '1000', min.cleanable.dirty.ratio: '0.01'}"
+    "{cleanup.policy: compact, segment.ms: '1000', min.cleanable.dirty.ratio: '0.01', delete.retention.ms: '100'}"
+)
+
+
+def append(cluster: ClusterHandle, topic: str, begin: int, end: int) -> None:
+    """As a user that rules allow: 7 keys, so that compaction takes most of them."""
+    producer, failed = Producer(cluster.client("user")), list[object]()
+    for number in range(begin, end):
+        key = b"%d" % (number % 7 if begin < 1000 else number)
+        producer.produce(topic, b"%d" % number, key, on_delivery=lambda why, _: failed.append(why) if why else None)
+    assert producer.flush(30) == 0
+    assert not failed, failed
+
+
+def newest(cluster: ClusterHandle, topic: str) -> dict[Any, Content]:
+    """By key: what compaction has to leave, whenever it runs."""
+    return {each[3]: each for each in contents(cluster, topic)}
+
+
+def until_same_end(running: Running, *topics: str) -> None:
+    until, (east, west) = time.monotonic() + 120, running.clusters.values()
+    for topic in topics:
+        while newest(east, topic) != newest(west, topic):
+            assert time.monotonic() < until, topic
+            time.sleep(0.5)
 
 
 def part(running: Running, env: str, topic: str) -> list[Content]:

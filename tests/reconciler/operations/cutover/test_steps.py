@@ -182,7 +182,7 @@ def test_a_step_is_not_begun_without_its_journal() -> None:
             raise ReconcilerError("the lock was taken over by bob")
         keep(journal, *require_lock)
 
-    clusters.keep = refuse  # type: ignore[method-assign]
+    clusters.keep = refuse  # type: ignore[method-assign, assignment]
     report = run(clusters)
     assert report.failed is not None
     assert (report.failed.name, clusters.paused) == ("pause", False)

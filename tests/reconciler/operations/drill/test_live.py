@@ -22,7 +22,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal
 from reconciler.operations.drill import live
 from reconciler.operations.drill.decide import exactly_name, places_of, require_alone, require_declared
 from reconciler.operations.drill.live import DRILL, LiveDrill
-from reconciler.operations.failover.steps import Fence
+from reconciler.operations.failover.fence import Fence
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.replication.records.pauses import Pause, Scope

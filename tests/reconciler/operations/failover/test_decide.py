@@ -51,8 +51,9 @@ from reconciler.operations.failover.decide import (
     written,
 )
 from reconciler.operations.failover.diverged import exported, sides_of
+from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.operations.failover.run import exit_code
-from reconciler.operations.failover.steps import Switch, written_by_mirrors
+from reconciler.operations.failover.steps import Switch
 from reconciler.operations.failover.survey import Survey
 from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text, parted_text
 from reconciler.replication.groups import GroupSelector

@@ -6,6 +6,7 @@ What must hold: no record of the old source is gone unless it is kept or was giv
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -40,6 +41,7 @@ class TwoSides:
     silent: bool = False
     loses: bool = False
     undecides: tuple[str, ...] = ()
+    fenced: set[str] = field(default_factory=set)
     ids: dict[str, str] = field(default_factory=dict)
     positions: dict[str, str] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
@@ -130,7 +132,16 @@ class TwoSides:
             self.ids[topic.name] = f"made {self.calls}"
             self._call()
 
+    def narrow(self, topics: Collection[str]) -> int:
+        self._call()
+        count = len(self.fenced & set(topics))
+        self.fenced -= set(topics)
+        self._call()
+        return count
+
     def fill(self, topics: Collection[str]) -> str:
+        if closed := self.fenced & set(topics):
+            raise ReconcilerError(f"the mirror may not write {closed}")
         for topic in sorted(topics):
             for number, log in enumerate(self.source[topic]):
                 whole = self.target[topic][number]
@@ -158,7 +169,7 @@ class TwoSides:
         """One run of the command: it looks, and does what it has found. Empty: nothing was to do."""
         journal = self.journal()
         pending = None if journal is None or journal.over else journal
-        plan = RejoinPlan("f", "east", "west", place, self.parted(), pending)
+        plan = RejoinPlan("f", "east", "west", place, self.parted(), pending, fenced=tuple(sorted(self.fenced)))
         planned = [step.name for step in plan.steps()]
         if not plan.needed:
             assert not planned
@@ -331,3 +342,17 @@ def test_a_topic_that_is_gone_again_is_not_taken_for_the_same() -> None:
 )
 def test_where_records_are_kept(choice: str, words: str) -> None:
     assert place_words(KeepDiverged(choice), "f", "west", "/f") == words
+
+
+@given(kill=st.integers(1, 40))
+def test_a_fence_for_everyone_names_its_producers_before_anything_is_deleted(kill: int) -> None:
+    sides = logs({"orders": [(2, 3), (0, 1)], "bills": [(0, 2)]})
+    sides.fenced, sides.kill_at = {"orders", "bills"}, kill
+    with suppress(KilledError):
+        sides.run()
+    assert not sides.deleted or not sides.fenced
+    sides.kill_at = -1
+    for step in sides.run():
+        assert step.result is not StepResult.FAILED, step.text
+    assert sides.source == sides.target
+    assert not sides.lost()

@@ -1,0 +1,109 @@
+"""Deny rules that keep producers from writing on a cluster that consumers leave."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
+from reconciler.backends.state.ownership import FENCED, SubjectRecord
+from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
+from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl
+from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.live import Made
+from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult
+from reconciler.resources.acls.read_only import denial
+from reconciler.resources.flows.routes import selector_of
+from reconciler.text import counted
+
+
+def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:
+    """The flow that writes into one of these topics of a cluster, which a rule for everyone would stop; empty: none."""
+    for flow in (flow for flow in topology.flows.values() if flow.target == cluster):
+        selector = selector_of(flow)
+        if any(selector.why_not(topic) is None and selector.remote_name(topic) == topic for topic in topics):
+            return flow.name
+    return ""
+
+
+def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
+    """What making the fence would do, and in which words."""
+    origin, missing = facts.move.origin, facts.fence.missing
+    if not facts.reachable:
+        text = f"{origin} does not answer: run this again with --fence before its producers go on"
+        return StepResult.SKIPPED, text
+    if not missing:
+        return StepResult.ALREADY, f"no principal may write the flow's topics on {origin}"
+    return StepResult.PLANNED, f"deny everyone to write {counted(len(missing), 'topic')} on {origin}"
+
+
+class Fence:
+    """Deny rules that keep producers from writing on the source of ``flow``, which a failover leaves.
+
+    Deny wins over every rule that allows, so one rule a topic is enough; it does not bind super users. The rules are
+    recorded on the same cluster before they are made, so that a failback deletes exactly these, also after a run was
+    killed. All methods raise ClusterError.
+    """
+
+    def __init__(self, topology: Topology, flow: str) -> None:
+        self._topology, self._flow = topology, flow
+        self.cluster = topology.clusters[topology.flows[flow].source]
+        self._access = AccessControl(self.cluster, Principal.APPLY, topology.environment)
+        self._record = SubjectRecord(FENCED, self.cluster, Principal.APPLY, topology.environment)
+
+    def made(self) -> frozenset[AclBinding] | Unknown:
+        """The recorded rules, whether they exist or not."""
+        record = or_unknown(f"fence of {self._flow}", self._record.read, ClusterError)
+        if isinstance(record, Unknown):
+            return record
+        return frozenset(rule for rule, made in record.items() if made.maker == self._flow)
+
+    def look(self, topics: Collection[str]) -> FenceSeen:
+        name = self.cluster.name
+        if writer := written_by_mirrors(self._topology, name, topics):
+            why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
+            return FenceSeen(obstacle=f"{why}: deny the producers one by one")
+        rules, made = self.rules(), self.made()
+        if isinstance(rules, Unsupported):
+            return FenceSeen(obstacle=f"{name}: {rules.why}, so nothing can keep producers from writing there")
+        if isinstance(rules, Unknown):
+            return FenceSeen(obstacle=f"{rules.error}. {rules.todo}")
+        if isinstance(made, Unknown):
+            return FenceSeen(obstacle=f"{made.error}. {made.todo}")
+        return FenceSeen(made, frozenset(map(denial, topics)) - rules)
+
+    def make(self, facts: FailoverFacts) -> tuple[StepResult, str]:
+        """A rule that existed before is not ours, and stays at the failback."""
+        planned, rules = fence_planned(facts), facts.fence.missing
+        if planned[0] is not StepResult.PLANNED:
+            return planned
+        self.put(rules, f"failover of {self._flow}")
+        denied = f"only super users may write {counted(len(rules), 'topic')} on {self.cluster.name}"
+        return StepResult.DONE, f"{denied}, until the failback takes that back"
+
+    def take_back(self) -> tuple[StepResult, str]:
+        """What is recorded by then: a failback may have narrowed it."""
+        rules = self.made()
+        if isinstance(rules, Unknown):
+            raise ReconcilerError(rules.error, "Which rules are the fence's is not known.", rules.todo)
+        self.strike(rules)
+        return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
+
+    def rules(self) -> frozenset[AclBinding] | Unsupported | Unknown:
+        """Every access rule of the cluster now, ours or not."""
+        return self._access.read().acls
+
+    def put(self, rules: Collection[AclBinding], title: str) -> None:
+        """Records the rules, and makes them."""
+        self._record.write(dict.fromkeys(rules, Made(title, self._flow)))
+        self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+
+    def strike(self, rules: Collection[AclBinding]) -> None:
+        """Deletes the rules, and then their record."""
+        self._send([DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        self._record.write(dict.fromkeys(rules))
+
+    def _send(self, changes: Sequence[AclChange]) -> None:
+        if failures := self._access.sent(changes):
+            why = f"{len(failures)} of {counted(len(changes), 'rule')} were not changed."
+            raise ReconcilerError(next(iter(failures.values())), why, "Fix it and run this again: it goes on.")
