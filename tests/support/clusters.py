@@ -71,9 +71,10 @@ def produce(cluster: ClusterHandle, topic: str, ages_days: dict[int, int]) -> No
 
 
 @contextmanager
-def member(handle: ClusterHandle, group: str, topic: str, protocol: str) -> Iterator[None]:
+def member(handle: ClusterHandle, group: str, topic: str, protocol: str, **more: str) -> Iterator[None]:
     """An active member of the group, with partitions."""
     settings = {**handle.super_client(), "group.id": group, "auto.offset.reset": "earliest", "client.id": "a-client"}
+    settings |= {key.replace("_", "."): value for key, value in more.items()}
     consumer = Consumer({**settings, "group.protocol": protocol, "enable.auto.commit": False})
     consumer.subscribe([topic])
     until = time.monotonic() + 60

@@ -87,7 +87,8 @@ def test_on_secure_clusters_a_standing_fence_spares_the_mirror_that_fills(
     monkeypatch.setenv("ROLE_PASSWORD", PASSWORD)
     mirror = f"{unique}m"
     whole = [f"allow User:{mirror} all {kind} *" for kind in ("topic", "group", "transactional_id")]
-    whole += [f"allow User:{mirror} {what} cluster kafka-cluster" for what in ("describe", "idempotent_write", "create")]
+    of_cluster = ("describe", "idempotent_write", "create")
+    whole += [f"allow User:{mirror} {what} cluster kafka-cluster" for what in of_cluster]
     for handle in secure.clusters.values():
         RoleUser(handle, mirror, tuple(rules(*whole))).made()
     allowed = rules(*(f"allow User:user {what} topic {unique}*" for what in ("write", "read")))
@@ -96,7 +97,8 @@ def test_on_secure_clusters_a_standing_fence_spares_the_mirror_that_fills(
         for made in admin.create_acls([kafka_rule(each) for each in allowed]).values():
             made.result(30)
     login = f'mirror: {{sasl.username: {mirror}, sasl.password: "${{env:ROLE_PASSWORD}}"}}'
-    lines = [re.sub("mirror: {sasl.username: mirror, .*", login, line) for line in secured_clusters(secure, monkeypatch)]
+    lines = secured_clusters(secure, monkeypatch)
+    lines = [re.sub("mirror: {sasl.username: mirror, .*", login, line) for line in lines]
     topics = f"  {late}: {{clusters: [east], partitions: 2, replication_factor: 1}}\n"
     topics += f"  {compacted}: {{clusters: [east], partitions: 1, replication_factor: 1, config: {COMPACTED}}}\n"
     flow = f"{{source: east, target: west, topics: ['{unique}.*'], naming: {{policy: identity}}"
@@ -150,8 +152,6 @@ def test_on_secure_clusters_a_standing_fence_spares_the_mirror_that_fills(
 
 
 COMPACTED = "{cleanup.policy: compact, segment.ms: '1000', min.cleanable.dirty.ratio: '0.01'}"
-    "{cleanup.policy: compact, segment.ms: '1000', min.cleanable.dirty.ratio: '0.01', delete.retention.ms: '100'}"
-)
 
 
 def append(cluster: ClusterHandle, topic: str, begin: int, end: int) -> None:

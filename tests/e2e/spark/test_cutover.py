@@ -11,10 +11,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import Sandbox
 
@@ -22,7 +25,7 @@ from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.environment.topology import Principal
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
-from tests.support.clusters import real_cluster, secured_clusters
+from tests.support.clusters import member, real_cluster, secured_clusters
 from tests.support.jobs.environments import Running, exactly, on_sandbox
 from tests.support.jobs.flow_of_records import MovingConsumer, MovingProducer
 from tests.support.jobs.verify_runs import until
@@ -251,6 +254,92 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
 
 
 @pytest.mark.long
+def test_clients_that_break_the_rules_are_named_and_moved_once_they_obey(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    """A super user that writes on; a transaction left open; a KIP-848 group and a static member that do not leave; a
+    group that is on the other side already, one of a connector; a mirror that is stopped; a lock that is stolen."""
+    running, plan, again = environment("same"), tmp_path / "cutover.json", tmp_path / "again.json"
+    clients, here, there = Clients(secure, unique), ExitStack(), ExitStack()
+    clients.start(running)
+    east, west, groups = secure["east"], secure["west"], [f"{unique}-{kind}" for kind in ("new", "static", "moved")]
+    with here, there:
+        here.enter_context(member(east, groups[0], unique, "consumer"))
+        here.enter_context(member(east, groups[1], unique, "classic", group_instance_id="one"))
+        there.enter_context(member(west, groups[2], unique, "classic"))
+        with member(east, groups[2], unique, "classic"), member(east, f"connect-{unique}", unique, "classic"):
+            pass
+        quick = ("--clients", "90s", "--catch-up", "3s", "--within", "15s")
+        made = planned(running, plan, *quick)
+        seen = {group["group"]: group for group in made["groups"]}
+        assert (seen[groups[0]]["kind"], len(seen[groups[0]]["members"])) == ("consumer", 1)
+        checks = {check["code"]: check["text"] for check in made["checks"]}
+        assert f"connect-{unique} (a connector of Kafka Connect" in checks["left-out"]
+        assert "outside of Kafka" in checks["same-offsets"]
+
+        # Rules do not bind a super user.
+        writer = Producer({**east.super_client(), "transactional.id": f"{unique}-super"})
+        writer.init_transactions(30)
+        writer.begin_transaction()
+        writer.produce(unique, b"aborted", partition=0)
+        writer.flush(30)
+        code, report, told = cut_over(running, plan, lambda _: False)
+        assert (code, steps(report)["verify-fence"]) == (5, "failed"), told
+        assert f"open transactions: {unique}-super in {unique}-0" in told
+        assert "pause" not in steps(report)
+        writer.abort_transaction(30)
+        rest, over = Producer(east.super_client()), Event()
+        stubborn = Thread(
+            target=lambda: [
+                rest.produce(unique, b"s", partition=1) or rest.flush(9) for _ in iter(lambda: over.wait(0.1), True)
+            ]
+        )
+        stubborn.start()
+        code, _, told = cut_over(running, plan, lambda _: False)
+        over.set()
+        stubborn.join(30)
+        assert code == 5
+        assert f"still written: {unique}-1 from" in told
+        assert "take super.users from them" in told
+        assert cut_over(running, plan, lambda _: False, "rollback")[0] == 0
+
+        # Aborted only when asked; and another machine takes over while clients are waited for.
+        writer.begin_transaction()
+        writer.produce(unique, b"aborted", partition=0)
+        writer.flush(30)
+        planned(running, again, *quick, "--abort-transactions")
+        late: list[int] = []
+
+        def steals(line: str) -> bool:
+            if line.startswith("switch") and not late:
+                late.append(0)
+                clients.address = "west"
+                here.close()
+                for name, kind in zip(groups[:2], ("consumer", "classic"), strict=True):
+                    there.enter_context(member(west, name, unique, kind))
+            return False
+
+        code, report, told = cut_over(running, again, steals)
+        assert f"aborts the open transaction of {unique}-super" in told
+        assert code == 5, "a group was there already"
+        assert {name: word for name, word in steps(report).items() if name in ("clients", "tail")} == {
+            "clients": "done", "tail": "done",
+        }, told  # fmt: skip
+        notes = {group["group"]: group["note"] for group in report["groups"] if group["note"]}
+        assert notes == {groups[2]: "it has members there"}
+    clients.stop()
+    assert b"aborted" not in clients.consumer.read
+    mine = [value for value in clients.consumer.read if value != b"s"]
+    assert sorted(map(int, mine)) == list(range(len(clients.producer.accepted)))
+    running.reconciler("mirror", "stop", str(running.folder))
+    words = ["cutover", "plan", str(running.folder), "east-to-west", "--format", "json"]
+    stops = {
+        check["code"] for check in json.loads(running.reconciler(*words, code=3))["checks"] if check["level"] == "stops"
+    }
+    assert stops & {"job", "paused"}
+
+
+@pytest.mark.long
 def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
@@ -316,6 +405,10 @@ def test_without_an_authorizer_a_whole_flow_moves_with_its_way_back_and_fails_ba
         code, report, _ = cut_over(running, plan, lambda _: False, "rollback")
         assert code == 3
         assert sum(report["own_records"].values()) == len(second)
+        refused = running.reconciler(
+            "failback", str(running.folder), "us-to-eu", "--diverged", "discard", code=1, told=True
+        )
+        assert "flow us-to-eu does not keep offsets" in refused, "what was never copied travels on resume"
         back = running.command("reconciler failback environments/active-active us-to-eu --yes")
         assert all((each["read_again"], each["missed"]) == (0, 0) for each in back["groups"])
         third = running.write("us", "orders", 60)
