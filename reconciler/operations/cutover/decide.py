@@ -124,6 +124,14 @@ def checks_of_probe(
         yield FailoverCheck("probe", Level.WARNS, text, todo)
 
 
+def checks_of_offsets(move: ConsumerMove) -> Iterator[FailoverCheck]:
+    """Of a flow whose copies have offsets of their own."""
+    text = "positions that applications keep outside of Kafka (databases, checkpoints of Flink or Spark) are of "
+    text += f"{move.origin}: the same records have other offsets on {move.destination}"
+    todo = f"Let them move to where offsets translate says, with --topic, --partition and --offset for {move.flow}"
+    yield FailoverCheck("outside", Level.WARNS, text, todo)
+
+
 def checks_of_names(absent: Sequence[str], move: ConsumerMove) -> Iterator[FailoverCheck]:
     """``absent``: topics that were named and that the flow does not carry."""
     if absent:

@@ -13,8 +13,10 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState,
 from reconciler.operations.cutover.decide import SHOWN, group_seen
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
 from reconciler.operations.failover.decide import otherwise
-from reconciler.replication.groups import idle, may_write
+from reconciler.replication.groups import may_write
 from reconciler.text import counted, first_of
+
+LOOK_S = 0.5
 
 
 class CutoverRollback:
@@ -86,8 +88,15 @@ class CutoverRollback:
         return step_end(done, f"{self.journal.started} is paused", note)
 
     def _groups_back(self) -> StepEnd:
-        # A group with members on the origin never left it, and one that is further there read on there.
-        self._groups = tuple(move for move in self.world.groups_back() if _concerned(move))
+        # A group that is further on the origin read on there. One with members stays as it is until they have left.
+        until, moved = self.world.now() + self.plan.settings.catch_up_s, dict[str, GroupMove]()
+        while True:
+            moves = {move.group: move for move in self.world.groups_back() if _concerned(move)}
+            moved |= moves
+            if not any(move.destination.members for move in moves.values()) or self.world.now() >= until:
+                break
+            self.world.sleep(LOOK_S)
+        self._groups = tuple(moved.values())
         count = sum(offset.after != offset.before for move in self._groups for offset in move.offsets)
         text = f"{counted(count, 'offset')} of {counted(len(self._groups), 'group')} set on {self.plan.origin}"
         return step_end(bool(count), text + otherwise(self._groups))
@@ -102,5 +111,4 @@ def _concerned(move: GroupMove) -> bool:
     if any(offset.after != offset.before for offset in move.offsets):
         return True
     wanted = ((offset.translated.offset, offset.before) for offset in move.offsets)
-    behind = any(at is not None and may_write(at, before, rewound=False) for at, before in wanted)
-    return behind and idle(move.destination.state)
+    return any(at is not None and may_write(at, before, rewound=False) for at, before in wanted)

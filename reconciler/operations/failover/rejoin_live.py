@@ -161,11 +161,11 @@ class LiveRejoin:
             yield _stop(f"{self.flow.name} is not paused: it would copy the old source while that is replaced", todo)
         names = diverged_topics(plan.parted)
         if plan.fenced and (why := self._named(plan.fenced).obstacle):
-            server, one = topology.clusters[source].bootstrap_servers[0], plan.fenced[0]
+            server, topic = topology.clusters[source].bootstrap_servers[0], plan.fenced[0]
             text = f"a fence denies everyone to write {first_of(plan.fenced, 3)} on {source}, and so its mirror"
             todo = "Keep producers off by other means, and take it back, topic by topic: kafka-acls.sh "
             todo += f"--bootstrap-server {server} --remove --force --deny-principal 'User:*' --operation Write "
-            todo += f"--topic {one}"
+            todo += f"--topic {topic}"
             yield _stop(f"{text}; it cannot name the producers instead: {why}", todo)
         renamed = sorted({each.source[0] for each in plan.parted if each.source[0] != each.target[0]})
         if renamed and plan.needed:

@@ -7,6 +7,7 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
+from reconciler.render.drill import drill_words
 from reconciler.render.escape import page as safe
 from reconciler.render.live.view import (
     STATE_OF,
@@ -21,7 +22,6 @@ from reconciler.render.live.view import (
 )
 from reconciler.render.page import code, codes, mono, table
 from reconciler.render.plan.impact import size
-from reconciler.render.reports.last_drills import drill_words
 from reconciler.render.reports.status import (
     figures,
     flow_cells,

@@ -100,7 +100,7 @@ def test_on_secure_clusters_a_standing_fence_spares_the_mirror_that_fills(
     lines = secured_clusters(secure, monkeypatch)
     lines = [re.sub("mirror: {sasl.username: mirror, .*", login, line) for line in lines]
     topics = f"  {late}: {{clusters: [east], partitions: 2, replication_factor: 1}}\n"
-    topics += f"  {compacted}: {{clusters: [east], partitions: 1, replication_factor: 1, config: {COMPACTED}}}\n"
+    topics += f"  {compacted}: {{clusters: [east], partitions: 1, replication_factor: 1, configs: {COMPACTED}}}\n"
     flow = f"{{source: east, target: west, topics: ['{unique}.*'], naming: {{policy: identity}}"
     flow += ", replication_factor: 1, lanes: 1, offsets: same}"
     (folder / "topology.yaml").write_text(

@@ -12,10 +12,23 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.errors import ClusterError, ExitCode, ReconcilerError
 from reconciler.model.reports.cutover import CutoverReport, CutoverSettings
+from reconciler.model.reports.failover import GroupMove, GroupOffset, GroupState, TranslatedPartition
 from reconciler.model.state.cutover_journal import CutoverState
-from tests.support.fakes.moving_clients import Clusters, Hook, KilledError, plan, read_to_the_end, run, take_back
+from reconciler.operations.cutover.run import exit_code
+from reconciler.operations.failover.decide import written
+from tests.support.fakes.moving_clients import (
+    COPY,
+    ORDERS,
+    Clusters,
+    Hook,
+    KilledError,
+    plan,
+    read_to_the_end,
+    run,
+    take_back,
+)
 
 SETTINGS = CutoverSettings(2.0, 20.0, 3.0, 30.0)
 
@@ -167,3 +180,29 @@ def test_a_topic_that_is_made_after_the_switch_is_told() -> None:
     assert report.failed is None
     (finding,) = report.findings
     assert "made on east since the fence was verified, and not copied: fresh" in finding
+
+
+@pytest.mark.parametrize("leaves_at", [0, 2, 10**6])
+def test_a_rollback_waits_for_members_that_came_too_early_then_names_their_group(leaves_at: int) -> None:
+    """Set under a member, a position would be lost; left as it is in silence, the group would read records again."""
+    clusters = Clusters(plan(settings=SETTINGS), hooks=[Hook.FAILS])
+    run(clusters)
+    looks: list[int] = []
+
+    def groups_back() -> tuple[GroupMove, ...]:
+        early = len(looks) < leaves_at
+        looks.append(0)
+        here = GroupState("classic", "Stable" if early else "Empty", int(early))
+        offset = GroupOffset(COPY, ORDERS, 9, "", TranslatedPartition(9, True), 4)
+        return (written(GroupMove("billing", GroupState("classic", "Empty", 0), here, (offset,)), {}),)
+
+    clusters.groups_back = groups_back  # type: ignore[method-assign]
+    report = take_back(clusters)
+    assert report.failed is None
+    (group,) = report.groups
+    if leaves_at > 10:
+        assert group.note == "it has members there"
+        assert exit_code(report) is ExitCode.PARTIAL
+        assert clusters.clock >= 3.0
+    else:
+        assert (group.note, exit_code(report)) == ("", ExitCode.DONE)

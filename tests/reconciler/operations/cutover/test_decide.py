@@ -32,6 +32,7 @@ from reconciler.operations.cutover.decide import (
     checks_of_fence,
     checks_of_left_out,
     checks_of_names,
+    checks_of_offsets,
     checks_of_probe,
     checks_of_topics,
     estimated_stop_s,
@@ -177,6 +178,13 @@ def test_open_transactions_and_topics_that_producers_lack_are_told() -> None:
     assert "west has no topic orders" in codes["producer-topics"]
     assert "shared-topics" in codes
     assert [check.code for check in checks_of_topics([], set(), [], MOVE)] == ["topics"]
+
+
+def test_positions_that_no_group_has_are_told_where_copies_have_other_offsets() -> None:
+    [check] = checks_of_offsets(MOVE)
+    assert check.level is Level.WARNS
+    assert "outside of Kafka (databases, checkpoints of Flink or Spark) are of east" in check.text
+    assert "offsets translate says" in check.todo
 
 
 def test_groups_that_stay_behind_are_named() -> None:

@@ -14,9 +14,9 @@ from reconciler.model.environment.topology import Objectives
 from reconciler.model.live import LiveState
 from reconciler.model.schemas import schema
 from reconciler.model.state.last_drill import LastDrill
+from reconciler.render.drill import Drills
 from reconciler.render.live.flows import flows_page
 from reconciler.render.live.view import LivePage, LiveReading, LiveView, PageKind
-from reconciler.render.reports.last_drills import Drills
 from reconciler.render.reports.status import StatusInputs, status_json, status_text
 from tests.support.builders import flow, topology
 
