@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from reconciler.backends.clusters.groups import Side
+from reconciler.errors import ClusterError
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
 from reconciler.kafka.client.errors import DENIED, BrokerError
@@ -79,4 +80,9 @@ def abort(side: Side, transactional_id: str) -> None:
         await cluster.refresh(())
         await Identity(cluster, transactional_id, "").start()
 
-    side.ask(fence)
+    try:
+        side.ask(fence)
+    except ClusterError as error:
+        why = f"The transaction of {transactional_id} stays open, so what it wrote is not decided."
+        todo = f"Let the principal apply write the transactional id {transactional_id} on {side.name}, or end it there"
+        raise ClusterError(side.name, error.kind, error.what, why, todo) from None

@@ -308,6 +308,12 @@ def test_clients_that_break_the_rules_are_named_and_moved_once_they_obey(
         writer.produce(unique, b"aborted", partition=0)
         writer.flush(30)
         planned(running, again, *quick, "--abort-transactions")
+        code, _, told = cut_over(running, again, lambda _: False)
+        assert code == 5
+        assert f"Let the principal apply write the transactional id {unique}-super on east" in told
+        admin, may = AdminClient(east.super_client()), rules(f"allow User:apply write transactional_id {unique}-super")
+        for granted in admin.create_acls([kafka_rule(each) for each in may]).values():
+            granted.result(30)
         late: list[int] = []
 
         def steals(line: str) -> bool:
