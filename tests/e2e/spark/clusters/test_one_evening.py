@@ -25,7 +25,6 @@ from reconciler_sandbox.install import jars, prerequisites
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
 from tests.support.clusters import CreateTopic
-from tests.support.fakes.one_address import OneAddress
 from tests.support.lanes.mirrormaker_records import mirrormaker
 from tests.support.paths import ROOT
 
@@ -210,77 +209,3 @@ def test_applications_leave_mirrormaker_and_its_source_in_two_waves(
             each.process.wait(60)
             sys.stdout.write(f"== {each.topic}\n{each.said.read_text()[-600:]}")
         reconciler(["mirror", "stop", str(env)])
-
-
-PROXIED = """\
-clusters:
-  east: {{bootstrap_servers: ['{east.bootstrap_servers}'], cluster_id: {east.cluster_id}}}
-  west: {{bootstrap_servers: ['{west.bootstrap_servers}'], cluster_id: {west.cluster_id}}}
-topics:
-  {topic}: {{clusters: [east], partitions: 3, replication_factor: 1}}
-flows:
-  east-to-west:
-    source: east
-    target: west
-    topics: [{topic}]
-    naming: {{policy: identity}}
-    replication_factor: 1
-    lanes: 1
-    offsets: same
-    groups: {{include: ['{topic}.*']}}
-mirrors:
-  west: {{}}
-cutover:
-  hooks:
-    before: {{http: {{url: '{control}/hold', method: PUT}}}}
-    switch: {{http: {{url: '{control}/target/west', method: PUT}}}}
-"""
-
-
-def test_a_proxy_leads_java_clients_over_and_no_write_is_refused(plain: Sandbox, unique: str, tmp_path: Path) -> None:
-    """One address for clients, no authorizer: the proxy keeps writes back, and is the fence."""
-    places = {name: handle.bootstrap_servers.rpartition(":") for name, handle in plain.clusters.items()}
-    proxy = OneAddress({name: (host, int(port)) for name, (host, _, port) in places.items()}, "east")
-    env, clients, plan = tmp_path / "env", tmp_path / "clients", str(tmp_path / "plan.json")
-    for folder in (env, clients):
-        folder.mkdir()
-    (clients / "east.properties").write_text(f"bootstrap.servers={proxy.address}\n")
-    text = PROXIED.format(**plain.clusters, topic=unique, control=proxy.control)
-    (env / "topology.yaml").write_text(text)
-    allow = f"hook:{proxy.control}/*"
-    environ = {**os.environ, "RECONCILER_STATE": str(tmp_path / "state"), "NO_COLOR": "1", "RECONCILER_ALLOW": allow}
-
-    def done(words: list[str], code: int = 0) -> str:
-        command = [sys.executable, "-m", "reconciler", *words]
-        ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=400, check=False)
-        assert ended.returncode == code, f"{words}: {ended.returncode}\n{ended.stdout}{ended.stderr}"
-        return ended.stdout
-
-    application: Application | None = None
-    try:
-        done(["apply", str(env), "--yes"])
-        application = app = Application(clients, unique, 1)
-        until(lambda: len(app.numbers("r")) > 100, app.said)
-        until(lambda: "OK: 1 of 1 mirror running" in done(["status", str(env)]), app.said)
-        done(["cutover", "plan", str(env), "east-to-west", "--hold", "2s", "--within", "150s", "--out", plan], 2)
-        said = done(["cutover", "apply", str(env), "--plan", plan, "--yes"])
-        assert proxy.target == "west"
-        assert proxy.held, "writes were kept back, so that they were not refused"
-        after = len(app.numbers("w"))
-        until(lambda: len(app.numbers("w")) > after + 100, app.said)
-        app.end()
-        written = app.numbers("w")
-        assert written == list(range(len(written)))
-        assert sorted(app.numbers("r")) == written, "none is lost, none is read twice"
-        refused = [line for line in app.said.read_text().splitlines() if line.startswith("x")]
-        sys.stdout.write(f"{len(written)} records, longest stop {app.longest_stop_s:.1f} s; {refused[:5]}\n{said}")
-    finally:
-        if application is not None:
-            application.process.kill()
-            application.process.wait(60)
-            sys.stdout.write(application.said.read_text()[-1500:])
-            sys.stdout.write((clients / f"{unique}.log").read_text()[-1500:])
-        subprocess.run(
-            [sys.executable, "-m", "reconciler", "mirror", "stop", str(env)], cwd=ROOT, env=environ, check=False
-        )
-        proxy.end()

@@ -60,11 +60,8 @@ def test_clusters_that_do_not_answer_between_any_two_looks_end_a_run_and_the_nex
 @given(at=st.integers(1, 160), reads=st.integers(1, 30), linger=st.integers(0, 9))
 def test_another_machine_that_takes_the_lock_at_any_moment_ends_it_alone(at: int, reads: int, linger: int) -> None:
     clusters = Clusters(plan(settings=SETTINGS), reads=reads, linger=linger, steal_at=at)
-    report = None
-    with suppress(ReconcilerError):
-        report = run(clusters)
-    if clusters.holder == 2:
-        assert report is None or report.failed is not None, "it notices at its next step"
+    with suppress(ReconcilerError):  # it has lost the lock, and with it the right to write its journal
+        run(clusters)
     read_once(clusters)
     assert clusters.journal is not None
     assert clusters.journal.state is CutoverState.DONE
