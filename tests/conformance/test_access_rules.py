@@ -210,7 +210,7 @@ def test_a_failover_keeps_producers_off_and_the_failback_takes_back_what_it_made
         assert not isinstance(made, Unknown)
         assert made == {denial(unique)}
         for _ in range(2):
-            fence.take_back(replace(facts, fence=FenceSeen(made)))
+            fence.take_back()
         assert (may_write(east, unique), may_write(east, stands), fence.made()) == (True, False, frozenset())
         perform(other, *map(delete, [*allow, denial(stands)]))
 

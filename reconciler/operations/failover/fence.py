@@ -86,7 +86,8 @@ class Fence:
         rules = self.made()
         if isinstance(rules, Unknown):
             raise ReconcilerError(rules.error, "Which rules are the fence's is not known.", rules.todo)
-        self.strike(rules)
+        if rules:
+            self.strike(rules)
         return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
 
     def rules(self) -> frozenset[AclBinding] | Unsupported | Unknown:
