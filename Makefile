@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package test-image image-context freeze
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package test-workflows test-image image-context freeze
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -67,9 +67,10 @@ test-clusters: install
 test-kubernetes: install
 	@$(PYTHON_IN_VENV) -m pytest -v tests/interop/deploy/with_helm.py tests/e2e/spark/clusters/test_kubernetes.py
 
-# Pages in a Chromium, which has to be installed, judged by axe-core from npm, too: PICTURES=FOLDER keeps screenshots.
-test-pages: install
-	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/review/in_browser.py
+# Pages in a Chromium, which has to be installed, judged by axe-core from npm, too (PICTURES=FOLDER keeps screenshots), and the
+# built site: its links, addresses, blocks and search.
+test-pages: docs
+	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/review/in_browser.py tests/e2e/review/built_site.py
 
 # Alert rules and panels by Prometheus' promtool (apt-get install prometheus), the unit of a mirror host by systemd-analyze.
 test-deploy: install
@@ -100,7 +101,7 @@ lock:
 	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
 	printf 'hatchling>=1.27,<2\nsetuptools>=80,<81\n' | $(UV_COMPILE) -c requirements/dev.lock - -o requirements/build.lock
 	echo "mkdocs-material>=9.6,<10" | $(UV_COMPILE) - -o requirements/docs.lock
-	printf 'twine>=6,<8\nhadolint-bin>=2.15,<3\n' | $(UV_COMPILE) - -o requirements/release.lock
+	printf 'twine>=6,<8\nhadolint-bin>=2.15,<3\nzizmor>=1.16,<2\n' | $(UV_COMPILE) - -o requirements/release.lock
 	$(PYTHON_IN_VENV) -m reconciler_sandbox jars --lock
 	$(PYTHON_IN_VENV) -m requirements.jars
 
@@ -113,13 +114,21 @@ docs: install
 		touch build/docs-venv/built; }
 	@NO_MKDOCS_2_WARNING=1 build/docs-venv/bin/mkdocs build --strict -f docs/site/mkdocs.yml && echo "site/index.html is written"
 
+# Workflows and actions of this project, and those that `init --repository` writes, by actionlint (Go) and zizmor.
+test-workflows: install
+	@$(MAKE) -s build/release-venv/built
+	@GOBIN=$(CURDIR)/build/bin go install github.com/rhysd/actionlint/cmd/actionlint@v1.7.7
+	@$(PYTHON_IN_VENV) -m pytest -v tests/workflows/with_linters.py
+
+build/release-venv/built: requirements/release.lock
+	@.venv/bin/uv venv -q --allow-existing build/release-venv
+	@VIRTUAL_ENV=build/release-venv .venv/bin/uv pip install -q --require-hashes -r requirements/release.lock
+	@touch build/release-venv/built
+
 # Wheels and source archives of the program and of the sandbox in dist/: the same bytes from the same commit. Every long
 # description is checked as the package index does.
 package: install
-	@test build/release-venv/built -nt requirements/release.lock || { \
-		.venv/bin/uv venv -q --allow-existing build/release-venv && \
-		VIRTUAL_ENV=build/release-venv .venv/bin/uv pip install -q --require-hashes -r requirements/release.lock && \
-		touch build/release-venv/built; }
+	@$(MAKE) -s build/release-venv/built
 	@rm -rf dist
 	@export SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)}; \
 		$(PYTHON_IN_VENV) -m hatchling build -d dist && cd sandbox && ../$(PYTHON_IN_VENV) -m hatchling build -d ../dist

@@ -6,13 +6,15 @@ import json
 import socket
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.clusters import topics
 from tests.support.commands import Ended, Write, running, two_clusters
+from tests.support.fakes.receiver import receiving
 
 Cli = Callable[..., Ended]
 
@@ -29,11 +31,23 @@ def free_port() -> int:
 
 
 def test_a_new_topic_is_mirrored_within_an_interval_and_a_broken_edit_hurts_nobody(
-    write: Write, plain: Sandbox, unique: str, create_topic: Callable[..., str]
+    write: Write, plain: Sandbox, unique: str, create_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    env = write(flow(plain, unique))
-    port = free_port()
-    with running(env, "--interval", "2s", "--autonomy", "safe", "--metrics-port", str(port)) as run:
+    env = write(flow(plain, unique) + "webhooks: [{url: '${env:HOOK}', events: [apply, verdict]}]\n")
+    port, words = free_port(), ("--interval", "2s", "--autonomy", "safe")
+    with receiving() as receiver, monkeypatch.context() as changed:
+        changed.setenv("HOOK", receiver.url)
+        _mirrors(env, port, words, plain, unique, create_topic)
+    events = [(body["event"], body["state"]) for _, body in receiver.got]
+    assert events.count(("verdict", "STOPPED")) == 1, "its mirror is not started, said once"
+    done = [change for _, body in receiver.got if body["event"] == "apply" for change in body["details"]]
+    assert {f"create:west/east.{unique}-a", f"create:west/east.{unique}-b"} <= set(done)
+
+
+def _mirrors(
+    env: Path, port: int, words: Sequence[str], plain: Sandbox, unique: str, create_topic: Callable[..., str]
+) -> None:
+    with running(env, *words, "--metrics-port", str(port)) as run:
         run.until("round")
         create_topic(plain["east"], f"{unique}-a", 3, retention_ms="70000")
         seen = len(run.lines())

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.commands import Ended, Write, two_clusters
+from tests.support.fakes.receiver import receiving
 from tests.support.waiting import until
 
 Cli = Callable[..., Ended]
@@ -54,15 +55,25 @@ def test_a_value_changed_by_hand_is_drift_until_it_is_accepted(
     assert cli("drift", env).code == 0
 
 
-def test_after_an_apply_of_ours_a_change_by_hand_is_known_to_come_from_outside(
-    cli: Cli, write: Write, plain: Sandbox, unique: str
+def test_after_an_apply_of_ours_a_change_by_hand_is_known_to_come_from_outside_and_webhooks_get_both(
+    cli: Cli, write: Write, plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics = f"topics: {{{unique}: {{clusters: [east], partitions: 1, configs: {{retention.ms: 1h}}}}}}\n"
-    env = write(two_clusters(plain) + topics)
-    assert cli("apply", env, "--yes").code == 0
-    set_by_hand(plain["east"], unique, "retention.ms", "7200000")
-    [difference] = json.loads(cli("drift", env, "--format", "json").out)["differences"]
+    env = write(two_clusters(plain) + topics + "webhooks: [{url: '${env:HOOK}'}]\n")
+    with receiving() as receiver:
+        monkeypatch.setenv("HOOK", receiver.url)
+        assert cli("apply", env, "--yes").code == 0
+        assert cli("apply", env, "--yes").code == 0, "nothing to do, and no notice"
+        set_by_hand(plain["east"], unique, "retention.ms", "7200000")
+        [difference] = json.loads(cli("drift", env, "--format", "json").out)["differences"]
+        receiver.status = 500
+        refused = cli("drift", env)
     assert difference["cause"] == "edited-outside", difference
+    assert (refused.code, "did not reach the webhook ${env:HOOK}: it answered 500" in refused.words) == (2, True)
+    assert "s3cret" not in refused.words
+    events = [(body["event"], body["state"]) for _, body in receiver.got]
+    assert events == [("apply", "done"), ("drift", "drift"), ("drift", "drift")]
+    assert receiver.got[0][1]["details"] == [f"create:east/{unique}"]
 
 
 def test_a_plan_begins_with_what_changed_outside_until_an_apply_has_seen_it(

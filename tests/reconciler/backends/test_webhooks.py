@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
 
 import jsonschema
 import pytest
@@ -20,42 +16,16 @@ from reconciler.model.environment.webhooks import Notice, NoticeEvent, Webhook, 
 from reconciler.model.schemas import schema
 from reconciler.operations.session.notices import notify
 from tests.support.builders import topology
+from tests.support.fakes.receiver import Receiver, receiving
 
 NOTICE = Notice(NoticeEvent.VERDICT, "prod", "STOPPED", "flow a: <!channel> & x", ("orders[1](http://evil)_0: *why*",))
 
 
-class Receiver(HTTPServer):
-    """Answers ``status`` to each post, and keeps path and body; a redirect leads back here."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.status = 200
-        self.got: list[tuple[str, Any]] = []
-        self.url = f"http://127.0.0.1:{self.server_port}/services/T0/s3cret-word"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        text = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.got.append((self.path, json.loads(text)))
-        self.send_response(self.server.status)
-        self.send_header("Location", "/elsewhere")
-        self.end_headers()
-        self.wfile.write(b"s3cret-word")
-
-    def log_message(self, *_: Any) -> None: ...
-
-
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    server = Receiver()
-    monkeypatch.setenv("HOOK", server.url)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with receiving() as server:
+        monkeypatch.setenv("HOOK", server.url)
+        yield server
 
 
 def declaring(*declared: Webhook) -> Topology:
