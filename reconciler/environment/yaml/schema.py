@@ -107,8 +107,8 @@ def _tail(path: Sequence[Step]) -> str:
 
 
 def _is_secret(path: Sequence[Step]) -> bool:
-    if path[:1] == ["users"]:
-        return len(path) < 3 or path[2] == "password"
+    if path[:1] in (["users"], ["webhooks"]):
+        return len(path) < 3 or path[2] in ("password", "url")
     return "client" in path[2:3] or "principals" in path[2:3]
 
 

@@ -11,7 +11,7 @@ from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Problem
 
-NUMBERED = ("access", "quotas", "users")
+NUMBERED = ("access", "quotas", "users", "webhooks")
 
 
 def collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:

@@ -97,7 +97,19 @@ def test_the_yaml_holds_a_reference_and_never_an_address() -> None:
     clusters = "clusters: {east: {bootstrap_servers: [e:9092]}, west: {bootstrap_servers: [w:9092]}}\n"
     read = load({"a.yaml": f"{clusters}webhooks: [{{url: '${{env:S}}', format: slack, events: [drift]}}]\n"}, "e")
     assert read.rules.webhooks == (Webhook("${env:S}", WebhookFormat.SLACK, (NoticeEvent.DRIFT,)),)
-    for url in ("https://hooks.example.net/s3cret", "https://${env:S}", "${env:S}/s3cret"):
-        with pytest.raises(TopologyError, match="url is not one reference") as error:
-            load({"a.yaml": f"{clusters}webhooks: [{{url: '{url}'}}]\n"}, "e")
-        assert "s3cret" not in str(error.value)
+    more = "webhooks: [{url: '${env:S}'}, {url: '${file:/t}', format: teams}]\n"
+    two = load({"a.yaml": clusters, "b.yaml": more}, "e")
+    assert [hook.form for hook in two.rules.webhooks] == [WebhookFormat.JSON, WebhookFormat.TEAMS]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "{url: 'https://hooks.example.net/s3cret'}", "{url: 'https://${env:S}/s3cret'}", "{url: ['https://h/s3cret']}",
+        "{url: {https: s3cret}}", "'https://h/s3cret'", "['https://h/s3cret']",
+    ],
+)  # fmt: skip
+def test_an_address_in_the_yaml_is_refused_and_not_repeated(entry: str) -> None:
+    with pytest.raises(TopologyError) as error:
+        load({"a.yaml": f"clusters: {{east: {{bootstrap_servers: [e:9092]}}}}\nwebhooks: [{entry}]\n"}, "e")
+    assert "s3cret" not in str(error.value)
