@@ -14,10 +14,10 @@ from tests.support.paths import ROOT
 
 AIM = 33_300
 """Half of the 66,620 words (``wc -w``) that docs/ had outside of decisions when it was found too long (cb416e07)."""
-MOST = 34_700
+MOST = 34_500
 """Words as they are; ``python -m tests.contract.pages.test_length`` counts. A page that becomes shorter lowers it,
 until it is ``AIM``; a new page takes its words from others."""
-ABOVE = 1_430
+ABOVE = 1_450
 """README and CONTRIBUTING, which are counted by themselves."""
 WRITTEN = {"licences.md"}
 """By a program, from the locks; so is the table of packages. The site's reference is made while it is built."""
