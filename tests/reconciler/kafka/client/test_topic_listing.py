@@ -45,6 +45,9 @@ class Broker:
     def learn(self, node: int, host: str, port: int) -> None:
         self.learned.add(node)
 
+    def answered(self, cluster_id: str, connection: object) -> None:
+        """Each answer is of the cluster that is meant."""
+
     def negotiated(self, *_: object) -> int:
         return topics.METADATA_NEWEST
 
