@@ -5,6 +5,7 @@ problem of the topology.
 """
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from reconciler.kafka.client.auth.keytab import keytab_problem
 from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES
 from reconciler.kafka.client.auth.tokens.assertions import signed
+from reconciler.kafka.client.auth.tokens.shown import claims, stamp
 from reconciler.kafka.client.errors import SettingError
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.replication.allowed import allowed
@@ -19,6 +21,7 @@ from reconciler.replication.secret_references import REFERENCE, MissingReference
 
 _KEYTAB, _KEY = "sasl.kerberos.keytab", "sasl.oauthbearer.assertion.private.key.file"
 _PRINCIPAL, _ALGORITHM = "sasl.kerberos.principal", "sasl.oauthbearer.assertion.algorithm"
+_ASSERTION = "sasl.oauthbearer.assertion.file"
 _PASSPHRASE = "sasl.oauthbearer.assertion.private.key.passphrase"  # noqa: S105 - a name
 
 
@@ -46,8 +49,12 @@ def _told(client: Mapping[str, str]) -> Iterator[str]:
                 yield problem
         elif problem := _unreadable(path):
             yield f"{setting} names {written}, which cannot be read here: {problem}"
+        elif not Path(path).stat().st_size:
+            yield f"{setting} names {written}, which is empty. What writes it has to write it again"
         elif setting == _KEY and (problem := _no_key(path, client)):
             yield f"{setting} names {written}: {problem}"
+        elif setting == _ASSERTION and (problem := _ended(path)):
+            yield f"{setting} names {written}, and {problem}"
 
 
 def _known(written: str) -> str:
@@ -75,3 +82,14 @@ def _no_key(path: str, client: Mapping[str, str]) -> str:
     except OSError as error:
         return error.strerror or "it cannot be read"
     return ""
+
+
+def _ended(path: str) -> str:
+    """Of an assertion that another program has to renew."""
+    try:
+        ends, now = claims(read_secret(path).strip()).get("exp"), time.time()
+    except OSError as error:
+        return f"it cannot be read: {error.strerror}"
+    if not isinstance(ends, (int, float)) or ends > now:
+        return ""
+    return f"its assertion ended at {stamp(ends)}; the clock here says {stamp(now)}. What writes it has to renew it"

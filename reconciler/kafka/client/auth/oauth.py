@@ -96,9 +96,6 @@ def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
             kept.ask_at = time.monotonic() + min(max(pause, error.retry_after or 0.0), 10 * LONGEST_PAUSE)
             kept.failures = min(kept.failures + 1, 10)
             kept.error = error
-        except SettingError:  # such as a token file that is replaced just now
-            if kept.valid() is None:
-                raise
     if (valid := kept.valid()) is not None:
         return valid
     assert kept.error is not None

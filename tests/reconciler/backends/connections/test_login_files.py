@@ -9,6 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from reconciler.backends.connections.login_files import told_of_login_files
+from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.model.environment.topology import Cluster, Topology
 from tests.support.access.issuer import pem
 from tests.support.access.keytabs import keytab_of
@@ -46,6 +47,20 @@ def test_what_is_no_key_and_what_signs_another_algorithm_is_told(tmp_path: Path)
     assert told({**OIDC, KEY: str(key)}) == ()
     [one] = told({**OIDC, KEY: str(key), "sasl.oauthbearer.assertion.algorithm": "ES256"})
     assert "does not sign ES256" in one
+
+
+@pytest.mark.parametrize("name", ["assertion.file", "gcp.credentials.location", "azure.certificate.location"])
+def test_an_empty_file_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "login").write_text("")
+    [one] = told({**OIDC, f"sasl.oauthbearer.{name}": str(tmp_path / "login")})
+    assert f"sasl.oauthbearer.{name} names {tmp_path}/login, which is empty" in one
+
+
+def test_an_assertion_that_ended_is_told_with_both_times(tmp_path: Path) -> None:
+    for ends, says in ((1_795_780_800, "ended at 2026-11-27T12:00:00Z; the clock here says 20"), (9_999_999_999, "")):
+        (tmp_path / "jwt").write_text(f"{encoded({'alg': 'RS256'})}.{encoded({'exp': ends})}.c\n")
+        assert says in "".join(told({**OIDC, "sasl.oauthbearer.assertion.file": str(tmp_path / "jwt")}))
+    assert told({**OIDC, "sasl.oauthbearer.assertion.file": str(tmp_path / "jwt")}) == ()
 
 
 def test_a_passphrase_that_only_the_job_has_is_not_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

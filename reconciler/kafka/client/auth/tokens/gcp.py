@@ -52,9 +52,10 @@ def _of_file(oauth: Mapping[str, str], path: str) -> tuple[web.AccessToken, str]
         if kind == "external_account":
             return _federated(oauth, document)
     except OSError as error:
-        raise SettingError(f"{path}, Google's credentials, cannot be read: {error.strerror}") from None
+        raise web.TokenRefusedError(f"{path}, Google's credentials, cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise SettingError(f"{path} holds no credentials of Google: JSON with type, and what its type needs") from None
+        words = f"{path} holds no credentials of Google: JSON with type, and what its type needs"
+        raise web.TokenRefusedError(words) from None
     raise SettingError(f"{path} holds credentials of type {kind!r}. Use service_account or external_account")
 
 

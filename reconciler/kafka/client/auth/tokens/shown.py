@@ -22,13 +22,13 @@ def compared(text: str) -> str:
     if kid := _part(text, 0).get("kid"):
         named.append(f"key {kid!r}")
     if isinstance(expires := of_token.get("exp"), (int, float)):
-        named.append(f"an end at {_time(expires)}")
+        named.append(f"an end at {stamp(expires)}")
     where = "sasl.oauthbearer.expected.* and the keys of sasl.oauthbearer.jwks.endpoint.url of the broker"
     if _part(text, 0).get("alg") == GOOGLE_ENVELOPE:
         where = "the account that has roles/managedkafka.client in the project of the cluster"
     if not named:
         named, where = _of_presigned_url(text), "the rights and the region of this key, and with the broker's clock"
-    clock = f"the clock here says {_time(time.time())}"
+    clock = f"the clock here says {stamp(time.time())}"
     return f". The token has {', '.join(named)}, and {clock}; compare it with {where}" if named else ""
 
 
@@ -58,7 +58,8 @@ def _decoded(text: str) -> bytes:
         return b""
 
 
-def _time(seconds: float) -> str:
+def stamp(seconds: float) -> str:
+    """``2026-11-28T12:00:00Z``."""
     try:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
     except (OverflowError, ValueError, OSError):

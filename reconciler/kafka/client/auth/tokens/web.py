@@ -206,14 +206,14 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
 
 
 def text_of_file(path: str, named_by: str = "", encoding: str = "utf-8") -> str:
-    """Without space around it. ``named_by``: the setting or variable that names the file. Raises SettingError,
-    also for an empty file."""
+    """Without space around it. ``named_by``: the setting or variable that names the file. Raises TokenRefusedError for
+    one that cannot be read or is empty: others write such files anew, and it may be there soon."""
     which = f"{named_by} names {path}, which" if named_by else path
     try:
         text = Path(path).read_text(encoding).strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text file"
-        raise SettingError(f"{which} cannot be read: {why}") from None
+        raise TokenRefusedError(f"{which} cannot be read: {why}") from None
     if not text:
-        raise SettingError(f"{which} is empty. What writes it has to write it again")
+        raise TokenRefusedError(f"{which} is empty. What writes it has to write it again")
     return text

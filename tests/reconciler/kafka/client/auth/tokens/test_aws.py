@@ -207,7 +207,7 @@ def test_an_empty_token_file_is_said_and_nothing_is_asked(
         if variable.startswith("AWS_CONTAINER"):
             monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{server.url}/v1/credentials")
         monkeypatch.setenv(variable, str(tmp_path / "token"))
-        with pytest.raises(SettingError, match=f"{variable} names {tmp_path}/token, which is empty"):
+        with pytest.raises(AuthenticationFailedError, match=f"{variable} names {tmp_path}/token, which is empty"):
             aws.of_msk_iam(IAM)
     assert server.asked == []
 

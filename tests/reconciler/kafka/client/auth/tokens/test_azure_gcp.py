@@ -179,7 +179,7 @@ def test_google_workload_identity_names_the_token_file_that_is_missing_or_empty(
         subject.write_text(content)
     document = {"type": "external_account", "audience": "//iam/pool", "token_url": "http://127.0.0.1:1/"}
     place.write_text(json.dumps({**document, "subject_token_type": "jwt", "credential_source": {"file": str(subject)}}))
-    with pytest.raises(SettingError, match=f"names {subject}, which (cannot be read|is empty)"):
+    with pytest.raises(AuthenticationFailedError, match=f"names {subject}, which (cannot be read|is empty)"):
         gcp.token({gcp.FILE: str(place)})
 
 
@@ -196,5 +196,5 @@ def test_google_key_that_windows_wrote(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"type": "service_account"}'])
 def test_a_file_that_holds_no_credentials_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "key.json").write_text(text)
-    with pytest.raises(SettingError, match=r"key\.json holds no credentials of Google"):
+    with pytest.raises(AuthenticationFailedError, match=r"key\.json holds no credentials of Google"):
         gcp.token({gcp.FILE: str(tmp_path / "key.json")})
