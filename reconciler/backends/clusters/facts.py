@@ -26,7 +26,7 @@ from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.reports.doctor import Address, ClusterFacts
 
-_NO_CLOCK = "the controllers do not report their time (before Kafka 3.3)"
+_NO_CLOCK = "the controllers do not report their time (Kafka's do from 3.3 on)"
 _NO_WORD = Unknown(
     "authorizer", "the brokers do not report whether they have one", "Look for authorizer.class.name on the brokers."
 )

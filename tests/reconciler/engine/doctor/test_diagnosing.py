@@ -296,7 +296,7 @@ def test_older_brokers_are_told_what_helps_them_and_no_command_that_they_refuse(
 
 def test_brokers_with_zookeeper_are_named_as_such() -> None:
     apis = {"IncrementalAlterConfigs": 1, "Produce": 9, "LeaderAndIsr": 5}
-    no_clock = Unknown("cluster east", "the controllers do not report their time (before Kafka 3.3)")
+    no_clock = Unknown("cluster east", "the controllers do not report their time (Kafka's do from 3.3 on)")
     checks = judged(features={}, apis=apis, skew_ms=no_clock)
     assert checks["features"].text == "none: its brokers keep their metadata in ZooKeeper"
     assert checks["features"].verdict is DoctorVerdict.WARNING
