@@ -84,7 +84,11 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
     if batch.magic != 2:
         return [Record(*record) for record in legacy_records(raw, batch)]
     verify(raw, batch)
-    body = decompress(batch.attributes & CODEC, raw[HEADER:])
+    return records_in(decompress(batch.attributes & CODEC, raw[HEADER:]), batch)
+
+
+def records_in(body: memoryview, batch: Batch) -> list[Record]:
+    """As ``records_of``, of what a batch of format 2 holds once it is decompressed. Raises MalformedResponseError."""
     append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else None
     records: list[Record] = []
     position, end, base, first = 0, len(body), batch.base, batch.base_timestamp
