@@ -16,9 +16,8 @@ from confluent_kafka import Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Claim, LaneProgress, PartitionSpec, lane_spec
-from reconciler_mirror.verify import tasks
 from reconciler_mirror.verify.bounds import bounds_of
-from reconciler_mirror.verify.chunks import PartitionReading
+from reconciler_mirror.verify.in_order.compare import whole
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow
 from reconciler_mirror.verify.read_partition import Readers
 from reconciler_sandbox.brokers.up_down import running
@@ -72,10 +71,9 @@ def copied(flow: FlowSettings, sandbox: Sandbox) -> None:
 def proof(ranges: Iterable[PartitionRange]) -> int:
     """How many records equal batches prove."""
     with closing(Readers()) as readers:
-        rows = [row for one in ranges for row in tasks.chunks_of(one, readers)]
-    readings = [row for row in rows if isinstance(row, PartitionReading)]
-    if any(reading.error for reading in readings):
-        sys.exit(f"not read: {[reading.error for reading in readings]}")
+        readings = [reading for one in ranges for reading in whole(one, readers)]
+    if any(reading.error or reading.differing for reading in readings):
+        sys.exit(f"not proved: {readings}")
     return sum(reading.by_bytes for reading in readings)
 
 
@@ -91,15 +89,15 @@ def main() -> None:
             flow = prepared(sandbox, f"batches-{batch_bytes}", batch_bytes)
             _, copying = measured(lambda flow=flow: copied(flow, sandbox))  # type: ignore[misc]
             ranges = bounds_of(flow, TimeWindow(), {}, 0).ranges
-            by_bytes, whole = measured(lambda ranges=ranges: proof(ranges))  # type: ignore[misc]
+            by_bytes, batches = measured(lambda ranges=ranges: proof(ranges))  # type: ignore[misc]
             # A range of time is compared record by record.
             timed = [replace(one, window=TimeWindow(from_ms=0)) for one in ranges]
             _, each = measured(lambda timed=timed: proof(timed))  # type: ignore[misc]
             sys.stdout.write(
                 f"{RECORDS:,} records of 1 KB, lz4, producer batches of {batch_bytes:,} bytes, {by_bytes:,} by bytes\n"
-                f"  records a CPU-second: {RECORDS / whole:,.0f} by whole batches, {RECORDS / each:,.0f} one by one,"
+                f"  records a CPU-second: {RECORDS / batches:,.0f} by whole batches, {RECORDS / each:,.0f} one by one,"
                 f" {RECORDS / copying:,.0f} copied\n"
-                f"  whole batches cost {whole / each:.2f} of record by record, {whole / copying:.2f} of copying\n"
+                f"  whole batches cost {batches / each:.2f} of record by record, {batches / copying:.2f} of copying\n"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 import time
 from collections.abc import Sequence
@@ -199,7 +200,8 @@ def status(
     epilog=ending(
         "0 equal; 1 error or unknown; 2 different",
         "verify environments/prod east-to-west",
-        "verify environments/prod --from 2026-01-31T00:00:00Z --parquet chunks",
+        "verify environments/prod --sample 1%",
+        "verify environments/prod --resume",
     )
 )
 def verify(
@@ -213,6 +215,11 @@ def verify(
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="records before this time")] = None,
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="not the mirror's Spark master")] = None,
+    sample: Annotated[
+        str | None, typer.Option("--sample", metavar="SIZE", help="only 1% or 5000 records of each partition")
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="the same sample again")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on where an earlier run came to")] = False,
 ) -> None:
     """Prove both sides of a flow equal, record by record, while the mirror runs."""
     from reconciler.model.environment.topology import Principal
@@ -220,10 +227,14 @@ def verify(
     from reconciler.operations.mirror.foreground import prove
     from reconciler.operations.session.session import open_session
     from reconciler.render.reports.verify import verify_html, verify_json, verify_text
-    from reconciler.resources.mirrors.verify_request import time_ms
+    from reconciler.resources.mirrors.verify_request import require_consistent, sample_size, time_ms
 
     place = str(Path(parquet).resolve()) if parquet and "://" not in parquet else parquet
-    request = VerificationRequest(flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master)
+    chosen = secrets.randbelow(1 << 31) if seed is None else seed
+    request = VerificationRequest(
+        flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master, sample_size(sample), chosen, resume
+    )
+    require_consistent(request)
     with open_session(env, Principal.PLAN) as session:
         verification = prove(session, request, mirror.mirrors_of(session, flow), console.say_now)
     match form:

@@ -35,7 +35,8 @@ class ShownRecord:
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
     """``what``: key, value, headers, timestamp, offset, missing, extra or swapped. ``record`` counts from 0, the first
-    compared one. ``count``: how many records are missing or extra in a row. None: that side has no such record."""
+    compared one. ``count``: how many records in a row are missing, extra or swapped. None: that side has no such
+    record."""
 
     record: int
     what: tuple[str, ...]
@@ -59,7 +60,9 @@ class OffsetRange:
 class ComparedPartition:
     """``partition`` is -1 where a whole topic or flow is unknown; its topics may then be empty.
 
-    ``compared``: what is counted, records, keys (compacted topics) or nothing. ``differing`` counts chunks or keys.
+    ``compared``: what is counted, records, keys (compacted topics) or nothing. ``differing`` counts these.
+    ``difference``: the first of ``differences``, of which only some are named. ``parts``: source offsets from and up
+    to, where only a sample was compared.
     ``older_*``: only on that side, because the other one has lost its oldest records. ``changing``: keys written while
     they were compared. ``by_bytes``: records that equal batches prove, unopened; ``sampled``: of them those that a
     second client read as well. ``lag``: source offsets not copied yet, so not compared. ``timestamps``: were they
@@ -86,20 +89,37 @@ class ComparedPartition:
     source: OffsetRange | None = None
     target: OffsetRange | None = None
     timestamps: bool = True
+    parts: tuple[tuple[int, int], ...] | None = None
     difference: FirstDifference | None = None
+    differences: tuple[FirstDifference, ...] = ()
     reason: str = ""
     todo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
+class SampleSize:
+    """A fraction of each partition, or so many records of each; the other is 0."""
+
+    fraction: float = 0.0
+    records: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.records:,} records" if self.records else f"{100 * self.fraction:g} %"
+
+
+@dataclass(frozen=True, slots=True)
 class VerificationRequest:
-    """What is asked for: a flow or all; record timestamps in ms; where the chunk table goes; another Spark master."""
+    """What is asked for: a flow or all; record timestamps in ms; where the chunk table goes; another Spark master; only
+    a sample, which ``seed`` chooses; to go on where an earlier run ended."""
 
     flow: str | None = None
     from_ms: int | None = None
     to_ms: int | None = None
     parquet: str = ""
     master: str | None = None
+    sample: SampleSize | None = None
+    seed: int = 0
+    resume: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,7 +185,8 @@ def prove(
     with interrupted_by_sigterm():
         for name, mine in carried.items():
             sides = {side: read[side] for flow in mine for side in (flow.source, flow.target)}
-            asked = request_fields(request, (flow.name for flow in mine), sides)
+            progress_file = str(session.state / name / "verify-progress.json")
+            asked = request_fields(request, (flow.name for flow in mine), sides, progress_file)
             run = ForegroundRun(topology.mirrors[name], session.state, texts[name], asked, request.master)
             answers.append(run_in_foreground(run, progress))
     return Verification(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, Verification
+from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, FirstDifference, Verification
 from reconciler.render.escape import lines_of
 from reconciler.render.escape import page as safe
 from reconciler.render.page import code, page_html, table
@@ -35,13 +35,15 @@ def verify_verdict(verification: Verification) -> str:
     left_out = "; not all that is matched is carried" if verification.left_out else ""
     records, keys = (sum(each.equal for each in equal if each.compared == unit) for unit in ("records", "keys"))
     compared = f"{records:,} records{f' and {keys:,} keys' if keys else ''} compared"
-    return f"Equal: {total}, {compared}{behind}{left_out}"
+    sampled = any(partition.parts is not None for partition in verification.partitions)
+    how_far = "Equal as far as sampled" if sampled else "Equal"
+    return f"{how_far}: {total}, {compared}{behind}{left_out}"
 
 
 def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", verify_verdict(verification))]
     lines.append(f"environment {verification.environment}, {verification.seconds:.0f} s")
-    lines += [words] if (words := _by_bytes(verification)) else []
+    lines += [words for words in (_sample(verification), _by_bytes(verification)) if words]
     for flow, partitions in groupby(sorted(verification.partitions, key=_place), key=lambda each: each.flow):
         members = list(partitions)
         rows = _folded(members) if len(members) > MOST_ROWS and not style.full else list(map(_row, members))
@@ -56,6 +58,26 @@ def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     notes += [("one client", words) for words in verification.one_client]
     lines += [line for kind, words in notes for line in ("", f"{style.paint('~', kind)}: {words}")]
     return lines_of(lines, style)
+
+
+def _sample(verification: Verification) -> str:
+    """What a sample proves, and what it does not."""
+    size, partitions = verification.request.sample, verification.partitions
+    if size is None:
+        return ""
+    parts = [part for partition in partitions for part in partition.parts or ()]
+    compared = sum(end - start for start, end in parts)
+    there = sum(
+        partition.source.end - partition.source.start
+        for partition in partitions
+        if partition.parts is not None and partition.source is not None
+    )
+    whole = sum(partition.parts is None and partition.compared != "nothing" for partition in partitions)
+    more = f"; {counted(whole, 'partition')} compared whole, being compacted or no larger" if whole else ""
+    return (
+        f"a sample of {size} of each partition: {compared:,} of {there:,} offsets, in {counted(len(parts), 'part')}"
+        f"{more}; nothing is said of the others. The same again: --seed {verification.request.seed}"
+    )
 
 
 def _by_bytes(verification: Verification) -> str:
@@ -77,6 +99,8 @@ def verify_json(verification: Verification) -> str:
         exit_code=verification.exit_code,
         from_ms=verification.request.from_ms,
         to_ms=verification.request.to_ms,
+        sample=verification.request.sample
+        and {"of_each": str(verification.request.sample), "seed": verification.request.seed},
         seconds=round(verification.seconds, 3),
         applications=verification.applications,
         left_out=verification.left_out,
@@ -146,18 +170,7 @@ def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
     if (first := partition.difference) is None:
         yield head
         return
-    # Which it is: a record that one side lacks, another order, or fields of one record that differ.
-    more = f" ({first.count} in a row)" if first.count > 1 else ""
-    match first.what:
-        case ("missing",):
-            difference = f"missing at the target{more}"
-        case ("extra",):
-            difference = f"more at the target than at the source{more}"
-        case ("swapped",):
-            difference = "records are in another order"
-        case _:
-            single = len(first.what) == 1 and first.what[0] != "headers"
-            difference = f"{', '.join(first.what)} {'differs' if single else 'differ'}"
+    difference = _kind(first)
     yield f"{head} part first at source {_at(first.source_offset)}, target {_at(first.target_offset)}: {difference}"
     if first.what[0] in ("missing", "extra", "swapped"):
         at_source = first.source_offset is not None and first.what[0] != "extra"
@@ -172,14 +185,33 @@ def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
             elif isinstance(ours, FieldDigest) and isinstance(theirs, FieldDigest):  # the headline has both offsets
                 unit = "header" if name == "headers" else "byte"
                 yield f"  {name}: {_part(ours, unit)} at the source, {_part(theirs, unit)} at the target"
+    for more in partition.differences[1:]:
+        yield f"  also at source {_at(more.source_offset)}, target {_at(more.target_offset)}: {_kind(more)}"
     if partition.reason:
         yield f"  {partition.reason}"
         yield f"  {partition.todo}"
     if partition.compared == "records":
+        if (differing := partition.differing) > 1:
+            yield f"  {differing:,} records differ in all"
         read = f"{counted(partition.source_records, 'record')} at the source"
         yield f"  read: {read}, {partition.target_records:,} at the target"
     else:
         yield f"  {partition.differing:,} of {max(partition.source_records, partition.target_records):,} keys differ"
+
+
+def _kind(difference: FirstDifference) -> str:
+    """Which it is: a record that one side lacks, another order, or fields of one record that differ."""
+    more = f" ({difference.count} in a row)" if difference.count > 1 else ""
+    match difference.what:
+        case ("missing",):
+            return f"missing at the target{more}"
+        case ("extra",):
+            return f"more at the target than at the source{more}"
+        case ("swapped",):
+            return "records are in another order"
+        case _:
+            single = len(difference.what) == 1 and difference.what[0] != "headers"
+            return f"{', '.join(difference.what)} {'differs' if single else 'differ'}"
 
 
 def _at(offset: int | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import LiveCluster
-from reconciler.model.reports.verify import ComparedPartition, VerificationRequest
+from reconciler.model.reports.verify import ComparedPartition, SampleSize, VerificationRequest
 from reconciler.replication.json_codec import Codec
 
 FORMAT_VERSION = 1
@@ -28,15 +28,55 @@ def time_ms(text: str | None, option: str) -> int | None:
     return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
+def sample_size(text: str | None) -> SampleSize | None:
+    """``1%`` of each partition, or ``5000`` records of each. Raises ReconcilerError."""
+    if text is None:
+        return None
+    number = text.removesuffix("%").strip()
+    try:
+        if number != text.strip() and 0 < float(number) <= 100:
+            return SampleSize(fraction=float(number) / 100)
+        if number == text.strip() and int(number) > 0:
+            return SampleSize(records=int(number))
+    except ValueError:
+        pass
+    raise ReconcilerError(
+        f"--sample {text!r} is neither a share nor a number of records",
+        "It says how much of each partition is compared.",
+        "Write 1% of each partition, or 5000 records of each.",
+    )
+
+
+def require_consistent(request: VerificationRequest) -> None:
+    """Raises ReconcilerError for options that exclude each other."""
+    timed = request.from_ms is not None or request.to_ms is not None
+    given = [
+        name
+        for name, there in (("--sample", request.sample), ("--resume", request.resume), ("--from or --to", timed))
+        if there
+    ]
+    if len(given) > 1:
+        raise ReconcilerError(
+            f"{given[0]} cannot be combined with {given[1]}",
+            "Each of them says which records are compared.",
+            f"Leave one of them out: {given[0]} or {given[1]}.",
+        )
+
+
 def request_fields(
-    request: VerificationRequest, flows: Iterable[str], clusters: Mapping[str, LiveCluster]
+    request: VerificationRequest, flows: Iterable[str], clusters: Mapping[str, LiveCluster], progress: str
 ) -> dict[str, Any]:
-    """What the job is given beside the mirror's hand-over; the job itself needs no right to describe configs."""
+    """What the job is given beside the mirror's hand-over; the job itself needs no right to describe configs.
+    ``progress``: the file that keeps what is compared, for ``--resume``."""
+    sample = request.sample
     return {
         "flows": sorted(flows),
         "from_ms": request.from_ms,
         "to_ms": request.to_ms,
         "parquet": request.parquet,
+        "sample": sample and {"fraction": sample.fraction, "records": sample.records, "seed": request.seed},
+        "progress": progress,
+        "resume": request.resume,
         "topics": {name: _traits(live) for name, live in clusters.items()},
     }
 

@@ -8,7 +8,8 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,8 +23,11 @@ from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
 from reconciler_mirror.verify.comparable import TopicTraits
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
+from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import writers_of
-from reconciler_mirror.verify.tasks import ChunkCounts
+from reconciler_mirror.verify.resuming import ProgressFile
+from reconciler_mirror.verify.sampling import Sample, sampled
+from reconciler_mirror.verify.tasks import KeyCounts
 
 _TELL_S = 2.0
 _NO_CORE_S = 30.0
@@ -31,12 +35,16 @@ _NO_CORE_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """``traits`` by cluster name; ``parquet`` is empty or a folder that the executors can reach."""
+    """``traits`` by cluster name; ``parquet`` is empty or a folder that the executors can reach. ``sample`` None: all.
+    ``progress``: the file that keeps what is compared; ``resume``: go on from there."""
 
     flows: tuple[str, ...]
     window: TimeWindow
     traits: dict[str, TopicTraits]
     parquet: str
+    sample: Sample | None
+    progress: Path
+    resume: bool
 
 
 _SETTLED_S = 2.0
@@ -44,22 +52,23 @@ _SETTLED_S = 2.0
 
 
 class ReadProgress:
-    """``total``: offsets of both sides of all partitions. The clock starts with the first look."""
+    """``total``: offsets of both sides of all partitions, ``before`` of them compared by an earlier run. The clock
+    starts with the first look."""
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._clock = total, clock
+    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:
+        self._total, self._clock, self._before = total, clock, before
         self._began = clock()
 
     def words(self, done: int) -> str:
-        """``done``: offsets of partitions that were read. ``1,200 of 3,400 offsets read, 600/s, about 4 s left``; empty
+        """``done``: offsets that were read. ``1,200 of 3,400 offsets read, 600/s, about 4 s left``; empty
         once all are read, and as long as none are."""
         seconds = self._clock() - self._began
-        if not 0 < done < self._total:
+        if not self._before < done < self._total:
             return ""
         text = f"{done:,} of {self._total:,} offsets read"
         if seconds < _SETTLED_S:
             return text
-        rate = done / seconds
+        rate = (done - self._before) / seconds
         return f"{text}, {rate:,.0f}/s, about {_time((self._total - done) / rate)} left"
 
 
@@ -79,12 +88,14 @@ def main(arguments: list[str]) -> int:
     except (HandoverError, OSError, ValueError, KeyError) as error:
         return _failed(f"{type(error).__name__}: {error}")
     logs.configure(environment=settings.environment, mirror=settings.mirror)
+    with ThreadPoolExecutor(1) as beside:  # clusters are asked while Spark starts
+        asked = beside.submit(_bounds, flows, request)
+        try:
+            session = _session(settings)
+        except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
+            return _failed(f"Spark did not start: {_in_words(error)}")
     try:
-        session = _session(settings)
-    except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
-        return _failed(f"Spark did not start: {_in_words(error)}")
-    try:
-        result = _prove(session, flows, request)
+        result = _prove(session, asked.result(), flows, request)
         write_json(given.run_dir / "result.json", result)
     except Exception as error:  # noqa: BLE001
         return _failed(f"the comparison broke off: {_in_words(error)}")
@@ -93,12 +104,23 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _prove(session: Any, flows: Sequence[FlowSettings], request: VerifyRequest) -> dict[str, Any]:
+def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request: VerifyRequest) -> dict[str, Any]:
     from reconciler_mirror.verify.dataframes import DataFrameComparison
 
-    ranges, unreadable = _bounds(flows, request)
-    _tell(f"partitions to compare: {len(ranges)}; not readable: {len(unreadable)}")
-    compared = DataFrameComparison(session, ranges)
+    sample = request.sample
+    ranges = [plan if sample is None else sampled(plan, sample) for plan in bounds.ranges]
+    kept = ProgressFile(request.progress, {flow.name: flow.fingerprint for flow in flows})
+    earlier = kept.earlier(ranges) if request.resume else {}
+    again = f"; compared in part by an earlier run: {len(earlier)}" if request.resume else ""
+    _tell(f"partitions to compare: {len(ranges)}; not readable: {len(bounds.unread)}{again}")
+
+    def keep(readings: Mapping[int, PartitionReading]) -> None:
+        try:
+            kept.keep(ranges, readings)
+        except OSError as error:
+            _tell(f"what is compared cannot be kept for --resume: {error.strerror or error}")
+
+    compared = DataFrameComparison(session, ranges, earlier, keep)
     try:
         with _progress(session, compared):
             read = compared.read()
@@ -108,31 +130,33 @@ def _prove(session: Any, flows: Sequence[FlowSettings], request: VerifyRequest) 
                 compared.write_chunks(request.parquet)
     finally:
         compared.close()
-    differences = {index: item.difference for index, item in located.items() if item.difference is not None}
-    writers = writers_of((plan, differences[plan.index]) for plan in ranges if plan.index in differences)
+    differences = {
+        plan.index: report.differences_of(plan, read.get(plan.index), located.get(plan.index)) for plan in ranges
+    }
+    writers = writers_of((plan, differences[plan.index][0]) for plan in ranges if differences[plan.index])
     fields = [
         report.partition(
             plan,
             read.get(plan.index),
-            counts.get(plan.index, ChunkCounts()),
+            counts.get(plan.index, KeyCounts()),
             located.get(plan.index),
             writers.get(plan.index),
         )
         for plan in ranges
     ]
-    fields += [report.unread(unread) for unread in unreadable]
-    return report.document(session.sparkContext.applicationId, fields, read.values())
+    fields += [report.unread(unread) for unread in bounds.unread]
+    return report.document(session.sparkContext.applicationId, fields, read.values(), sample)
 
 
-def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> tuple[list[PartitionRange], list[Unread]]:
+def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> Bounds:
     ranges: list[PartitionRange] = []
     unread: list[Unread] = []
     for flow in flows:
         _tell(f"flow {flow.name}: reading positions and ends")
-        bounds: Bounds = bounds_of(flow, request.window, request.traits, len(ranges))
+        bounds = bounds_of(flow, request.window, request.traits, len(ranges))
         ranges += bounds.ranges
         unread += bounds.unread
-    return ranges, unread
+    return Bounds(tuple(ranges), tuple(unread))
 
 
 def _request(given: dict[str, Any]) -> VerifyRequest:
@@ -142,7 +166,16 @@ def _request(given: dict[str, Any]) -> VerifyRequest:
         )
         for cluster, document in given["topics"].items()
     }
-    return VerifyRequest(tuple(given["flows"]), TimeWindow(given["from_ms"], given["to_ms"]), traits, given["parquet"])
+    window, sample = TimeWindow(given["from_ms"], given["to_ms"]), given["sample"]
+    return VerifyRequest(
+        tuple(given["flows"]),
+        window,
+        traits,
+        given["parquet"],
+        None if sample is None else Sample(sample["fraction"], sample["records"], sample["seed"]),
+        Path(given["progress"]),
+        given["resume"],
+    )
 
 
 def _session(settings: MirrorSettings) -> Any:
@@ -180,7 +213,7 @@ def _progress(session: Any, compared: Any) -> Iterator[None]:
     done; and when Spark gives it no core."""
     tracker, over, cores = session.sparkContext.statusTracker(), threading.Event(), CoreWait()
 
-    reading = ReadProgress(compared.total_offsets)
+    reading = ReadProgress(compared.total_offsets, before=compared.begun_offsets)
 
     def watch() -> None:
         said = ""

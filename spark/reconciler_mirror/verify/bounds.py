@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError, ConnectionLostError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.handover import FlowSettings
@@ -99,6 +99,7 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
             failed={**ours.failed, **theirs.failed},
             ground=await ids_of(source, target) if flow.provenance else NO_GROUND,
             producers=producers,
+            ids={name: str(topic.topic_id) for name, topic in target.topics.items() if topic.topic_id != NO_ID},
         )
 
 

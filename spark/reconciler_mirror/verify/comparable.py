@@ -29,7 +29,8 @@ class FlowOffsets:
     ``undecided``: target partitions whose end is held back by an open transaction. ``from_*``: the first record not
     older than the window's begin; ``to_source``: the first not older than its end; -1 where there is none. ``failed``:
     by cluster and place, why it did not answer. ``ground``: ids of both clusters, only of flows with provenance.
-    ``producers``: by target partition, the producer id that a flow that keeps offsets writes with.
+    ``producers``: by target partition, the producer id that a flow that keeps offsets writes with. ``ids``: of target
+    topics.
     """
 
     position: Mapping[Place, LanePosition]
@@ -44,6 +45,7 @@ class FlowOffsets:
     failed: Mapping[tuple[str, Place], str] = field(default_factory=dict)
     ground: ProvenanceSettings = NO_GROUND
     producers: Mapping[Place, int] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def judge(
@@ -93,6 +95,7 @@ def judge(
         worker=worker_for(flow, spec, offsets.ground),
         same_offsets=same,
         producer=offsets.producers.get(target),
+        ids=(spec.topic_id, offsets.ids.get(spec.target_topic, "")),
     )
 
 

@@ -1,9 +1,9 @@
-"""Compares source and target records as Spark DataFrames: chunks by number, surviving records by key.
+"""Compares source and target records by Spark: ordered partitions piece by piece, surviving records by key.
 
 The only module of the comparison that imports Spark.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple
 from functools import partial
 from typing import Any
@@ -14,19 +14,23 @@ from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
 from reconciler_mirror.leases.worker_stderr import heard_while_at_work
-from reconciler_mirror.verify.chunks import CHUNK_RECORDS, PartitionReading, VerifiedChunk
 from reconciler_mirror.verify.first_difference import KeyEntry
+from reconciler_mirror.verify.in_order.compare import Continued, compared
 from reconciler_mirror.verify.model import SOURCE, TARGET, PartitionRange
-from reconciler_mirror.verify.tasks import ChunkCounts, Located, Suspect, bundled, chunks_of, each, entries_of, locate
+from reconciler_mirror.verify.reading import PartitionReading, together
+from reconciler_mirror.verify.tasks import KeyCounts, Located, Suspect, after, bundled, each, entries_of, locate
 
 _TASKS_A_CORE = 8
+_PIECES_A_CORE = 2
 _BEGINNING = 5_000.0
+PIECE_S = 15.0
+"""How long a task reads: what is proved is kept that often, and progress told."""
 
 SUSPECTS = 100
 _TYPES = {"int": IntegerType, "long": LongType, "string": StringType, "binary": BinaryType, "boolean": BooleanType}
 _OLDER = {"older at the source": "older_source", "older at the target": "older_target"}
 _COUNTED = {"equal": "equal", "differs": "differing", "changing": "changing", **_OLDER}
-"""Verdict -> field of ``ChunkCounts``."""
+"""Verdict -> field of ``KeyCounts``."""
 
 
 def struct(fields: str) -> StructType:
@@ -39,7 +43,7 @@ ENTRIES = struct("index int, side string, key binary, offset long, digest binary
 CUTS = struct("index int, source_cut boolean, target_cut boolean")
 
 
-def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -> Mapping[int, ChunkCounts]:
+def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -> Mapping[int, KeyCounts]:
     """``entries``: a DataFrame as ENTRIES; ``cuts``: as CUTS. Partitions without any entry are not in the answer.
     Suspects hold digests of the first keys that differ, at most ``SUSPECTS``."""
     last = entries.groupBy("index", "side", "key").agg(
@@ -67,7 +71,7 @@ def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -
         suspects[row["index"]] = (*suspects.get(row["index"], ()), bytes(row["key"]))
     judged.unpersist()
     return {
-        row["index"]: ChunkCounts(
+        row["index"]: KeyCounts(
             sides[row["index"]][SOURCE],
             sides[row["index"]][TARGET],
             suspect=Suspect(plans[row["index"]], keys=suspects[row["index"]]) if row["index"] in suspects else None,
@@ -110,43 +114,75 @@ def _judged(both: Any, cuts: Any) -> Any:
     )
 
 
-CHUNKS = struct("index int, side string, chunk long, records long, digest string, first_offset long, last_offset long")
-PLACES = struct("index int, flow string, source_topic string, target_topic string, partition int")
+_PLACE = "flow string, source_topic string, target_topic string, partition int"
+CHUNKS = struct(f"{_PLACE}, chunk int, equal boolean, source_records long, target_records long")
+CHUNKS = CHUNKS.add("first_source", LongType()).add("first_target", LongType())
+Kept = Callable[[Mapping[int, PartitionReading]], None]
 
 
 class DataFrameComparison:
-    """One reading of ``plans``, several partitions a Spark task, biggest first. ``close`` frees what is cached."""
+    """One reading of ``plans``, several partitions a Spark task, biggest first. ``earlier``: of ordered ones, what was
+    compared before; ``kept`` is called with all that is compared, every few seconds. ``close`` frees what is cached."""
 
-    def __init__(self, session: Any, plans: Sequence[PartitionRange]) -> None:
+    def __init__(
+        self,
+        session: Any,
+        plans: Sequence[PartitionRange],
+        earlier: Mapping[int, PartitionReading] | None = None,
+        kept: Kept = lambda _: None,
+    ) -> None:
         self._session = session
         self._plans = {plan.index: plan for plan in plans}
-        self._read: Mapping[int, PartitionReading] = {}
+        self._read: dict[int, PartitionReading] = dict(earlier or {})
+        self._kept = kept
         self.total_offsets = sum(map(_offsets, plans))
-        self._offsets_read = session.sparkContext.accumulator(0)
-        self._ordered = _rows(session, [p for p in plans if not p.compacted], chunks_of)
+        self.begun_offsets = self.offsets_read
         self._states = _rows(session, [p for p in plans if p.compacted], entries_of)
-        chunks = self._ordered.filter(lambda row: isinstance(row, VerifiedChunk)).map(astuple)
-        self._chunks = session.createDataFrame(chunks, CHUNKS)
 
     def read(self) -> Mapping[int, PartitionReading]:
         """Reads everything once. What each partition came to, by index."""
-        partition_readings: list[PartitionReading] = []
-        for name, rows in (("chunks", self._ordered), ("surviving records", self._states)):
-            self._session.sparkContext.setJobDescription(f"verify: reading both sides into {name}")
-            is_reading = partial(_is_reading, self._offsets_read, {i: _offsets(p) for i, p in self._plans.items()})
-            partition_readings += rows.filter(is_reading).collect()
-        self._read = {partition_reading.index: partition_reading for partition_reading in partition_readings}
+        context = self._session.sparkContext
+        context.setJobDescription("verify: comparing both sides")
+        left = [plan for plan in self._plans.values() if not plan.compacted]
+        while left := [plan for plan in left if self._goes_on(plan)]:
+            loads = [(self._continued(plan), _BEGINNING + self._left(plan)) for plan in left]
+            bundles = bundled(loads, _PIECES_A_CORE * int(context.defaultParallelism))
+            seen = set()
+            for row in context.parallelize(bundles, len(bundles)).flatMap(_piece_in_worker).collect():
+                seen.add(row.index)
+                self._read[row.index] = together(self._read.get(row.index), row)
+            self._kept(self._read)
+            if not seen:
+                break
+        context.setJobDescription("verify: reading both sides into surviving records")
+        for reading in self._states.filter(lambda row: isinstance(row, PartitionReading)).collect():
+            self._read[reading.index] = reading
         return self._read
+
+    def _goes_on(self, plan: PartitionRange) -> bool:
+        reading = self._read.get(plan.index)
+        return reading is None or not (reading.done or reading.error)
+
+    def _continued(self, plan: PartitionRange) -> Continued:
+        reading = self._read.get(plan.index)
+        return Continued(plan) if reading is None else Continued(plan, reading.source_next, reading.target_next)
+
+    def _left(self, plan: PartitionRange) -> int:
+        reading = self._read.get(plan.index)
+        if reading is None:
+            return _offsets(plan)
+        ends = ((plan.source.end, reading.source_next), (plan.target.end, reading.target_next))
+        return 0 if reading.done or reading.error else sum(max(0, end - at) for end, at in ends)
 
     @property
     def offsets_read(self) -> int:
-        """Of ``total_offsets``, as far as tasks have ended. Spark may count a task twice that it tries again."""
-        return min(int(self._offsets_read.value), self.total_offsets)
+        """Of ``total_offsets``."""
+        return self.total_offsets - sum(map(self._left, self._plans.values()))
 
-    def counts(self) -> Mapping[int, ChunkCounts]:
-        """By index; a partition without any record is not among them."""
-        self._session.sparkContext.setJobDescription("verify: comparing chunks and keys")
-        return {**self._chunk_counts(), **self._state_counts()}
+    def counts(self) -> Mapping[int, KeyCounts]:
+        """Of compacted partitions, by index; one without any record is not among them."""
+        self._session.sparkContext.setJobDescription("verify: comparing keys")
+        return self._state_counts()
 
     def locate(self, suspects: Sequence[Suspect]) -> Mapping[int, Located]:
         if not suspects:
@@ -158,47 +194,21 @@ class DataFrameComparison:
         return {row.index: row for row in document}
 
     def write_chunks(self, folder: str) -> None:
-        """``chunks`` below ``folder``: one row a chunk and side, with flow, topics and partition."""
+        """``chunks`` below ``folder``: a row for what is equal of a partition, and for each stretch that differs."""
         self._session.sparkContext.setJobDescription("verify: writing the chunk table")
-        rows = [(p.index, p.flow, p.source.topic, p.target.topic, p.source.partition) for p in self._plans.values()]
-        places = self._session.createDataFrame(rows, PLACES)
-        table = places.join(self._chunks, "index").drop("index").orderBy("flow", "source_topic", "partition", "chunk")
+        rows = [
+            (p.flow, p.source.topic, p.target.topic, p.source.partition, number, *astuple(stretch))
+            for p in self._plans.values()
+            if (reading := self._read.get(p.index)) is not None
+            for number, stretch in enumerate(reading.stretches)
+        ]
+        table = self._session.createDataFrame(rows, CHUNKS).orderBy("flow", "source_topic", "partition", "chunk")
         table.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/chunks")
 
     def close(self) -> None:
-        self._ordered.unpersist()
         self._states.unpersist()
 
-    def _chunk_counts(self) -> Mapping[int, ChunkCounts]:
-        ours, theirs = (self._chunks.where(F.col("side") == side).drop("side").alias(side) for side in (SOURCE, TARGET))
-        both = ours.join(theirs, ["index", "chunk"], "full_outer")
-        same = F.col("source.digest").eqNullSafe(F.col("target.digest")) & F.col("source.records").eqNullSafe(
-            F.col("target.records")
-        )
-        suspect = F.struct(
-            "chunk", F.col("source.first_offset").alias("source"), F.col("target.first_offset").alias("target")
-        )
-        chunk_counts = both.groupBy("index").agg(
-            F.coalesce(F.sum("source.records"), F.lit(0)).alias("source"),
-            F.coalesce(F.sum("target.records"), F.lit(0)).alias("target"),
-            F.coalesce(F.sum(F.when(same, F.col("source.records"))), F.lit(0)).alias("equal"),
-            F.count(F.when(~same, 1)).alias("differing"),
-            F.min(F.when(~same, F.col("chunk"))).alias("first"),
-            F.min_by(suspect, F.when(~same, F.col("chunk"))).alias("suspect"),
-        )
-        counts: dict[int, ChunkCounts] = {}
-        for row in chunk_counts.collect():
-            first: Suspect | None = None
-            if row["first"] is not None:
-                begins = row["suspect"]
-                proved = self._read.get(row["index"], PartitionReading(row["index"])).proved
-                skipped = proved + (row["first"] - bool(proved)) * CHUNK_RECORDS
-                first = Suspect(self._plans[row["index"]], skipped, begins["source"], begins["target"])
-            figures = (row["source"], row["target"], row["equal"], row["differing"])
-            counts[row["index"]] = ChunkCounts(*figures, suspect=first)
-        return counts
-
-    def _state_counts(self) -> Mapping[int, ChunkCounts]:
+    def _state_counts(self) -> Mapping[int, KeyCounts]:
         compacted = {index: plan for index, plan in self._plans.items() if plan.compacted}
         if not compacted:
             return {}
@@ -232,15 +242,15 @@ def _in_worker(read: Any, bundle: Any) -> Any:
         yield from each(read, bundle)
 
 
-def _is_reading(offsets_read: Any, offsets: Mapping[int, int], row: Any) -> bool:
-    """What a partition came to; it is the last row of its partition."""
-    if not isinstance(row, PartitionReading):
-        return False
-    offsets_read.add(offsets[row.index])
-    return True
+def _piece_in_worker(bundle: Sequence[Continued]) -> Any:
+    with heard_while_at_work():
+        over = after(PIECE_S)
+        yield from each(lambda given, readers: compared(given, readers, over), bundle, over)
 
 
 def _offsets(plan: PartitionRange) -> int:
+    if plan.parts is not None:
+        return 2 * sum(end - start for start, end in plan.parts)
     return sum(max(0, span.end - span.start) for span in (plan.source, plan.target))
 
 

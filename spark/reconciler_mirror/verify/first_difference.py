@@ -1,11 +1,13 @@
-"""The first difference between two sides: lengths and digests, never a value.
+"""The differences between two sides: lengths and digests, never a value.
 
 Of ordered partitions by two streams of records. Of compacted ones by the last record of each key: compaction may have
 removed a superseded record or an old tombstone on one side only, so keys are compared, not order.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from itertools import islice
 
 from reconciler_mirror.verify.model import SOURCE, PartitionRange, VerifiedRecord, digest, encoded
@@ -62,6 +64,35 @@ def first_difference(
         ours.drop()
         theirs.drop()
         number += 1
+
+
+def differences(
+    source: Sequence[VerifiedRecord], target: Sequence[VerifiedRecord], skipped: int = 0, *, offsets: bool = False
+) -> Iterator[FoundDifference]:
+    """All of a few records, in order. Arguments as of ``first_difference``."""
+    ours, theirs = ([record if offsets else record[1:] for record in side] for side in (source, target))
+    if ours == theirs:
+        return
+    if Counter(record[1:] for record in source) == Counter(record[1:] for record in target) and not offsets:
+        first = next(index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+        last = max(index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
+        yield difference(skipped + first, ("swapped",), source[first], target[first], last + 1 - first)
+        return
+    for tag, at, end, there, stop in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+        if tag == "equal":
+            continue
+        both = min(end - at, stop - there)
+        for index in range(both):
+            a, b = source[at + index], target[there + index]
+            yield difference(skipped + at + index, fields_that_differ(a, b) or ("offset",), a, b)
+        number, at, there = skipped + at + both, at + both, there + both
+        if count := max(end - at, stop - there):
+            record, copy = _get(source, at), _get(target, there)
+            yield difference(number, ("missing",) if end > at else ("extra",), record, copy, count)
+
+
+def _get(records: Sequence[VerifiedRecord], at: int) -> VerifiedRecord | None:
+    return records[at] if at < len(records) else None
 
 
 def same(record: VerifiedRecord, copy: VerifiedRecord) -> bool:

@@ -57,7 +57,8 @@ class PartitionRange:
     ``until``: source offset up to which records were asked for; those beyond the position are lag.
     ``worker``: the flow's record work; the source is then what passes it, the target what came by this flow.
     ``same_offsets``: copies lie at the source's offsets, so the offset is a part of what is compared;
-    ``producer``: the producer id of the flow's data, None where it is not known."""
+    ``producer``: the producer id of the flow's data, None where it is not known. ``ids``: of both topics.
+    ``parts``: source offsets, each from and up to, where only a sample is compared; None: everything."""
 
     index: int
     flow: str
@@ -71,6 +72,8 @@ class PartitionRange:
     worker: DecodedWorker | None = None
     same_offsets: bool = False
     producer: int | None = None
+    ids: tuple[str, str] = ("", "")
+    parts: tuple[tuple[int, int], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.cluster import EARLIEST, ClusterClient
 from reconciler.kafka.client.errors import (
     OUT_OF_RANGE,
     BrokerError,
@@ -26,9 +26,9 @@ from reconciler.kafka.records.fields import headers_at, headers_of
 from reconciler.kafka.records.records import Record, key_and_value, records_of
 from reconciler.replication.handover import Endpoint
 from reconciler_mirror.clients.own import cluster_of
+from reconciler_mirror.verify.in_order.walk import NotOpenedError, SeenRecord, SidePiece
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 from reconciler_mirror.verify.unreadable import UnreadableError, not_connected, removed, silent, too_large, unread
-from reconciler_mirror.verify.whole_batches import DataBatch
 
 UNREAD_S, _AGAIN_S = 30.0, 0.2
 """How long a leader may be unknown, a broker away, or nothing be answered; how soon it is asked again."""
@@ -51,10 +51,16 @@ class OwnClient:
 
     def low(self, span: OffsetSpan) -> int:
         """Where the log begins now."""
+        low = self.at_time(span, EARLIEST)
+        return span.end if low is None else low
+
+    def at_time(self, span: OffsetSpan, timestamp: int) -> int | None:
+        """The first offset whose record is not older than ``timestamp`` ms; None where there is none."""
         until = time.monotonic() + UNREAD_S
         while True:
             try:
-                return self._runner.run(self._low((span.topic, span.partition)))
+                offset = self._runner.run(self._listed((span.topic, span.partition), timestamp))
+                return offset if offset >= 0 else None
             except (WireError, LookupError) as error:
                 self._disconnect()
                 if not _passes(error) or time.monotonic() > until:
@@ -80,12 +86,12 @@ class OwnClient:
                     if span.start <= record.offset and (to_end or record.offset < span.end):
                         yield _verified(span, record, timestamps)
 
-    def batches(self, span: OffsetSpan) -> Iterator[DataBatch]:
+    def pieces(self, span: OffsetSpan) -> Iterator[SidePiece]:
         """The batches that hold records of ``span`` for a reader of its isolation."""
         committed = span.isolation == "read_committed"
         for answer in self._answers(span, committed=committed, to_end=False):
             aborted = answer.aborted if committed else ()
-            yield from batches_in(span, answer.records, aborted)
+            yield from pieces_in(span, answer.records, aborted)
 
     def _answers(self, span: OffsetSpan, *, committed: bool, to_end: bool) -> Iterator[FetchedPartition]:
         """Those of Fetch, in order. The batches of one are gone when the next one is asked for."""
@@ -124,10 +130,13 @@ class OwnClient:
                     raise
             await asyncio.sleep(_AGAIN_S)
 
-    async def _low(self, place: tuple[str, int]) -> int:
+    async def _listed(self, place: tuple[str, int], timestamp: int) -> int:
         cluster = self._connected()
         await small_topics.leaders(cluster, [place[0]])
-        return (await small_topics.begins(cluster, [place]))[place]
+        answer = (await cluster.list_offsets({place: timestamp}, committed=False))[place]
+        if isinstance(answer, BrokerError):
+            raise answer
+        return answer
 
     def _connected(self) -> ClusterClient:
         self._cluster = self._cluster or cluster_of(self._endpoint)
@@ -162,7 +171,7 @@ def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
             continue
 
 
-def batches_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[DataBatch]:
+def pieces_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[SidePiece]:
     """Those of one answer that hold records of ``span``. Raises MalformedResponseError."""
     keep = CommittedFilter(view, aborted)
     for batch in scan(view):
@@ -170,14 +179,28 @@ def batches_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, 
         if delivers and batch.base < span.end and (batch.magic != 2 or batch.next_offset > span.start):
             whole = batch.magic == 2 and batch.base >= span.start and batch.next_offset <= span.end
             decoded = partial(_within, span, view, batch)
-            yield DataBatch(batch, view[batch.start : batch.end], decoded, whole)
+            yield SidePiece(decoded, batch, view[batch.start : batch.end], whole)
 
 
-def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:
-    opened = _opened(span, view, batch)
-    if batch.base >= span.start and batch.next_offset <= span.end:
-        return opened
-    return [record for record in opened if span.start <= record.offset < span.end]
+def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[SeenRecord]:
+    try:
+        records = records_of(view, batch)
+    except (MalformedResponseError, CorruptBatchError):
+        raise NotOpenedError from None
+    return [
+        SeenRecord(record.offset, record.timestamp, record.tail.tobytes())
+        for record in records
+        if span.start <= record.offset < span.end
+    ]
+
+
+def canonical(content: bytes) -> object:
+    """What the bytes of a record behind its offset mean: numbers in them can be written in several ways."""
+    try:
+        tail = memoryview(content)
+        return key_and_value(Record(0, 0, 0, tail)), headers_of(tail, headers_at(tail))
+    except (MalformedResponseError, IndexError):
+        return content
 
 
 def _opened(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:

@@ -13,10 +13,11 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.records.batches import Batch, scan
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.verify.chunks import PartitionReading
 from reconciler_mirror.verify.first_difference import FoundDifference
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, Unread
-from reconciler_mirror.verify.tasks import ChunkCounts, Located
+from reconciler_mirror.verify.reading import PartitionReading
+from reconciler_mirror.verify.sampling import Sample
+from reconciler_mirror.verify.tasks import KeyCounts, Located
 
 CODE = "offsets_diverged"
 NO_PRODUCER = -1
@@ -102,41 +103,58 @@ _AGAIN = "Verify again; if it comes back, compare a smaller range with --from."
 def partition(
     plan: PartitionRange,
     read: PartitionReading | None,
-    counts: ChunkCounts,
+    counts: KeyCounts,
     located: Located | None,
     writer: Writer | None = None,
 ) -> dict[str, Any]:
-    """``read`` None: its task gave nothing back, which never counts as equal. ``writer``: of the differing record,
-    where copies keep offsets."""
-    state, reason, todo = _state(plan, read, counts, located)
-    difference = located.difference if located is not None and state == "different" else None
-    if difference is not None and plan.same_offsets:
-        reason, todo = words(plan, difference, writer)
-    older = (counts.older_source, counts.older_target)
-    if read is not None and not plan.compacted:
-        older = (read.older_source, read.older_target)
+    """``read`` None: its task gave nothing back, which never counts as equal. ``counts`` and ``located``: of a
+    compacted one. ``writer``: of the differing record, where copies keep offsets."""
+    differences = differences_of(plan, read, located)
+    state, reason, todo = _state(plan, read, counts, located, differences)
+    if differences and state == "different" and plan.same_offsets:
+        reason, todo = words(plan, differences[0], writer)
+    known = read or PartitionReading(plan.index)
+    figures = counts if plan.compacted else KeyCounts(
+        known.source_records,
+        known.target_records,
+        known.equal,
+        known.differing,
+        older_source=known.older_source,
+        older_target=known.older_target,
+    )  # fmt: skip
+    shown = [{**asdict(each), "what": list(each.what)} for each in differences] if state == "different" else []
     return {
         **_names(plan.flow, plan.source.topic, plan.target.topic, plan.source.partition),
         "state": state,
         "compared": "keys" if plan.compacted else "records",
-        "equal": counts.equal,
-        "source_records": counts.source,
-        "target_records": counts.target,
-        "by_bytes": read.by_bytes if read is not None else 0,
-        "sampled": read.sampled if read is not None else 0,
-        "differing": counts.differing,
-        "changing": counts.changing,
-        "older_at_source": older[0],
-        "older_at_target": older[1],
-        "lag": max(0, plan.until - max(plan.position, read.source_end if read else 0)),
+        "equal": figures.equal,
+        "source_records": figures.source,
+        "target_records": figures.target,
+        "by_bytes": known.by_bytes,
+        "sampled": known.sampled,
+        "differing": figures.differing,
+        "changing": figures.changing,
+        "older_at_source": figures.older_source,
+        "older_at_target": figures.older_target,
+        "lag": max(0, plan.until - max(plan.position, known.source_end)),
         "position": plan.position,
-        "source": _range(plan.source, read.source_start if read else 0),
-        "target": _range(plan.target, read.target_start if read else 0),
+        "source": _range(plan.source, known.source_start),
+        "target": _range(plan.target, known.target_start),
         "timestamps": plan.timestamps,
-        "difference": None if difference is None else {**asdict(difference), "what": list(difference.what)},
+        "parts": None if plan.parts is None else [list(part) for part in plan.parts],
+        "difference": shown[0] if shown else None,
+        "differences": shown,
         "reason": reason,
         "todo": todo,
     }
+
+
+def differences_of(
+    plan: PartitionRange, read: PartitionReading | None, located: Located | None
+) -> Sequence[FoundDifference]:
+    if plan.compacted:
+        return (located.difference,) if located is not None and located.difference is not None else ()
+    return read.differences if read is not None else ()
 
 
 def unread(skipped: Unread) -> dict[str, Any]:
@@ -151,7 +169,10 @@ def unread(skipped: Unread) -> dict[str, Any]:
 
 
 def document(
-    application: str, partitions: Sequence[Mapping[str, Any]], readings: Iterable[PartitionReading]
+    application: str,
+    partitions: Sequence[Mapping[str, Any]],
+    readings: Iterable[PartitionReading],
+    sample: Sample | None = None,
 ) -> dict[str, Any]:
     alone = dict(pair for reading in readings for pair in reading.one_client)
     one_client = [
@@ -160,27 +181,47 @@ def document(
         for cluster, why in sorted(alone.items())
     ]
     ordered = sorted(partitions, key=lambda p: (p["flow"], p["source_topic"], p["partition"]))
-    said = {"application_id": application, "one_client": one_client}
+    said = {"application_id": application, "one_client": one_client, "seed": sample.seed if sample else None}
     return {"format_version": FORMAT_VERSION, **said, "partitions": ordered}
 
 
 def _state(
-    plan: PartitionRange, read: PartitionReading | None, counts: ChunkCounts, located: Located | None
+    plan: PartitionRange,
+    read: PartitionReading | None,
+    counts: KeyCounts,
+    located: Located | None,
+    differences: Sequence[FoundDifference],
 ) -> tuple[str, str, str]:
     if read is None:
         return "unknown", "the Spark task that read it gave nothing back", _AGAIN
+    if differences and not plan.compacted:
+        return "different", *_not_compared(plan, read)
     if read.error:
         return "unknown", read.error, read.todo
-    if counts.suspect is None and plan.source.start < plan.position <= read.source_start:
+    if not differences and not counts.suspect and plan.source.start < plan.position <= read.source_start:
         return "unknown", "everything was removed from the source before it was read", _AGAIN
+    if not read.done:
+        return "unknown", "it was not read to its end", _AGAIN
+    kind = "keys" if plan.compacted else "records"
+    if read.differing or read.unconfirmed or read.rest is not None:
+        return "unknown", f"a first reading found different {kind}, a second one did not", _AGAIN
     if counts.suspect is None:
         return "equal", "", ""
     if located is None or located.error:
         return "unknown", located.error if located else "its difference was not looked for", _AGAIN
     if located.difference is None:
-        kind = "keys" if plan.compacted else "records"
         return "unknown", f"a first reading found different {kind}, a second one did not", _AGAIN
     return "different", "", ""
+
+
+def _not_compared(plan: PartitionRange, read: PartitionReading) -> tuple[str, str]:
+    """Of a partition that differs: why not all of it is compared, and what to do."""
+    if read.error:
+        return f"the rest is not known: {read.error}", read.todo
+    if read.rest is not None:
+        why = f"from offset {read.rest} of {plan.source.name} on nothing is compared: both sides part for good"
+        return why, "Compare what is behind it with --from."
+    return "", ""
 
 
 def _names(flow: str, source: str, target: str, number: int) -> dict[str, Any]:

@@ -48,3 +48,10 @@ def too_large(span: OffsetSpan, offset: int, mebibytes: int) -> UnreadableError:
         f"{span.name} is not read: the batch at offset {offset} is more than {mebibytes} MiB once decompressed",
         "Ask who produces to the topic why; what was written behind it can be compared with --from.",
     )
+
+
+def not_aligned(source: OffsetSpan, target: OffsetSpan, offset: int, begin: int) -> UnreadableError:
+    return UnreadableError(
+        f"the records of {source.name} from offset {offset} on are not found in {target.name} behind offset {begin}",
+        "They are missing, or their times are far from their order: verify the flow without --sample.",
+    )

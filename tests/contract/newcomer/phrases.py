@@ -55,7 +55,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("discover new partitions of a source topic", ("reconciler_mirror/driver/discovery.py",)),
     (
         "compare records of source and target",
-        ("reconciler_mirror/verify/dataframes.py", "reconciler_mirror/verify/chunks.py"),
+        ("reconciler_mirror/verify/dataframes.py", "reconciler_mirror/verify/in_order/walk.py"),
     ),
     # A mirror, from its start to its lag.
     ("where a job is started", ("mirror_jobs/runner/spark_submit.py", "mirror_jobs/host/jobs.py")),

@@ -83,6 +83,16 @@ def faults(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Run:
     one("null", [*good[:10], empty, *good[11:100]], [*good[:10], (b"k10", None, *empty[2:]), *good[11:100]])
     one("never", [], good[:10], position=-1)
     one("behind", good[:50], good[:200], position=50)
+    several = [
+        *good[:9],
+        (b"k9", b"other", *good[9][2:]),
+        *good[10:2_000],
+        *good[2_002:4_000],
+        good[3_999],
+        *good[4_000:],
+    ]
+    one("several", several)
+    one("gap", good[:100] + good[3_000:])
     keyed = flow.topics(f"{unit}-keyed", source=LAZY, target=LAZY)
     ours = [(b"k%d" % (i % 20), b"v%d" % i, (), 1_700_000_000_000 + i) for i in range(100)]
     flow.fill(keyed, ours, [*ours[:90], (b"k10", b"other", (), 1_700_000_000_000), *ours[91:]])
@@ -97,10 +107,12 @@ def test_differences_are_found_and_nothing_else(faults: Run) -> None:
     assert faults.ended.code == 2
     jsonschema.validate(faults.told, loaded(ROOT / "schemas" / "verify.schema.json"))
     states = {one["source_topic"].removeprefix(f"{faults.unit}-"): one["state"] for one in faults.told["partitions"]}
-    different = dict.fromkeys(("altered", "missing", "cut", "swapped", "extra", "null", "keyed"), "different")
+    different = dict.fromkeys(
+        ("altered", "missing", "cut", "swapped", "extra", "null", "several", "gap", "keyed"), "different"
+    )
     assert states == {**different, "equal": "equal", "behind": "equal", "never": "unknown"}
     assert faults.told["exit_code"] == 2
-    assert faults.ended.out.startswith("Different: 7 of 10 partitions, 1 unknown")
+    assert faults.ended.out.startswith("Different: 9 of 12 partitions, 1 unknown")
 
 
 @pytest.mark.parametrize(
@@ -120,6 +132,32 @@ def test_the_first_difference_has_its_name_and_both_offsets(
     found = faults.of(topic)["difference"]
     assert (found["what"], found["record"]) == (what, record)
     assert (found["source_offset"], found["target_offset"]) == offsets
+
+
+def test_it_goes_on_behind_a_difference_and_names_each(faults: Run) -> None:
+    found = faults.of("several")
+    told = [(one["what"][0], one["source_offset"], one["target_offset"], one["count"]) for one in found["differences"]]
+    assert told == [("value", 9, 9, 1), ("missing", 2_000, 2_000, 2), ("extra", 4_000, 3_998, 1)]
+    assert (found["equal"], found["differing"], found["source_records"]) == (5_997, 4, 6_000)
+    assert found["difference"] == found["differences"][0]
+    assert faults.of("altered")["equal"] == 5_999
+    gap = faults.of("gap")
+    assert [(one["what"], one["source_offset"], one["count"]) for one in gap["differences"]] == [
+        (["missing"], 100, 2_900)
+    ]
+    assert (gap["equal"], gap["differing"]) == (3_100, 2_900)
+
+
+def test_a_sample_says_what_it_did_not_look_at(faults: Run) -> None:
+    ended = reconciler("verify", faults.env, "--sample", "10%", "--seed", "5", "--format", "json")
+    (faults.env.parent / "sample.json").write_text(ended.out)
+    told = loaded(faults.env.parent / "sample.json")
+    jsonschema.validate(told, loaded(ROOT / "schemas" / "verify.schema.json"))
+    assert told["sample"] == {"of_each": "10 %", "seed": 5}
+    equal = by_topic(told)[f"{faults.unit}-equal", 0]
+    [(start, end)] = equal["parts"]
+    assert (end - start, equal["equal"], equal["state"]) == (600, 600, "equal")
+    assert by_topic(told)[f"{faults.unit}-keyed", 0]["parts"] is None
 
 
 def test_null_is_not_empty(faults: Run) -> None:
@@ -232,6 +270,15 @@ def test_what_retention_removed_at_the_source_is_counted_as_older(live: Run) -> 
 def test_progress_is_told_apart_from_the_answer(live: Run) -> None:
     assert "Spark is starting" in live.ended.err
     assert re.search(r"mirror west: (reading|comparing): \d+ of \d+ tasks done|of [\d,]+ offsets read", live.ended.err)
+
+
+def test_what_an_earlier_run_proved_is_not_read_again(live: Run) -> None:
+    ended = reconciler("verify", live.env, "--resume", "--format", "json")
+    assert "compared in part by an earlier run: 8" in ended.err, ended.err
+    (live.env.parent / "again.json").write_text(ended.out)
+    again = by_topic(loaded(live.env.parent / "again.json"))
+    assert {one["state"] for one in again.values()} == {"equal"}
+    assert again[f"{live.unit}-load", 0]["equal"] > live.of("load")["equal"]
 
 
 def test_the_chunk_table_is_parquet(live: Run) -> None:

@@ -22,9 +22,9 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Discovered, LaneProgress, lane_spec
 from reconciler_mirror.report.status import StatusWriter
 from reconciler_mirror.verify.bounds import bounds_of
-from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk
+from reconciler_mirror.verify.in_order.compare import whole
 from reconciler_mirror.verify.model import TimeWindow
-from reconciler_mirror.verify.tasks import chunks_of, each
+from reconciler_mirror.verify.tasks import each
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.model.acls import AclBinding, Operation, ResourceType
@@ -89,14 +89,9 @@ class Mirror:
         bounds = bounds_of(self.settings.flows[0], TimeWindow(), {})
         if bounds.unread or not bounds.ranges:
             return " ".join(f"{unread.reason}. {unread.todo}" for unread in bounds.unread)
-        rows = list(each(chunks_of, bounds.ranges))
-        errors = [row.error for row in rows if isinstance(row, PartitionReading) and row.error]
-        chunks = [row for row in rows if isinstance(row, VerifiedChunk)]
-        sides = [
-            sorted((row.index, row.number, row.digest) for row in chunks if row.side == side)
-            for side in ("source", "target")
-        ]
-        return " ".join(errors) or ("equal" if sides[0] == sides[1] else "different")
+        rows = list(each(whole, bounds.ranges))
+        errors = [row.error for row in rows if row.error]
+        return " ".join(errors) or ("different" if any(row.differing for row in rows) else "equal")
 
     def is_whole(self) -> bool:
         """By a stranger's eyes."""

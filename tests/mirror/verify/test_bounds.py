@@ -13,11 +13,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.verify import bounds, own_client
 from reconciler_mirror.verify.bounds import bounds_of
-from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk
 from reconciler_mirror.verify.comparable import TopicTraits
+from reconciler_mirror.verify.in_order import compare
+from reconciler_mirror.verify.in_order.compare import Continued, whole
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
+from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import NO_PRODUCER, Writer, words, writers_of
-from reconciler_mirror.verify.tasks import Suspect, chunks_of, each, entries_of, locate
+from reconciler_mirror.verify.tasks import each, entries_of
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.records import codecs
@@ -59,15 +61,9 @@ def one_unread(
 
 def compared(plan: PartitionRange) -> tuple[bool, int, PartitionReading]:
     """(equal, source records, how far)"""
-    rows = list(each(chunks_of, [plan]))
-    [end] = [row for row in rows if isinstance(row, PartitionReading)]
-    sides = {
-        side: [
-            (row.number, row.digest, row.records) for row in rows if isinstance(row, VerifiedChunk) and row.side == side
-        ]
-        for side in ("source", "target")
-    }
-    return sides["source"] == sides["target"], sum(records for _, _, records in sides["source"]), end
+    [end] = each(whole, [plan])
+    assert end.equal + end.differing >= end.source_records
+    return not (end.differing or end.error), end.source_records, end
 
 
 def remove(handle: ClusterHandle, topic: str, before: int) -> None:
@@ -113,13 +109,11 @@ def test_copies_at_the_source_s_offsets_are_compared_with_them_and_the_writer_is
     write(flow.target, plan.target.topic, [(b"stranger", b"", (), 1)])
     write(flow.source, topic, numbered(1))
     plan = one_range(flow, offsets="same")
-    assert not compared(plan)[0]
-    [told] = each(locate, [Suspect(plan, 0, 50, 50)])
-    assert told.difference is not None
-    assert told.difference.target_offset == 200
-    writer = writers_of([(plan, told.difference)])[0]
+    [difference] = compared(plan)[2].differences
+    assert difference.target_offset == 200
+    writer = writers_of([(plan, difference)])[0]
     assert writer == Writer(NO_PRODUCER, -1)
-    assert "so not the mirror" in words(plan, told.difference, writer)[0]
+    assert "so not the mirror" in words(plan, difference, writer)[0]
 
 
 def test_retention_between_bounds_and_reading_cuts_that_side(flow: HandMadeFlow) -> None:
@@ -129,9 +123,8 @@ def test_retention_between_bounds_and_reading_cuts_that_side(flow: HandMadeFlow)
     remove(flow.source, topic, 50)
     equal, count, end = compared(plan)
     assert (equal, count, end.older_target, end.source_start) == (True, 150, 50, 50)
-    [told] = each(locate, [Suspect(plan, 0, 10, 10)])
-    assert told.difference is None
-    assert "removed" in told.error
+    [late] = each(lambda plan, readers: compare.compared(Continued(plan, 10, 10), readers), [plan])
+    assert "removed" in late.error
 
 
 def test_one_task_reads_many_partitions_and_mixes_nothing(flow: HandMadeFlow, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,20 +138,12 @@ def test_one_task_reads_many_partitions_and_mixes_nothing(flow: HandMadeFlow, mo
         found = bounds_of(flow.settings(f"{flow.name}-{number}"), TimeWindow(), {}, number)
         plans += found.ranges
     strange = replace(plans[2], index=9, target=replace(plans[2].target, topic="not-there"))
-    rows = list(each(chunks_of, [*plans[:3], strange, *plans[3:], plans[0]]))
-    failed = {row.index: row.error for row in rows if isinstance(row, PartitionReading) and row.error}
-    assert set(failed) == {9}
+    rows = list(each(whole, [*plans[:3], strange, *plans[3:], plans[0]]))
+    assert {row.index for row in rows if row.error} == {9}
     for plan in plans:
-        digests = [
-            [
-                (c.number, c.records, c.digest)
-                for c in rows
-                if isinstance(c, VerifiedChunk) and (c.index, c.side) == (plan.index, side)
-            ]
-            for side in ("source", "target")
-        ]
-        assert sum(records for _, records, _ in digests[0]) == (3000 + 100 * plan.index) * (2 if plan.index == 0 else 1)
-        assert (digests[0] == digests[1]) is (plan.index != 3)
+        mine = [row for row in rows if row.index == plan.index]
+        assert [row.source_records for row in mine] == [3000 + 100 * plan.index] * (2 if plan.index == 0 else 1)
+        assert [row.differing for row in mine] == [int(plan.index == 3)] * len(mine)
 
 
 def test_a_flow_that_began_at_latest_has_older_records_at_the_source(flow: HandMadeFlow) -> None:
@@ -238,7 +223,7 @@ def test_a_partition_that_cannot_be_read_says_so_in_its_row(
     flow.fill(topic_of(flow), numbered(5), numbered(5))
     plan = one_range(flow)
     strange = replace(plan, target=replace(plan.target, topic="not-there"))
-    [row] = [row for row in each(chunks_of, [strange]) if isinstance(row, PartitionReading)]
+    [row] = [row for row in each(whole, [strange]) if isinstance(row, PartitionReading)]
     assert "not-there" in row.error
     assert row.todo
     [row] = [row for row in each(entries_of, [strange]) if isinstance(row, PartitionReading)]
@@ -262,10 +247,10 @@ def test_a_batch_that_would_take_the_memory_is_not_opened(
     flow.fill(topic, numbered(5), numbered(5))
     handle, name = (flow.source, topic) if side == "source" else (flow.target, f"east.{topic}")
     produce_raw(handle, name, bomb, codecs.GZIP)
-    whole = one_range(flow)
-    assert not compared(whole)[2].error, "four MiB are nothing yet"
+    plan = one_range(flow)
+    assert not compared(plan)[2].error, "four MiB are nothing yet"
     monkeypatch.setattr(codecs, "MOST_OPENED", 1 << 20)
-    for read in (chunks_of, entries_of):
-        [row] = [row for row in each(read, [whole]) if isinstance(row, PartitionReading)]
+    for read in (whole, entries_of):
+        [row] = [row for row in each(read, [plan]) if isinstance(row, PartitionReading)]
         assert "the batch at offset 5 is more than 1 MiB once decompressed" in row.error
         assert handle.name in row.error

@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from reconciler_mirror.clients import librdkafka
 from reconciler_mirror.verify import own_client
-from reconciler_mirror.verify.chunks import PartitionReading
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 from reconciler_mirror.verify.own_client import OwnClient, refuse_too_large
 from reconciler_mirror.verify.read_partition import Readers, records
+from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import document
-from reconciler_mirror.verify.tasks import _with_clients, each
+from reconciler_mirror.verify.tasks import each, with_clients
 from reconciler_mirror.verify.unreadable import UnreadableError
 
 from reconciler.kafka.client import small_topics
@@ -150,7 +150,7 @@ def test_where_librdkafka_cannot_log_in_our_own_client_reads_and_says_so(
     seen = list(records(SPAN, readers))
     assert seen == [VerifiedRecord(at, 1_700_000_000_000, b"k", bytes(10), ()) for at in (0, 10, 20)]
     assert (why in readers.one_client["east"]) is not missing
-    row = next(each(lambda plan, _: [_with_clients(PartitionReading(plan), readers)], [0]))
+    row = next(each(lambda plan, _: [with_clients(PartitionReading(plan), readers)], [0]))
     [told] = document("app", [], [row])["one_client"]
     assert told.startswith("cluster east was read by the mirror's own client alone")
 

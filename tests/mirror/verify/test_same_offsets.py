@@ -12,20 +12,21 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import at_the_end
-from reconciler_mirror.verify.chunks import PartitionReading, VerifiedChunk, compare
 from reconciler_mirror.verify.comparable import FlowOffsets, judge
 from reconciler_mirror.verify.first_difference import FoundDifference, confirmed, first_difference
+from reconciler_mirror.verify.in_order.walk import SeenRecord, SidePiece, Walk
 from reconciler_mirror.verify.model import (
-    SOURCE,
     OffsetSpan,
     PartitionRange,
     TimeWindow,
     Unread,
     VerifiedRecord,
     digest,
+    encoded,
 )
+from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import Writer, words, writer_at
-from reconciler_mirror.verify.tasks import ChunkCounts, Located, Suspect
+from reconciler_mirror.verify.tasks import KeyCounts
 
 from reconciler.kafka.records.batches import Batch
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
@@ -52,12 +53,10 @@ def lying(*offsets: int) -> list[VerifiedRecord]:
 
 
 def equal(ours: Sequence[VerifiedRecord], theirs: Sequence[VerifiedRecord], plan: PartitionRange = PLAN) -> bool:
-    def open_side(side: str) -> Iterator[VerifiedRecord]:
-        return iter(ours if side == SOURCE else theirs)
+    def pieces(side: Sequence[VerifiedRecord]) -> Iterator[SidePiece]:
+        yield SidePiece(lambda: [SeenRecord(one.offset, one.timestamp, encoded(one)) for one in side])
 
-    chunks = [row for row in compare(plan, open_side) if isinstance(row, VerifiedChunk)]
-    ours_, theirs_ = ([c.digest for c in chunks if (c.side == SOURCE) is source] for source in (True, False))
-    return ours_ == theirs_
+    return not Walk(plan, (pieces(ours), pieces(theirs))).run().stretches
 
 
 @given(st.lists(st.integers(0, 900), unique=True, max_size=30).map(sorted), st.data())
@@ -153,13 +152,13 @@ def test_the_mirror_s_producer_stands_beside_its_positions(metadata: str, produc
 
 def test_the_report_names_the_first_offset_the_writer_and_what_to_do() -> None:
     found = FoundDifference(3, ("extra",), None, 95, None, None)
-    counts = ChunkCounts(3, 4, 3, 1, suspect=Suspect(PLAN))
-    told = report.partition(PLAN, PartitionReading(0), counts, Located(0, found), Writer(7, 1))
+    read, counts = PartitionReading(0, differing=1, differences=(found,)), KeyCounts()
+    told = report.partition(PLAN, read, counts, None, Writer(7, 1))
     assert told["state"] == "different"
     assert told["reason"].startswith("offsets_diverged: from offset 95 of east.t-0 at west on")
     assert told["reason"].endswith("producer id 7, epoch 1, wrote it")
     assert "diverged export" in told["todo"]
-    plain = report.partition(replace(PLAN, same_offsets=False), PartitionReading(0), counts, Located(0, found))
+    plain = report.partition(replace(PLAN, same_offsets=False), read, counts, None)
     assert (plain["reason"], plain["todo"]) == ("", "")
 
 

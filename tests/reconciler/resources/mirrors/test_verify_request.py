@@ -148,7 +148,7 @@ def test_the_job_is_told_which_topics_are_special() -> None:
     ]
     cluster = LiveCluster("east", "id", (), {topic.name: topic for topic in topics})
     cluster = replace(cluster, hidden={"denied": Unknown("east/denied", "denied")})
-    asked = request_fields(VerificationRequest(from_ms=5), ["b", "a"], {"east": cluster})
+    asked = request_fields(VerificationRequest(from_ms=5), ["b", "a"], {"east": cluster}, "/p")
     assert asked["flows"] == ["a", "b"]
     assert (asked["from_ms"], asked["to_ms"]) == (5, None)
     assert asked["topics"]["east"] == {

@@ -58,7 +58,7 @@ foreground.handovers = lambda _: {"m": "{}"}
 foreground.unlisted = foreground.request_fields = lambda *_: {}
 foreground.run_in_foreground = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
 topology = SimpleNamespace(environment="e", mirrors={"m": run.mirror}, flows_of=lambda _: ())
-session, request = SimpleNamespace(topology=topology, state=None), SimpleNamespace(flow=None, master=None)
+session, request = SimpleNamespace(topology=topology, state=run.state), SimpleNamespace(flow=None, master=None)
 foreground.prove(session, request, ["m"], print)
 """
 

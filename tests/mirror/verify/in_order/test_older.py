@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.verify import chunks
-from reconciler_mirror.verify.chunks import CHUNK_RECORDS, HEAD, PartitionReading, VerifiedChunk, compare, shift_of
-from reconciler_mirror.verify.first_difference import FoundDifference, first_difference
+from reconciler_mirror.verify.first_difference import FoundDifference, differences, first_difference
+from reconciler_mirror.verify.in_order.older import HEAD, Beginning, beginning_of, offset_behind, shift_of
 from reconciler_mirror.verify.model import (
     SOURCE,
     OffsetSpan,
@@ -49,24 +48,14 @@ def plan(position: int, *, source_cut: bool = False, target_cut: bool = False) -
     return PartitionRange(0, "f", source, target, position, position)
 
 
-def run(
-    ours: Sequence[VerifiedRecord], theirs: Sequence[VerifiedRecord], wanted: PartitionRange
-) -> tuple[bool, PartitionReading]:
-    """(are all chunks equal?, how far it went)"""
+def begun(ours: Sequence[VerifiedRecord], theirs: Sequence[VerifiedRecord], wanted: PartitionRange) -> Beginning:
+    def open_side(side: str) -> Iterator[tuple[int, bytes]]:
+        return ((one.offset, digest(encoded(one))) for one in (ours if side == SOURCE else theirs))
 
-    def open_side(side: str) -> Iterator[VerifiedRecord]:
-        return iter(ours if side == SOURCE else theirs)
-
-    sides: dict[str, list[tuple[int, int, str]]] = {"source": [], "target": []}
-    end = None
-    for row in compare(wanted, open_side):
-        match row:
-            case VerifiedChunk():
-                sides[row.side].append((row.number, row.records, row.digest))
-            case PartitionReading():
-                end = row
-    assert end is not None
-    return sides["source"] == sides["target"], end
+    found = beginning_of(wanted, open_side)
+    if found.source:
+        assert offset_behind(open_side(SOURCE), found.source, -1) == next((o.offset for o in ours[found.source :]), -1)
+    return found
 
 
 def altered(records: Sequence[VerifiedRecord], index: int, **changes: object) -> list[VerifiedRecord]:
@@ -79,30 +68,19 @@ def test_only_equal_records_have_equal_bytes(one: VerifiedRecord, other: Verifie
 
 
 @given(st.lists(contents, max_size=8), st.lists(contents, max_size=8))
-def test_chunks_agree_exactly_when_the_records_do(ours: list[VerifiedRecord], theirs: list[VerifiedRecord]) -> None:
+def test_there_is_a_difference_exactly_when_records_differ(
+    ours: list[VerifiedRecord], theirs: list[VerifiedRecord]
+) -> None:
     ours = [one._replace(offset=i) for i, one in enumerate(ours)]
     theirs = [one._replace(offset=2 * i) for i, one in enumerate(theirs)]
     same = [one[1:] for one in ours] == [one[1:] for one in theirs]
-    assert run(ours, theirs, plan(len(ours)))[0] == same
     assert (first_difference(ours, theirs) is None) == same
-
-
-@given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 30))
-def test_what_is_on_its_way_is_no_difference(copied: int, position: int, written: int) -> None:
-    """The target holds anything between the position and the end of the source, as a running mirror leaves it."""
-    position = min(position, written)
-    copied = max(position, min(copied, written))
-    equal, end = run(numbered(written), numbered(copied, step=1), plan(position))
-    assert equal
-    assert end.source_end == max(position, copied)
-
-
-@given(st.integers(1, 30), st.data())
-def test_a_record_below_the_position_must_be_there(position: int, chosen: st.DataObject) -> None:
-    gone = chosen.draw(st.integers(0, position - 1))
-    ours = numbered(position + 5)
-    theirs = [one for one in ours[:position] if one.offset != gone]
-    assert not run(ours, theirs, plan(position))[0]
+    found = list(differences(ours, theirs))
+    assert (not found) == same
+    if not same:
+        first = first_difference(ours, theirs)
+        assert first is not None
+        assert found[0].record <= first.record
 
 
 @pytest.mark.parametrize("lost", [1, 3, HEAD - 1, HEAD, 5 * HEAD])
@@ -110,34 +88,27 @@ def test_a_record_below_the_position_must_be_there(position: int, chosen: st.Dat
 def test_a_side_that_lost_its_oldest_records_is_aligned(lost: int, side: str) -> None:
     whole, rest = numbered(400), numbered(400 - lost, lost)
     if side == "source":
-        equal, end = run(rest, whole, plan(400, source_cut=True))
-        assert (equal, end.older_target, end.older_source) == (True, lost, 0)
+        assert begun(rest, whole, plan(400, source_cut=True)) == Beginning(target=lost)
     else:
-        equal, end = run(whole, rest, plan(400, target_cut=True))
-        assert (equal, end.older_target, end.older_source) == (True, 0, lost)
+        assert begun(whole, rest, plan(400, target_cut=True)) == Beginning(source=lost)
 
 
 @pytest.mark.parametrize("both", [False, True])
 def test_alignment_survives_an_altered_record(both: bool) -> None:
     ours = numbered(300)
     theirs = altered(numbered(290, 10), 0, value=b"other")
-    equal, end = run(ours, theirs, plan(300, target_cut=True, source_cut=both))
-    assert not equal
-    assert end.older_source == 10
+    assert begun(ours, theirs, plan(300, target_cut=True, source_cut=both)) == Beginning(source=10)
 
 
 def test_a_missing_first_record_is_not_taken_for_retention() -> None:
     ours = numbered(20)
-    assert not run(ours, ours[1:], plan(20))[0]
-    assert not run(ours[1:], ours, plan(20))[0]
-    assert not run(ours, ours[1:], plan(20, source_cut=True))[0], "the target has lost nothing"
+    assert begun(ours, ours[1:], plan(20)) == begun(ours[1:], ours, plan(20)) == Beginning()
+    assert begun(ours, ours[1:], plan(20, source_cut=True)) == Beginning(), "the target has lost nothing"
 
 
 def test_a_source_whose_retention_removed_everything_leaves_older_records_only() -> None:
-    equal, end = run([], numbered(7), plan(7, source_cut=True))
-    assert (equal, end.older_target) == (True, 7)
-    equal, end = run(numbered(7), [], plan(7, target_cut=True))
-    assert (equal, end.older_source) == (True, 7)
+    assert begun([], numbered(7), plan(7, source_cut=True)) == Beginning(target=7)
+    assert begun(numbered(7), [], plan(7, target_cut=True)) == Beginning(source=7)
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=HEAD), st.integers(0, 40))
@@ -145,17 +116,6 @@ def test_shift_is_found_among_repeated_records(head: list[int], before: int) -> 
     digests = [b"%d" % one for one in head] + [b"only here"]
     other = [b"older%d" % i for i in range(before)] + digests
     assert shift_of(digests, other) == (before, len({d for d in digests if digests.count(d) == 1}))
-
-
-def test_chunks_end_where_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "CHUNK_RECORDS", 3)
-    rows = [row for row in compare(plan(7), lambda _: iter(numbered(7))) if isinstance(row, VerifiedChunk)]
-    assert [(row.side, row.number, row.records, row.first_offset, row.last_offset) for row in rows] == [
-        (side, number, records, first, last)
-        for side in ("target", "source")
-        for number, records, first, last in ((0, 3, 0, 2), (1, 3, 3, 5), (2, 1, 6, 6))
-    ]
-    assert CHUNK_RECORDS > 3
 
 
 def same_kind(ours: Iterable[VerifiedRecord], theirs: Iterable[VerifiedRecord]) -> FoundDifference:
@@ -182,6 +142,28 @@ def test_each_kind_of_difference_has_its_name() -> None:
         assert found.record == 4
         assert found.source_offset == 4
         assert found.count == (3 if what == ("missing",) else 1)
+        [again] = differences(ours, theirs)
+        swapped = what == ("swapped",)
+        assert (again.what, again.record, again.source_offset, again.target_offset) == (
+            found.what,
+            found.record,
+            found.source_offset,
+            found.target_offset,
+        )
+        assert again.count == (2 if swapped else found.count)
+
+
+def test_all_differences_of_a_stretch_are_told_with_both_offsets() -> None:
+    ours = numbered(10)
+    theirs = [*ours[:2], ours[2]._replace(value=b"x"), *ours[4:6], VerifiedRecord(99, 1, b"new", None, ()), *ours[6:9]]
+    theirs = [one._replace(offset=100 + i) for i, one in enumerate(theirs)]
+    told = [(one.what, one.record, one.source_offset, one.target_offset) for one in differences(ours, theirs, 5)]
+    assert told == [
+        (("value",), 7, 2, 102),
+        (("missing",), 8, 3, 103),
+        (("extra",), 11, 6, 105),
+        (("missing",), 14, 9, None),
+    ]
 
 
 def test_null_and_empty_differ_and_header_order_counts() -> None:

@@ -1,0 +1,278 @@
+"""Compares an ordered partition, a piece at a time. Never raises.
+
+Batches are read over our own connections; librdkafka reads a sample of what they prove, every record that differs, and
+all records where it sees something else, where our code cannot open a batch, or where the flow works on records.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from reconciler_mirror.verify.first_difference import (
+    FoundDifference,
+    difference,
+    differences,
+    fields_that_differ,
+    first_difference,
+)
+from reconciler_mirror.verify.in_order.older import beginning_of, offset_behind, shift_of
+from reconciler_mirror.verify.in_order.walk import DifferingStretch, SeenRecord, SidePiece, Walk, Walked, WalkState
+from reconciler_mirror.verify.model import (
+    SOURCE,
+    TARGET,
+    OffsetSpan,
+    PartitionRange,
+    TimeWindow,
+    VerifiedRecord,
+    digest,
+    encoded,
+    within,
+)
+from reconciler_mirror.verify.own_client import canonical
+from reconciler_mirror.verify.read_partition import Readers, records
+from reconciler_mirror.verify.reading import MOST_NAMED, ComparedStretch, PartitionReading, together
+from reconciler_mirror.verify.tasks import as_it_is_now, own, with_clients
+from reconciler_mirror.verify.unreadable import UnreadableError, not_aligned
+
+_AT_ONCE = 2_000
+HEAD = 64
+MOST_LOOKED_FOR = 200_000
+"""Records of the target among which the first one of a sample is looked for."""
+
+Over = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A partition that was compared before up to ``source_next`` and ``target_next``; None: not yet."""
+
+    plan: PartitionRange
+    source_next: int | None = None
+    target_next: int | None = None
+
+
+def compared(given: Continued, readers: Readers, over: Over = lambda: False) -> Iterator[PartitionReading]:
+    """One reading; where it is not ``done``, there is more."""
+    plan = given.plan
+    try:
+        if plan.parts is not None:
+            yield with_clients(_sampled(plan, readers), readers)
+        elif given.source_next is None or given.target_next is None:
+            yield with_clients(_begun(plan, readers, over), readers)
+        else:
+            yield with_clients(_piece(_from(plan, given.source_next, given.target_next), readers, over), readers)
+    except UnreadableError as error:
+        yield PartitionReading(plan.index, error=str(error), todo=error.todo)
+
+
+def whole(plan: PartitionRange, readers: Readers) -> Iterator[PartitionReading]:
+    return compared(Continued(plan), readers)
+
+
+def _begun(plan: PartitionRange, readers: Readers, over: Over) -> PartitionReading:
+    now = as_it_is_now(plan, readers)
+    # With same offsets both sides begin at the same one, so nothing has to be looked for.
+    cut = (now.source.cut or now.target.cut) and not now.same_offsets
+    if not cut:
+        return _piece(now, readers, over)
+
+    def digests(side: str) -> Iterator[tuple[int, bytes]]:
+        return ((item.offset, digest(b"%d %b" % (item.timestamp, item.content))) for item in _items(now, side, readers))
+
+    older = beginning_of(now, digests)
+    begun = now
+    if older.source:
+        begun = _from(now, offset_behind(digests(SOURCE), older.source, now.source.end), now.target.start)
+    if older.target:
+        begun = _from(now, now.source.start, offset_behind(digests(TARGET), older.target, now.target.end))
+    if older.source and begun.source.start > now.position:  # all that was copied is older
+        begun = _from(begun, now.position, now.target.start)
+    reading = _piece(begun, readers, over)
+    starts = replace(reading, source_start=now.source.start, target_start=now.target.start)
+    return replace(starts, older_source=older.source, older_target=older.target)
+
+
+def _from(plan: PartitionRange, source: int, target: int) -> PartitionRange:
+    """The plan from these offsets on."""
+    ours = replace(plan.source, start=min(source, plan.source.end), cut=False)
+    theirs = replace(plan.target, start=min(target, plan.target.end), cut=False)
+    window = (
+        replace(plan.window, from_ms=None)
+        if (source, target) != (plan.source.start, plan.target.start)
+        else plan.window
+    )
+    return replace(plan, source=ours, target=theirs, window=window)
+
+
+def _piece(plan: PartitionRange, readers: Readers, over: Over, *, part: bool = False) -> PartitionReading:
+    """From the plan's beginning on, until time is over."""
+    if not by_batches(plan):
+        return _reading(plan, Walk(plan, _by_second(plan, readers), part=part).run(over), readers)
+    sides = (readers.own(span.endpoint).pieces(span) for span in (plan.source, plan.target))
+    ours, theirs = sides
+    walked = Walk(plan, (ours, theirs), canonical, part=part).run(over)
+    again = _seen_again(plan, walked, readers)
+    if again is None:
+        return _reading(plan, Walk(plan, _by_second(plan, readers), part=part).run(over), readers)
+    reading = replace(_reading(plan, walked, readers), sampled=again)
+    if walked.state is not WalkState.NOT_OPENED:
+        return reading
+    left = _from(plan, walked.source_next, walked.target_next)
+    try:
+        return together(reading, _reading(left, Walk(left, _by_second(left, readers), part=part).run(over), readers))
+    except UnreadableError as error:  # what was found before stays known
+        return replace(reading, error=str(error), todo=error.todo)
+
+
+def by_batches(plan: PartitionRange) -> bool:
+    """Whether copies of the plan's records can lie in the batches of their source."""
+    return plan.worker is None and not plan.compacted and plan.window == TimeWindow()
+
+
+def _items(plan: PartitionRange, side: str, readers: Readers) -> Iterator[SeenRecord]:
+    if by_batches(plan):
+        span = plan.source if side == SOURCE else plan.target
+        for piece in readers.own(span.endpoint).pieces(span):
+            timed = plan.timestamps
+            yield from (item if timed else item._replace(timestamp=0) for item in piece.decoded())
+        return
+    yield from (_item(record) for record in _second(plan, side, readers))
+
+
+def _item(record: VerifiedRecord) -> SeenRecord:
+    return SeenRecord(record.offset, record.timestamp, encoded(record))
+
+
+def _second(plan: PartitionRange, side: str, readers: Readers) -> Iterator[VerifiedRecord]:
+    span = plan.source if side == SOURCE else plan.target
+    return within(own(plan, side, span, readers), plan.window)
+
+
+def _by_second(plan: PartitionRange, readers: Readers) -> tuple[Iterator[SidePiece], Iterator[SidePiece]]:
+    return _pieces(_second(plan, SOURCE, readers)), _pieces(_second(plan, TARGET, readers))
+
+
+def _pieces(side: Iterator[VerifiedRecord]) -> Iterator[SidePiece]:
+    while some := [_item(record) for record in islice(side, _AT_ONCE)]:
+        yield SidePiece(lambda some=some: some)  # type: ignore[misc]
+
+
+def _seen_again(plan: PartitionRange, walked: Walked, readers: Readers) -> int | None:
+    """How many of the equal records librdkafka has read as well; None where it reads something else."""
+    count = 0
+    for bounds in walked.samples:
+        spans = [_cut(span, at) for span, at in zip((plan.source, plan.target), bounds, strict=True)]
+        ours, theirs = (list(records(span, readers, timestamps=plan.timestamps, sample=True)) for span in spans)
+        if [record[1:] for record in ours] != [record[1:] for record in theirs]:
+            return None
+        count += len(ours)
+    return count
+
+
+def _cut(span: OffsetSpan, bounds: tuple[int, int]) -> OffsetSpan:
+    return replace(span, start=max(bounds[0], span.start), end=min(bounds[1], span.end), cut=False)
+
+
+def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> PartitionReading:
+    named: list[FoundDifference] = []
+    unconfirmed = False
+    for stretch in walked.stretches[:MOST_NAMED]:
+        again = _named(plan, stretch, readers)
+        unconfirmed = unconfirmed or not again
+        named += again
+    lost = walked.state is WalkState.LOST
+    return PartitionReading(
+        plan.index,
+        plan.source.start,
+        plan.target.start,
+        source_end=walked.source_end,
+        source_next=walked.source_next,
+        target_next=walked.target_next,
+        done=walked.state is not WalkState.PAUSED,
+        equal=walked.equal,
+        by_bytes=walked.by_bytes,
+        source_records=walked.source_records,
+        target_records=walked.target_records,
+        differing=sum(stretch.differing for stretch in walked.stretches),
+        differences=tuple(named[:MOST_NAMED]),
+        unconfirmed=unconfirmed,
+        rest=walked.source_next if lost else None,
+        stretches=_rows(plan, walked),
+    )
+
+
+def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) -> list[FoundDifference]:
+    """The second reading. Empty where it finds both sides equal."""
+    spans = ((SOURCE, plan.source, stretch.source), (TARGET, plan.target, stretch.target))
+    if stretch.lost:
+        ours, theirs = (own(plan, side, replace(span, start=at[0]), readers) for side, span, at in spans)
+        first = first_difference(ours, theirs, stretch.record, offsets=plan.same_offsets)
+        return [] if first is None else [first]
+    ours, theirs = (own(plan, side, _cut(span, at), readers) for side, span, at in spans)
+    if max(stretch.counts) < _AT_ONCE:
+        return list(differences(list(ours), list(theirs), stretch.record, offsets=plan.same_offsets))
+    record, copy = next(ours, None), next(theirs, None)
+    match stretch.counts:
+        case (count, 0) if record is not None:
+            return [difference(stretch.record, ("missing",), record, copy, count)]
+        case (0, count) if copy is not None:
+            return [difference(stretch.record, ("extra",), record, copy, count)]
+        case _ if record is not None and copy is not None and record[1:] != copy[1:]:
+            return [difference(stretch.record, fields_that_differ(record, copy), record, copy)]
+        case _:
+            return []
+
+
+def _rows(plan: PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
+    rows = (
+        [ComparedStretch(True, walked.equal, walked.equal, plan.source.start, plan.target.start)]
+        if walked.equal
+        else []
+    )
+    for stretch in walked.stretches:
+        starts = [
+            bounds[0] if count else None
+            for bounds, count in zip((stretch.source, stretch.target), stretch.counts, strict=True)
+        ]
+        rows.append(ComparedStretch(False, *stretch.counts, *starts))
+    return tuple(rows)
+
+
+def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
+    """Only ``plan.parts``; each from the target's record that is the first of the part."""
+    now = as_it_is_now(plan, readers)
+    reading: PartitionReading | None = None
+    for start, end in plan.parts or ():
+        begin = max(start, now.source.start)
+        if begin >= end:
+            continue
+        source = replace(now.source, start=begin, end=min(end, now.source.end), cut=False)
+        part = replace(now, source=source, position=min(now.position, end), window=TimeWindow(), parts=None)
+        target = begin if now.same_offsets else _copy_of(part, readers)
+        part = replace(part, target=replace(now.target, start=max(target, now.target.start), cut=False))
+        reading = together(reading, _piece(part, readers, lambda: False, part=True))
+    if reading is None:
+        return PartitionReading(plan.index, now.source.start, now.target.start, source_end=now.position)
+    return replace(reading, source_end=now.position)
+
+
+def _copy_of(part: PartitionRange, readers: Readers) -> int:
+    """Where the target has the first record of a part: at or behind the first record that is not older. Raises
+    UnreadableError."""
+    head = list(islice(own(part, SOURCE, part.source, readers), HEAD))
+    if not head:
+        return part.target.end
+    timestamp = head[0].timestamp
+    at = readers.own(part.target.endpoint).at_time(part.target, timestamp) if timestamp >= 0 else None
+    begin = part.target.start if at is None else max(at, part.target.start)
+    span = replace(part.target, start=begin, cut=False)
+    theirs = islice(own(part, TARGET, span, readers), MOST_LOOKED_FOR)
+    digests = [digest(encoded(record)) for record in head]
+    shift, votes = shift_of(digests, (digest(encoded(record)) for record in theirs))
+    # Records that are the same again and again could lie in several places.
+    if votes < min(2, len(head)) or 2 * votes < sum(digests.count(each) == 1 for each in digests):
+        raise not_aligned(part.source, part.target, head[0].offset, begin)
+    if shift <= 0:
+        return begin
+    behind = islice(own(part, TARGET, span, readers), shift, None)
+    return next((record.offset for record in behind), part.target.end)

@@ -1,0 +1,501 @@
+"""Both sides of an ordered partition in step: whole batches, then pairs of records, then records looked for ahead.
+
+Of a batch only its header differs between both sides (offset, leader epoch, producer, checksum). Codec, numbers,
+timestamps and the records as they are compressed are compared byte by byte, and both checksums are verified, since
+readers of a copy verify its. Where batches are others, because a lane put small ones together, their records are
+compared byte by byte behind their offsets. Where records differ, the next ones that both sides share are looked for,
+and from there batches are compared again.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from enum import Enum, auto
+from typing import NamedTuple
+
+from reconciler.kafka.client.errors import MalformedResponseError
+from reconciler.kafka.records.batches import APPEND_TIME, CODEC, HEADER, Batch, CorruptBatchError, verify
+from reconciler_mirror.verify.in_order.pairs import DELETE_HORIZON, OpenBatch, equal_pairs, opened
+from reconciler_mirror.verify.model import PartitionRange
+
+STRIPE = 64 << 20
+"""Bytes of which one stretch is read again by librdkafka, so that no proof rests on our reader alone."""
+MOST_SAMPLES = 8
+AHEAD, AHEAD_BYTES = (64, 1_024, 16_384, 65_536), 64 << 20
+"""Records of each side among which the next common ones are looked for, in turns; bytes that they may have."""
+SURE = 8
+"""Records in a row that say that both sides are the same again."""
+MOST_STRETCHES = 1_000
+_MOST_PLACES, _MOST_MATCHED = 64, 2_000
+_NEVER_EQUAL = APPEND_TIME | DELETE_HORIZON
+
+Bounds = tuple[int, int]
+"""Offsets from and up to."""
+
+
+class SeenRecord(NamedTuple):
+    """A record as it is compared: equal contents are equal records."""
+
+    offset: int
+    timestamp: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SidePiece:
+    """Records of one side in a row. ``header`` and ``view``: of the whole batch, gone when the next piece is asked for;
+    None where there is none. ``decoded``: its records within the bounds, and raises NotOpenedError. ``whole``: all of
+    the batch's are."""
+
+    decoded: Callable[[], list[SeenRecord]]
+    header: Batch | None = None
+    view: memoryview | None = None
+    whole: bool = False
+
+
+class NotOpenedError(Exception):
+    """A batch that our code cannot open: librdkafka says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingStretch:
+    """Records in a row that differ. ``record``: number of the first, from the first of the walk. ``source`` and
+    ``target``: where they lie, with the next common record. ``differing``: how many; ``counts``: of each side.
+    ``lost``: nothing common was found behind it, so nothing behind it is compared, and ``source`` and ``target`` are
+    the first of each side."""
+
+    record: int
+    source: Bounds
+    target: Bounds
+    differing: int
+    counts: Bounds
+    lost: bool = False
+
+
+class WalkState(Enum):
+    """PAUSED: time was over. NOT_OPENED: see NotOpenedError. LOST: there is more, and it is not compared."""
+
+    DONE = auto()
+    PAUSED = auto()
+    NOT_OPENED = auto()
+    LOST = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Walked:
+    """``source_next`` and ``target_next``: up to where both sides are compared. ``equal``: records, ``by_bytes`` of
+    them in equal batches. ``samples``: source and target bounds of equal records."""
+
+    state: WalkState
+    source_next: int
+    target_next: int
+    source_end: int
+    equal: int
+    by_bytes: int
+    source_records: int
+    target_records: int
+    stretches: tuple[DifferingStretch, ...] = ()
+    samples: tuple[tuple[Bounds, Bounds], ...] = ()
+
+
+Content = tuple[int, int, bytes]
+"""What makes two records equal: offset (0 where copies have others), timestamp (0 where it is not compared), bytes."""
+Canonical = Callable[[bytes], object]
+"""What a content means, where the same can be written in several ways."""
+
+
+@dataclass(slots=True)
+class _Side:
+    """``at``: the next offset that is not compared. ``batch``: that is compared by pairs; else ``offsets`` and
+    ``contents`` from ``next`` on are records that were looked at, the last of them those of ``last``."""
+
+    pieces: Iterator[SidePiece]
+    at: int
+    contents_of: Callable[[SeenRecord], Content]
+    batch: OpenBatch | None = None
+    offsets: list[int] = field(default_factory=list)
+    contents: list[Content] = field(default_factory=list)
+    next: int = 0
+    bytes: int = 0
+    last: OpenBatch | None = None
+    ahead: SidePiece | None = None
+    records: int = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.offsets) - self.next
+
+    @property
+    def between(self) -> bool:
+        """Between two pieces."""
+        return self.batch is None and not self.left
+
+    def peek(self) -> SidePiece | None:
+        if self.ahead is None:
+            try:
+                self.ahead = next(self.pieces, None)
+            except MalformedResponseError:
+                raise NotOpenedError from None
+        return self.ahead
+
+    def fill(self) -> bool:
+        """False at the end."""
+        while self.between:
+            if (piece := self.peek()) is None:
+                return False
+            self.batch = _opened(piece)
+            if self.batch is None:
+                self._add(piece.decoded(), None)
+            self.ahead = None
+        return True
+
+    def _add(self, items: Sequence[SeenRecord], batch: OpenBatch | None) -> None:
+        if not self.left:
+            self.offsets, self.contents, self.next, self.bytes = [], [], 0, 0
+        self.offsets += [item.offset for item in items]
+        self.contents += map(self.contents_of, items)
+        self.bytes += sum(len(item.content) for item in items)
+        self.last = batch
+
+    def loosen(self) -> None:
+        """From the batch that is compared by pairs to its records."""
+        if (batch := self.batch) is None:
+            return
+        try:
+            items = [SeenRecord(record.offset, record.timestamp, record.tail.tobytes()) for record in batch.decoded()]
+        except MalformedResponseError:
+            raise NotOpenedError from None
+        self.batch = None
+        self._add(items, batch)
+
+    @property
+    def by_pairs(self) -> bool:
+        """Whether it can be compared so: all that was looked at lies in one batch."""
+        return self.batch is not None or (self.last is not None and 0 < self.left <= self.last.batch.records)
+
+    def tighten(self) -> None:
+        """Back to a batch; see ``by_pairs``."""
+        if self.batch is None and self.last is not None:
+            self.batch = self.last.at(self.last.batch.records - self.left)
+            self.offsets, self.contents, self.next, self.last = [], [], 0, None
+
+    def look_ahead(self, count: int) -> bool:
+        """Whether that many are known now, or all; False where it would be too much to hold."""
+        self.loosen()
+        while self.left < count and (piece := self.peek()) is not None:
+            if self.bytes > AHEAD_BYTES:
+                return False
+            self.batch = _opened(piece)
+            if self.batch is None:
+                self._add(piece.decoded(), None)
+            self.ahead = None
+            self.loosen()
+        return True
+
+    def passed(self, count: int) -> None:
+        """Of what was looked at."""
+        if count:
+            self.at = self.offsets[self.next + count - 1] + 1
+            self.next += count
+            self.records += count
+
+    def behind(self, count: int) -> int | None:
+        """The offset of the record behind that many."""
+        at = self.next + count
+        return self.offsets[at] if at < len(self.offsets) else None
+
+
+def _opened(piece: SidePiece) -> OpenBatch | None:
+    if not piece.whole or piece.view is None or piece.header is None:
+        return None
+    try:
+        return opened(piece.view, piece.header)
+    except (CorruptBatchError, MalformedResponseError):
+        raise NotOpenedError from None
+
+
+class Walk:
+    """``pair``: pieces of source and target. ``canonical``: see there. ``part``: the source side ends somewhere in the
+    partition, so the target may go on."""
+
+    def __init__(
+        self,
+        plan: PartitionRange,
+        pair: tuple[Iterator[SidePiece], Iterator[SidePiece]],
+        canonical: Canonical | None = None,
+        *,
+        part: bool = False,
+    ) -> None:
+        self._plan, self._part, self._canonical = plan, part, canonical
+        timed, same = plan.timestamps, plan.same_offsets
+
+        def contents_of(item: SeenRecord) -> Content:
+            return item.offset if same else 0, item.timestamp if timed else 0, item.content
+
+        starts = (plan.source.start, plan.target.start)
+        self._source, self._target = (_Side(*given, contents_of) for given in zip(pair, starts, strict=True))
+        self._equal = self._by_bytes = self._bytes = self._stripe = 0
+        self._source_end = plan.position
+        self._samples: list[tuple[Bounds, Bounds]] = []
+        self._stretches: list[DifferingStretch] = []
+        self._random = random.Random()  # noqa: S311 - others in each run
+
+    def run(self, over: Callable[[], bool] = lambda: False) -> Walked:
+        """``over``: whether it has to pause."""
+        try:
+            state = self._to_the_end(over)
+        except NotOpenedError:
+            state = WalkState.NOT_OPENED
+        ours, theirs = self._source, self._target
+        return Walked(
+            state,
+            ours.at,
+            theirs.at,
+            self._source_end,
+            self._equal,
+            self._by_bytes,
+            ours.records,
+            theirs.records,
+            tuple(self._stretches),
+            tuple(self._samples),
+        )
+
+    def _to_the_end(self, over: Callable[[], bool]) -> WalkState:
+        ours, theirs = self._source, self._target
+        while not over():
+            if ours.between and theirs.between:
+                mine, other = ours.peek(), theirs.peek()
+                if mine is not None and other is not None and self._equal_bytes(mine, other):
+                    self._take(mine, other)
+                    continue
+            if not theirs.fill():
+                return self._target_ends()
+            if not ours.fill():
+                return self._source_ends()
+            by_pairs = ours.by_pairs and theirs.by_pairs
+            if by_pairs:
+                ours.tighten()
+                theirs.tighten()
+                if self._by_pairs():
+                    continue
+            ours.loosen()
+            theirs.loosen()
+            if by_pairs:  # these batches hold what is not equal in bytes: their records, to the end
+                ours.last = theirs.last = None
+            if not self._in_step() and (state := self._find_again()) is not None:
+                return state
+            if len(self._stretches) >= MOST_STRETCHES:
+                return WalkState.LOST
+        return WalkState.PAUSED
+
+    def _by_pairs(self) -> bool:
+        """Whether any record was equal."""
+        ours, theirs, plan = self._source, self._target, self._plan
+        mine, other = ours.batch, theirs.batch
+        if mine is None or other is None:
+            return False
+        if plan.same_offsets and mine.batch.base + mine.index != other.batch.base + other.index:
+            return False
+        begun, size = (ours.at, theirs.at), mine.place
+        done = equal_pairs(mine, other, timed=plan.timestamps)
+        if not done:
+            return False
+        for side, batch in ((ours, mine), (theirs, other)):
+            side.at, side.records = batch.batch.base + batch.index, side.records + done
+        self._proved(done, begun, mine.place - size)
+        try:
+            ours.batch = None if mine.over else mine
+            theirs.batch = None if other.over else other
+        except MalformedResponseError:
+            raise NotOpenedError from None
+        return True
+
+    def _in_step(self) -> bool:
+        """Of what was looked at on both sides; False where records differ."""
+        ours, theirs = self._source, self._target
+        count = min(ours.left, theirs.left)
+        begun, same = (ours.at, theirs.at), count
+        mine, other = ours.contents[ours.next : ours.next + count], theirs.contents[theirs.next : theirs.next + count]
+        if mine != other:
+            same = next(index for index, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b)
+        size = sum(len(content[-1]) for content in mine[:same])
+        ours.passed(same)
+        theirs.passed(same)
+        if same:
+            self._proved(same, begun, size)
+        return same == count
+
+    def _proved(self, count: int, begun: Bounds, size: int) -> None:
+        ours, theirs = self._source.at, self._target.at
+        self._equal += count
+        self._bytes += size
+        self._source_end = max(self._source_end, ours)
+        self._sample(((begun[0], ours), (begun[1], theirs)))
+
+    def _find_again(self) -> WalkState | None:
+        """Passes records that differ. The state in which the walk ends where nothing behind them is compared."""
+        ours, theirs = self._source, self._target
+        for count in AHEAD:
+            held = ours.look_ahead(count) and theirs.look_ahead(count)
+            mine, other = (side.contents[side.next : side.next + count] for side in (ours, theirs))
+            ends = (ours.left <= count and ours.peek() is None, theirs.left <= count and theirs.peek() is None)
+            if (again := next_common(mine, other, *ends)) is not None:
+                self._differ(*again)
+                return None
+            if self._part and ends[0] and len(mine) < SURE:
+                self._differ(len(mine), min(len(mine), len(other)))
+                return WalkState.DONE
+            if ends[1] and (ends[0] or self._due(len(other)) < ours.left):
+                self._differ(self._due(len(other)), len(other))
+                return WalkState.DONE
+            if not held:
+                break
+        self._differ(1, 1, lost=True)
+        return WalkState.LOST
+
+    def _due(self, copies: int) -> int:
+        """Source records, of those looked at, that the target must have: all below the position, and as many as the
+        target has."""
+        ours = self._source
+        below = sum(offset < self._plan.position for offset in ours.offsets[ours.next :])
+        return min(ours.left, max(below, copies))
+
+    def _differ(self, mine: int, other: int, *, lost: bool = False) -> None:
+        ours, theirs = self._source, self._target
+        a, b = ours.contents[ours.next : ours.next + mine], theirs.contents[theirs.next : theirs.next + other]
+        if not lost and mine == other and self._mean_the_same(a, b):
+            begun = (ours.at, theirs.at)
+            ours.passed(mine)
+            theirs.passed(other)
+            self._proved(mine, begun, 0)
+            return
+        spans: list[Bounds] = []
+        for side, count, span in ((ours, mine, self._plan.source), (theirs, other, self._plan.target)):
+            follower = None if lost else side.behind(count)
+            last = side.offsets[side.next + count - 1] + 1 if count else side.at
+            whole = follower + 1 if follower is not None else span.end if side is theirs else last
+            spans.append((side.at, max(side.at, last, min(whole, span.end))))
+        self._stretches.append(
+            DifferingStretch(ours.records, spans[0], spans[1], _differing(a, b), (mine, other), lost)
+        )
+        if not lost:
+            ours.passed(mine)
+            theirs.passed(other)
+            self._source_end = max(self._source_end, ours.at)
+
+    def _mean_the_same(self, mine: Sequence[Content], other: Sequence[Content]) -> bool:
+        if self._canonical is None:
+            return False
+        means = self._canonical
+        return all(a[:-1] == b[:-1] and means(a[-1]) == means(b[-1]) for a, b in zip(mine, other, strict=True))
+
+    def _target_ends(self) -> WalkState:
+        """What the source has besides is missing below the position, and lag behind it."""
+        return self._only_one_side_goes_on(self._source, self._plan.position)
+
+    def _source_ends(self) -> WalkState:
+        return WalkState.DONE if self._part else self._only_one_side_goes_on(self._target, None)
+
+    def _only_one_side_goes_on(self, side: _Side, below: int | None) -> WalkState:
+        begun, count = side.at, 0
+        last = begun
+        while side.fill():
+            side.loosen()
+            here = [offset for offset in side.offsets[side.next :] if below is None or offset < below]
+            if not here:
+                break
+            count, last = count + len(here), here[-1] + 1
+            side.passed(len(here))
+            if side.left:
+                break
+        if count:
+            ours, theirs = self._source, self._target
+            mine = (begun, last) if side is ours else (ours.at, ours.at)
+            other = (begun, last) if side is theirs else (theirs.at, theirs.at)
+            counts = (count, 0) if side is ours else (0, count)
+            number = self._source.records - counts[0]
+            self._stretches.append(DifferingStretch(number, mine, other, count, counts))
+            self._source_end = max(self._source_end, ours.at)
+        return WalkState.DONE
+
+    def _equal_bytes(self, mine: SidePiece, other: SidePiece) -> bool:
+        ours, theirs = mine.header, other.header
+        if ours is None or theirs is None or mine.view is None or other.view is None:
+            return False
+        if not (mine.whole and other.whole and ours.magic == theirs.magic == 2):
+            return False
+        attributes = ours.attributes | theirs.attributes
+        if attributes & _NEVER_EQUAL or (ours.attributes ^ theirs.attributes) & CODEC:
+            return False
+        if ours[6:9] != theirs[6:9] or ours.records != theirs.records:  # last offset delta, timestamps
+            return False
+        if self._plan.same_offsets and ours.base != theirs.base:
+            return False
+        if mine.view[HEADER:].tobytes() != other.view[HEADER:].tobytes():
+            return False
+        try:
+            verify(mine.view, ours)
+            verify(other.view, theirs)
+        except CorruptBatchError:
+            return False
+        return True
+
+    def _take(self, mine: SidePiece, other: SidePiece) -> None:
+        if mine.header is None or other.header is None or mine.view is None:
+            return
+        count = mine.header.records
+        self._by_bytes += count
+        for side, header in ((self._source, mine.header), (self._target, other.header)):
+            side.at, side.ahead, side.records = header.next_offset, None, side.records + count
+        self._equal += count
+        self._bytes += len(mine.view)
+        self._source_end = max(self._source_end, self._source.at)
+        places = ((mine.header.base, mine.header.next_offset), (other.header.base, other.header.next_offset))
+        self._sample(places)
+
+    def _sample(self, place: tuple[Bounds, Bounds]) -> None:
+        """One of each stripe, each as likely as any other."""
+        if len(self._samples) * STRIPE <= self._bytes and len(self._samples) < MOST_SAMPLES:
+            self._samples.append(place)
+            self._stripe = 1
+            return
+        self._stripe += 1
+        if self._random.random() * self._stripe < 1:
+            self._samples[-1] = place
+
+
+def next_common(
+    mine: Sequence[Content], other: Sequence[Content], mine_ends: bool, other_ends: bool
+) -> tuple[int, int] | None:
+    """How many of each side to pass until both are the same again, with the fewest passed. A few records are enough
+    only where a side ends."""
+    places: dict[Content, list[int]] = {}
+    for index, content in enumerate(other):
+        members = places.setdefault(content, [])
+        if len(members) < _MOST_PLACES:
+            members.append(index)
+    best: tuple[int, int] | None = None
+    for index, content in enumerate(mine):
+        if best is not None and index >= sum(best):
+            break
+        for place in places.get(content, ()):
+            if best is not None and index + place >= sum(best):
+                break
+            count = min(SURE, len(mine) - index, len(other) - place)
+            short = count < SURE
+            known = (
+                not short or (mine_ends and len(mine) - index == count) or (other_ends and len(other) - place == count)
+            )
+            if known and mine[index : index + count] == other[place : place + count]:
+                best = (index, place)
+                break
+    return best
+
+
+def _differing(mine: Sequence[Content], other: Sequence[Content]) -> int:
+    """How many records it takes to make one of the other."""
+    if not (mine and other) or max(len(mine), len(other)) > _MOST_MATCHED:
+        return max(len(mine), len(other))
+    changes = SequenceMatcher(None, mine, other, autojunk=False).get_opcodes()
+    return sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in changes if tag != "equal")

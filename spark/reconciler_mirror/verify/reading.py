@@ -1,0 +1,82 @@
+"""How far the comparison of one partition has come; pieces of it add up."""
+
+from dataclasses import dataclass, replace
+
+from reconciler_mirror.verify.first_difference import FoundDifference
+
+MOST_NAMED = 20
+"""Differences of a partition that are named; all are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedStretch:
+    """A row of the chunk table: what is equal of a piece, or records in a row that differ. ``first_*`` None: that side
+    has none."""
+
+    equal: bool
+    source_records: int
+    target_records: int
+    first_source: int | None
+    first_target: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReading:
+    """``*_start``: where it was begun. ``*_next``: up to where both sides are compared; ``done``: all is that is to
+    be. ``older_*``: records before the first common one, on that side only. ``source_end``: the source offset after
+    the last record compared. ``equal``, ``source_records``, ``target_records``, ``differing``: records.
+    ``differences``: of them the first ones. ``error`` and ``todo``: it could not be read. ``one_client``: clusters
+    that librdkafka could not log in to, and why. ``by_bytes``: of the equal records those in equal batches;
+    ``sampled``: those that librdkafka read, too. ``unconfirmed``: a second reading did not find a difference.
+    ``rest``: the source offset from which on nothing is compared, because both sides have nothing in common any
+    more."""
+
+    index: int
+    source_start: int = 0
+    target_start: int = 0
+    older_source: int = 0
+    older_target: int = 0
+    source_end: int = 0
+    error: str = ""
+    todo: str = ""
+    one_client: tuple[tuple[str, str], ...] = ()
+    by_bytes: int = 0
+    sampled: int = 0
+    source_next: int = 0
+    target_next: int = 0
+    done: bool = True
+    equal: int = 0
+    source_records: int = 0
+    target_records: int = 0
+    differing: int = 0
+    differences: tuple[FoundDifference, ...] = ()
+    unconfirmed: bool = False
+    rest: int | None = None
+    stretches: tuple[ComparedStretch, ...] = ()
+
+
+def together(first: PartitionReading | None, then: PartitionReading) -> PartitionReading:
+    """``then`` is the piece behind ``first``, and counts its records from its own first one."""
+    if first is None:
+        return then
+    numbered = tuple(
+        replace(difference, record=difference.record + first.source_records) for difference in then.differences
+    )
+    return replace(
+        then,
+        source_start=first.source_start,
+        target_start=first.target_start,
+        older_source=first.older_source,
+        older_target=first.older_target,
+        source_end=max(first.source_end, then.source_end),
+        one_client=tuple(sorted({*first.one_client, *then.one_client})),
+        by_bytes=first.by_bytes + then.by_bytes,
+        sampled=first.sampled + then.sampled,
+        equal=first.equal + then.equal,
+        source_records=first.source_records + then.source_records,
+        target_records=first.target_records + then.target_records,
+        differing=first.differing + then.differing,
+        differences=(*first.differences, *numbered)[:MOST_NAMED],
+        unconfirmed=first.unconfirmed or then.unconfirmed,
+        stretches=(*first.stretches, *then.stretches),
+    )

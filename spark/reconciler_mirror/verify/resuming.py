@@ -1,0 +1,76 @@
+"""What ``verify`` has compared before, in a file: an ordered partition is continued where its reading stands."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from reconciler.replication.json_codec import Codec, MalformedError
+from reconciler.replication.runs.run_folders import write_json
+from reconciler_mirror.verify.model import PartitionRange, TimeWindow
+from reconciler_mirror.verify.reading import PartitionReading
+
+_VERSION = 1
+_CODEC = Codec()
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReading:
+    """``identity``: everything on which it depends that what was read is still what it was."""
+
+    identity: tuple[str, ...]
+    reading: PartitionReading
+
+
+@dataclass(frozen=True, slots=True)
+class KeptReadings:
+    version: int
+    kept: tuple[KeptReading, ...] = ()
+
+
+class ProgressFile:
+    """``fingerprints`` by flow. A file that is not readable counts as none."""
+
+    def __init__(self, path: Path, fingerprints: Mapping[str, str]) -> None:
+        self._path, self._fingerprints = path, fingerprints
+
+    def earlier(self, plans: Sequence[PartitionRange]) -> Mapping[int, PartitionReading]:
+        """Of those partitions that can be continued, by index."""
+        known = {kept.identity: kept.reading for kept in self._kept()}
+        readings: dict[int, PartitionReading] = {}
+        for plan in plans:
+            identity = self._identity(plan)
+            reading = known.get(identity) if identity is not None else None
+            if reading is not None and _continues(plan, reading):
+                readings[plan.index] = replace(reading, index=plan.index, done=reading.rest is not None)
+        return readings
+
+    def keep(self, plans: Sequence[PartitionRange], readings: Mapping[int, PartitionReading]) -> None:
+        """Raises OSError."""
+        mine = {self._identity(plan): readings.get(plan.index) for plan in plans}
+        kept = {each.identity: each for each in self._kept()}
+        for identity, reading in mine.items():
+            if identity is not None and reading is not None and not (reading.error or reading.unconfirmed):
+                kept[identity] = KeptReading(identity, replace(reading, stretches=()))
+        write_json(self._path, _CODEC.encoded(KeptReadings(_VERSION, tuple(kept.values()))))
+
+    def _kept(self) -> tuple[KeptReading, ...]:
+        try:
+            document = _CODEC.decoded(KeptReadings, json.loads(self._path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, MalformedError):
+            return ()
+        return document.kept if document.version == _VERSION else ()
+
+    def _identity(self, plan: PartitionRange) -> tuple[str, ...] | None:
+        """None: not to be continued. Without ids of both topics one of them may be another by the same name."""
+        if plan.compacted or plan.parts is not None or not all(plan.ids) or plan.window != TimeWindow():
+            return None
+        source, target = plan.source, plan.target
+        where = (source.endpoint.cluster, source.topic, target.endpoint.cluster, target.topic, str(source.partition))
+        how = (source.isolation, str(plan.timestamps), str(plan.same_offsets))
+        return (plan.flow, self._fingerprints.get(plan.flow, ""), *where, *plan.ids, *how)
+
+
+def _continues(plan: PartitionRange, reading: PartitionReading) -> bool:
+    spans = ((plan.source, reading.source_next), (plan.target, reading.target_next))
+    return all(span.start <= at <= span.end for span, at in spans)

@@ -1,0 +1,219 @@
+"""Copies spoilt in every way, in all codecs and batches, on real brokers: each fault is named with both offsets, and
+nothing else is; also when the comparison pauses and is taken up again from its file."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from reconciler_mirror.verify.in_order.compare import Continued, compared
+from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
+from reconciler_mirror.verify.read_partition import Readers
+from reconciler_mirror.verify.reading import PartitionReading, together
+from reconciler_mirror.verify.resuming import ProgressFile
+from reconciler_mirror.verify.sampling import Sample, sampled
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
+
+from tests.support.jobs.verify_runs import Content, HandMadeFlow, endpoint
+
+pytestmark = pytest.mark.kafka
+COUNT = 400
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+Fault = Callable[[list[Content], int], None]
+TWO_HEADERS = (("a", b"1"), ("b", None))
+
+
+def good(seed: int) -> list[Content]:
+    chance = random.Random(seed)
+    records: list[Content] = []
+    for number in range(COUNT):
+        key = chance.choice((None, b"", b"k%d" % number))
+        value = chance.choice((None, b"", b"v%d" % number, chance.randbytes(chance.choice((60, 130, 9_000)))))
+        headers = chance.choice(((), TWO_HEADERS, (("h", b"%d" % number),)))
+        records.append((key, value, headers, 1_700_000_000_000 + 3 * number + chance.randrange(-20, 20)))
+    records[200] = (b"the key", b"the value", TWO_HEADERS, 1_700_000_000_200)
+    records[201] = (b"another", b"one", (), 1_700_000_000_201)
+    return records
+
+
+def setting(**changes: Any) -> Fault:
+    def spoil(records: list[Content], at: int) -> None:
+        names = ("key", "value", "headers", "timestamp")
+        records[at] = tuple(changes.get(name, part) for name, part in zip(names, records[at], strict=True))  # type: ignore[assignment]
+
+    return spoil
+
+
+def missing(records: list[Content], at: int) -> None:
+    del records[at]
+
+
+def doubled(records: list[Content], at: int) -> None:
+    records.insert(at, records[at])
+
+
+def swapped(records: list[Content], at: int) -> None:
+    records[at : at + 2] = records[at : at + 2][::-1]
+
+
+def three_missing(records: list[Content], at: int) -> None:
+    del records[at : at + 3]
+
+
+def nothing(_: list[Content], __: int) -> None: ...
+
+
+FAULTS: list[tuple[str, Fault, tuple[tuple[str, ...], int, int, int] | None]] = [
+    ("nothing", nothing, None),
+    ("value", setting(value=b"the valuf"), (("value",), 200, 200, 1)),
+    ("tombstone", setting(value=None), (("value",), 200, 200, 1)),
+    ("empty value", setting(value=b""), (("value",), 200, 200, 1)),
+    ("key", setting(key=b"the kez"), (("key",), 200, 200, 1)),
+    ("no key", setting(key=None), (("key",), 200, 200, 1)),
+    ("empty key", setting(key=b""), (("key",), 200, 200, 1)),
+    ("timestamp", setting(timestamp=1_700_000_000_199), (("timestamp",), 200, 200, 1)),
+    ("header order", setting(headers=TWO_HEADERS[::-1]), (("headers",), 200, 200, 1)),
+    ("header", setting(headers=(("a", b"1"), ("b", b""))), (("headers",), 200, 200, 1)),
+    ("missing", missing, (("missing",), 200, 200, 1)),
+    ("three missing", three_missing, (("missing",), 200, 200, 3)),
+    ("doubled", doubled, (("extra",), 201, 201, 1)),
+    ("swapped", swapped, (("swapped",), 200, 200, 2)),
+    (
+        "all",
+        setting(key=b"", value=None, headers=(), timestamp=1),
+        (("key", "value", "headers", "timestamp"), 200, 200, 1),
+    ),
+]
+MOVED = len(FAULTS)
+"""Two more partitions: a record of the first lies in the second."""
+
+
+def fill(handle: ClusterHandle, topic: str, partitions: list[list[Content]], seed: int) -> None:
+    """In other batches and codecs from partition to partition."""
+    chance = random.Random(seed)
+    for partition, records in enumerate(partitions):
+        made = Producer(
+            {
+                **handle.client(),
+                "compression.type": CODECS[(partition + seed) % len(CODECS)],
+                "batch.num.messages": chance.choice((1, 3, 17, 100)),
+                "linger.ms": 5,
+            }
+        )
+        for key, value, headers, timestamp in records:
+            made.produce(topic, value, key, partition, timestamp=timestamp, headers=list(headers))
+        assert made.flush(60) == 0
+
+
+def span(handle: ClusterHandle, topic: str, partition: int) -> OffsetSpan:
+    with closing(Consumer({**handle.client(), "group.id": "x"})) as consumer:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 20)
+    return OffsetSpan(endpoint(handle), topic, partition, "read_committed", low, high)
+
+
+@pytest.fixture(scope="module")
+def plans(plain: Sandbox) -> list[PartitionRange]:
+    east, west = plain["east"], plain["west"]
+    flow = HandMadeFlow(f"faults{random.randrange(10**6)}", east, west)
+    ours = [good(number) for number in range(MOVED + 2)]
+    theirs = [list(records) for records in ours]
+    for records, (_, spoil, _) in zip(theirs, FAULTS, strict=False):
+        spoil(records, 200)
+    theirs[MOVED + 1].insert(100, theirs[MOVED].pop(300))
+    topic = flow.topics(flow.name, len(ours))
+    fill(east, topic, ours, 0)
+    fill(west, f"east.{topic}", theirs, 2)
+    made = []
+    for number in range(len(ours)):
+        source, target = span(east, topic, number), span(west, f"east.{topic}", number)
+        made.append(PartitionRange(number, flow.name, source, target, source.end, source.end, ids=("a", "b")))
+    return made
+
+
+def told(reading: PartitionReading) -> list[tuple[tuple[str, ...], int | None, int | None, int]]:
+    return [(one.what, one.source_offset, one.target_offset, one.count) for one in reading.differences]
+
+
+def read(plan: PartitionRange, kept: ProgressFile | None = None, steps: int = 0) -> PartitionReading:
+    """``steps``: looks after which each piece pauses; what is known then goes through the file."""
+    reading: PartitionReading | None = None
+    while reading is None or not (reading.done or reading.error):
+        with closing(Readers()) as readers:
+            looks = iter(range(10**9))
+            given = Continued(plan) if reading is None else Continued(plan, reading.source_next, reading.target_next)
+            [piece] = compared(given, readers, lambda looks=looks: bool(steps) and next(looks) >= steps)  # type: ignore[misc]
+        reading = together(reading, piece)
+        if kept is not None and not reading.done:
+            kept.keep([plan], {plan.index: reading})
+            reading = kept.earlier([plan])[plan.index]
+    return reading
+
+
+@pytest.mark.parametrize("pausing", [False, True])
+def test_each_fault_is_named_and_nothing_else(plans: list[PartitionRange], pausing: bool, tmp_path: Path) -> None:
+    kept, steps = (ProgressFile(tmp_path / "p.json", {}), 7) if pausing else (None, 0)
+    for plan, (name, _, wanted) in zip(plans, FAULTS, strict=False):
+        reading = read(plan, kept, steps)
+        assert not reading.error
+        assert not reading.unconfirmed
+        assert told(reading) == ([wanted] if wanted else []), name
+        assert reading.equal + reading.differing >= COUNT - 1, name
+        if not pausing:
+            assert [one.record for one in reading.differences] == [wanted[1]] * bool(wanted) if wanted else True
+    one, other = (read(plan, kept, steps) for plan in plans[MOVED:])
+    assert told(one) == [(("missing",), 300, 300, 1)]
+    assert told(other) == [(("extra",), 100, 100, 1)]
+
+
+def test_what_cannot_be_read_is_never_equal(plans: list[PartitionRange], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler_mirror.verify.own_client.UNREAD_S", 1.0)
+    plan = plans[0]
+    for side in ("source", "target"):
+        gone = replace(getattr(plan, side), endpoint=replace(plan.source.endpoint, bootstrap_servers=("127.0.0.1:1",)))
+        reading = read(replace(plan, **{side: gone}))
+        assert reading.error
+        assert not reading.equal
+
+
+def test_what_is_kept_is_only_taken_up_where_all_is_as_it_was(plans: list[PartitionRange], tmp_path: Path) -> None:
+    plan, kept = plans[2], ProgressFile(tmp_path / "p.json", {plans[2].flow: "now"})
+    reading = read(plan)
+    kept.keep([plan], {plan.index: reading})
+    [again] = kept.earlier([plan]).values()
+    assert again == replace(reading, done=False, stretches=())
+    others = [
+        replace(plan, ids=("a", "new")),
+        replace(plan, ids=("", "")),
+        replace(plan, source=replace(plan.source, start=plan.source.end)),
+        replace(plan, target=replace(plan.target, end=reading.target_next - 1)),
+        replace(plan, compacted=True),
+        replace(plan, timestamps=False),
+    ]
+    for other in others[:2] + others[3:]:
+        assert not kept.earlier([other]), other
+    assert not ProgressFile(tmp_path / "p.json", {plan.flow: "changed"}).earlier([plan])
+    (tmp_path / "p.json").write_text("{")
+    assert not kept.earlier([plan])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sample_sees_what_lies_in_it_and_says_where_it_looked(plans: list[PartitionRange], seed: int) -> None:
+    for plan, (name, _, wanted) in list(zip(plans, FAULTS, strict=False))[::3]:
+        chosen = sampled(plan, Sample(0.3, 0, seed))
+        assert chosen == sampled(plan, Sample(0.3, 0, seed))
+        assert chosen.parts is not None
+        [(start, end)] = chosen.parts
+        assert end - start == 120
+        reading = read(chosen)
+        assert not reading.error, name
+        inside = wanted is not None and start < wanted[1] - 1 < end - 2
+        outside = wanted is None or not start <= wanted[1] < end + 2
+        assert (bool(reading.differing) is inside) if inside or outside else True, name
+        if inside and wanted is not None and start < 190:
+            assert told(reading)[0][:3] == wanted[:3], name
