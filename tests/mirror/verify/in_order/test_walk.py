@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kafka.record import MemoryRecordsBuilder
 from reconciler_mirror.verify.in_order import walk
 from reconciler_mirror.verify.in_order.walk import SidePiece, Walk, Walked, WalkState
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
@@ -155,11 +157,12 @@ def test_each_difference_is_told_where_it_lies(
             wanted.append((index + (how == "twice"), at + (how == "twice"), _COUNTS[how]))
     found = walked(cut(records, batches), cut(theirs, copies))
     assert found.state is WalkState.DONE
-    assert sum(stretch.differing for stretch in found.stretches) == len(wanted)
     near = any(b - a < 2 * walk.SURE for a, b in zip(sorted(places), sorted(places)[1:], strict=False))
+    assert sum(stretch.differing for stretch in found.stretches) <= len(wanted), "near ones may be told as fewer"
     if not near:
         told = [(stretch.source[0], stretch.target[0], stretch.counts) for stretch in found.stretches]
         assert told == wanted
+        assert sum(stretch.differing for stretch in found.stretches) == len(wanted)
 
 
 _COUNTS = {"altered": (1, 1), "missing": (1, 0), "twice": (0, 1)}
@@ -256,6 +259,29 @@ def test_a_number_written_with_more_bytes_is_the_same_number(index: int) -> None
     pieces = [pieces_in(span, view, ()) for view in views]
     found = Walk(plan, (pieces[0], pieces[1]), canonical).run()
     assert (found.state, found.equal, found.stretches) == (WalkState.DONE, 401, ())
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [0, 1])
+def test_what_old_clients_wrote_is_equal_to_its_copy_and_differs_as_any_other(magic: int, codec: int) -> None:
+    builder = MemoryRecordsBuilder(magic, codec, 1 << 20)
+    for number in range(20):
+        builder.append(1_000 + number if magic else None, b"k", b"%d" % number)
+    builder.close()
+    old = bytearray(builder.buffer())
+    if codec:
+        struct.pack_into(">q", old, 0, 19)  # as a broker does: a wrapper carries the offset of its last message
+    copies = [Record(i, 1_000 + i if magic else -1, 0, tail_of(b"k", b"%d" % i)) for i in range(20)]
+    span = OffsetSpan(EAST, "t", 0, "read_committed", 0, 20)
+    plan = PartitionRange(0, "f", span, replace(span, endpoint=WEST), 20, 20)
+    for theirs, stretches in ((copies, 0), (copies[:7] + copies[8:], 1)):
+        raw = encode(theirs, LZ4)
+        seal(memoryview(raw), (1, 1), 0, transactional=False)
+        views = (memoryview(bytes(old)), memoryview(bytes(raw)))
+        pieces = [pieces_in(side, view, ()) for side, view in zip((plan.source, plan.target), views, strict=True)]
+        found = Walk(plan, (pieces[0], pieces[1]), canonical).run()
+        assert (found.state, len(found.stretches), found.equal) == (WalkState.DONE, stretches, 20 - stretches)
+        assert not stretches or found.stretches[0].source[0] == 7
 
 
 def test_the_same_bytes_at_other_offsets_are_no_copy_with_the_same_offsets() -> None:
