@@ -148,6 +148,7 @@ def test_it_goes_on_behind_a_difference_and_names_each(faults: Run) -> None:
     assert (gap["equal"], gap["differing"]) == (3_100, 2_900)
 
 
+@pytest.mark.long
 def test_a_sample_says_what_it_did_not_look_at(faults: Run) -> None:
     ended = reconciler("verify", faults.env, "--sample", "10%", "--seed", "5", "--format", "json")
     (faults.env.parent / "sample.json").write_text(ended.out)
@@ -272,6 +273,7 @@ def test_progress_is_told_apart_from_the_answer(live: Run) -> None:
     assert re.search(r"mirror west: (reading|comparing): \d+ of \d+ tasks done|of [\d,]+ offsets read", live.ended.err)
 
 
+@pytest.mark.long
 def test_what_an_earlier_run_proved_is_not_read_again(live: Run) -> None:
     ended = reconciler("verify", live.env, "--resume", "--format", "json")
     assert "compared in part by an earlier run: 8" in ended.err, ended.err
