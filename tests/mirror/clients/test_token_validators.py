@@ -20,6 +20,7 @@ from reconciler_sandbox.handles import ClusterHandle
 from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.errors import Unknown
 from reconciler.kafka.client.auth import oauth
+from reconciler.kafka.client.auth.tokens import web
 from reconciler.model.environment.topology import Cluster, Principal
 from tests.support.access import token_brokers as brokers
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
@@ -246,6 +247,87 @@ def test_what_the_issuer_refuses_is_told_by_commands_and_by_a_lane(
     assert SECRET not in condition.text
 
 
+ROLE = "arn:aws:iam::123456789012:role/kafka"
+STOPS = {
+    "several identities": (
+        IdentityAnswer({"error": "invalid_request", "error_description": "Multiple identities exist"}, 400),
+        "Multiple identities exist. Assign a managed identity to this machine, with a role on api://kafka",
+    ),
+    "redirect": (IdentityAnswer("", 302, {"Location": "http://127.0.0.1:1/"}), "it answered 302, a redirect"),
+    "no end": (IdentityAnswer("x" * (web.LARGEST + 100_000)), "its answer does not end"),
+    "hangs": (None, "no answer within 0.3 s"),
+    "role": (
+        IdentityAnswer("<E><Code>AccessDenied</Code><Message>not authorized</Message></E>", 403),
+        f"403, AccessDenied: not authorized. Let the identity of key {brokers.KEY} assume role {ROLE}",
+    ),
+    "empty file": (None, "AZURE_FEDERATED_TOKEN_FILE names {proof}, which is empty"),
+    "missing file": (None, "AZURE_FEDERATED_TOKEN_FILE names {proof}, which cannot be read: No such file"),
+    "proxy": (None, "127.0.0.1 through http_proxy 127.0.0.1:9: "),
+}
+
+
+def keys_of_role() -> IdentityAnswer:
+    end = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 300))
+    keys = {"AccessKeyId": brokers.KEY, "SecretAccessKey": brokers.AWS_SECRET, "SessionToken": brokers.SESSION}
+    inside = "".join(f"<{name}>{value}</{name}>" for name, value in {**keys, "Expiration": end}.items())
+    return IdentityAnswer(f"<R><Credentials>{inside}</Credentials></R>")
+
+
+@pytest.mark.parametrize("why", STOPS)
+def test_what_stops_a_login_here_is_told_and_ends_with_its_cause(
+    east: ClusterHandle, issuer: Issuer, flow: Flow, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, why: str
+) -> None:
+    bad, said = STOPS[why]
+    proof, broken = tmp_path / "federated", True
+    said = said.format(proof=proof)
+
+    def answers(_: IdentityRequest) -> IdentityAnswer:
+        if broken and why == "hangs":
+            time.sleep(1)
+        if broken and bad is not None:
+            return bad
+        return keys_of_role() if why == "role" else issuer.grant()
+
+    with identity_server(answers) as server:
+        variables = {"AZURE_POD_IDENTITY_AUTHORITY_HOST": server.url, "AWS_ENDPOINT_URL_STS": server.url}
+        named = {"method": "azure", "scope": "api://kafka/.default"}
+        if why.endswith("file"):
+            variables |= {"AZURE_AUTHORITY_HOST": server.url, "AZURE_FEDERATED_TOKEN_FILE": str(proof)}
+            named |= {"client.id": CLIENT, "azure.tenant_id": "tenant"}
+        if why == "empty file":
+            proof.write_text("\n")
+        if why == "proxy":
+            variables["http_proxy"] = f"http://{CLIENT}:{SECRET}@127.0.0.1:9"
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        for name in ("FIRST_PAUSE", "LONGEST_REFUSED"):
+            monkeypatch.setattr(oauth, name, 0.1)
+        monkeypatch.setattr(web, "SECONDS", 0.3 if why == "hangs" else 10.0)
+        azure = {f"sasl.oauthbearer.{name}": value for name, value in named.items()}
+        client = {
+            "role": brokers.client(east, "AWS_MSK_IAM") | {"sasl.oauthbearer.aws.role_arn": ROLE},
+            "proxy": of_issuer(east, issuer),
+        }.get(why, brokers.client(east, "OAUTHBEARER") | azure)
+
+        told = log_in_refused(client)
+        assert said in told, told
+        lane = replace(flow, clients=(client, client)).lane()
+        report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+        assert report.end is LaneEnd.FAILED, report
+        [condition] = report.progress.conditions
+        assert (condition.code, said in condition.text) == ("authentication_failed", True), condition
+        assert not [one for one in (SECRET, brokers.AWS_SECRET, brokers.SESSION) if one in told + condition.text]
+
+        broken = False
+        proof.write_text("ey.of.pod")
+        monkeypatch.delenv("http_proxy", raising=False)
+        monkeypatch.setattr(web, "SECONDS", 10.0)
+        time.sleep(1.5)
+        report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+        assert report.end is LaneEnd.STOPPED, report
+        assert flow.target_content() == flow.source_content()
+
+
 def test_a_presigned_url_is_taken_by_whoever_makes_its_signature_again(east: ClusterHandle, flow: Flow) -> None:
     client = brokers.client(east, "AWS_MSK_IAM")
     assert log_in_refused(client) == ""
@@ -276,14 +358,18 @@ def test_a_presigned_url_that_is_wrong_is_told_with_what_it_says(
     assert (brokers.AWS_SECRET in told, brokers.SESSION in told, "Signature=" in told) == (False, False, False)
 
 
-def test_a_clock_that_is_off_by_ten_minutes_is_told_with_both_times(
-    east: ClusterHandle, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("off", "why"), [(600, "token not yet current"), (-600, ""), (-1200, "token expired")])
+def test_a_clock_that_is_off_is_told_with_both_times(
+    east: ClusterHandle, monkeypatch: pytest.MonkeyPatch, off: int, why: str
 ) -> None:
+    """AWS' signers have URLs live for 15 minutes: so far a clock may be behind."""
     monkeypatch.setattr(oauth, "_kept", {})
     now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + 600)
+    monkeypatch.setattr(time, "time", lambda: now() + off)
     told = log_in_refused(brokers.client(east, "AWS_MSK_IAM"))
-    assert "token not yet current" in told, told
+    assert (why in told, bool(told)) == (True, bool(why)), told
+    if not why:
+        return
     assert "the clock here says 20" in told
     assert "with the broker's clock" in told
 
