@@ -24,6 +24,7 @@ from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Where
 
 _REMARK = 60
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]+")
 """The column where remarks begin, at the earliest."""
 
 
@@ -217,10 +218,8 @@ def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[SourceL
         words = f"{name}.bootstrap.servers is not there. Cluster {name} cannot be reached without it. Add the line."
         notes.wrong(where, words)
         return
-    # What is no address stays as it is, for ``validate`` to say so.
-    addresses = (
-        scalar_server(text) if re.fullmatch(r"[A-Za-z0-9._:\[\]-]+", text) else scalar(text) for text in servers(asked)
-    )
+    # What is no address stays as it is, quoted, for ``validate`` to say so: a template's ":SERVERS:" breaks plain YAML.
+    addresses = (scalar_server(text) if _ADDRESS.fullmatch(text) else scalar(text) for text in servers(asked))
     yield SourceLine(f"    bootstrap_servers: [{', '.join(addresses)}]", asked)
     settings = Client(name, config, notes).read()
     if settings:

@@ -306,6 +306,19 @@ def test_what_validate_refuses_is_told_at_the_line_it_comes_from(
     assert not (tmp_path / "env").exists()
 
 
+@pytest.mark.parametrize("servers", [":SERVERS:", "[b:1", "b:", "]:1", "-:1:"])
+def test_what_is_no_address_is_refused_as_one_and_not_as_broken_yaml(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], servers: str
+) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text(BASE.replace("b:1", servers))
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert code == 1
+    assert "mm2.properties:3:1: B.bootstrap.servers: " in told
+    assert "host:port is wanted" in told
+    assert "broken YAML" not in told
+
+
 def test_a_loop_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mm2.properties"
     policy = "replication.policy.class=org.apache.kafka.connect.mirror.IdentityReplicationPolicy"
