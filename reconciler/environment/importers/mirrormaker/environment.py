@@ -24,8 +24,8 @@ from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Where
 
 _REMARK = 60
-_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]+")
 """The column where remarks begin, at the earliest."""
+_ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
