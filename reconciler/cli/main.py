@@ -80,7 +80,8 @@ def import_(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="properties of connect-mirror-maker, JSON of connectors, or Strimzi's resources"
+            metavar="FILE...",
+            help="properties of connect-mirror-maker or connect-standalone, JSON of connectors, or Strimzi's resources",
         ),
     ],
     out: Annotated[
@@ -113,7 +114,8 @@ def takeover(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...", help="properties of connect-mirror-maker, JSON of connectors, or Strimzi's resources"
+            metavar="FILE...",
+            help="properties of connect-mirror-maker or connect-standalone, JSON of connectors, or Strimzi's resources",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder; may have other flows")],

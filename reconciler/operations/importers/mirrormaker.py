@@ -57,7 +57,7 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
             texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(read_given(path))
         except OSError as error:
             why = "It is to be imported."
-            todo = "Name the file of connect-mirror-maker, the JSON of connectors, or Strimzi's resource."
+            todo = "Name the file of connect-mirror-maker, JSON or properties of connectors, or Strimzi's resource."
             raise ReconcilerError(f"{path} cannot be read: {error.strerror or error}", why, todo) from None
 
     # Besides mistakes of the import, problems of validate count only on other lines: the rest may follow from them.

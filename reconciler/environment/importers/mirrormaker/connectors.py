@@ -1,4 +1,5 @@
-"""MirrorMaker 2's connectors on a Connect cluster: their JSON, as the properties of a dedicated MirrorMaker 2.
+"""MirrorMaker 2's connectors on Connect: their JSON, or properties of connect-standalone, as the properties of a
+dedicated MirrorMaker 2.
 
 ``source.cluster.x`` becomes ``A.x``, ``target.cluster.x`` becomes ``B.x``, all else ``A->B.x``.
 """
@@ -9,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker.flows import CLASS, KAFKA, OF_FLOW, SEPARATOR
-from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import ALIASES, Flow, Notes, alike
+from reconciler.environment.importers.mirrormaker.properties_file import Property, parse
+from reconciler.environment.importers.mirrormaker.scopes import ALIASES, Flow, Notes, alike, parse_plainly
 from reconciler.errors import Where
 
 SOURCE, CHECKPOINT, HEARTBEAT = "MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"
+KINDS = (SOURCE, CHECKPOINT, HEARTBEAT)
 _CHECKPOINTS = re.compile(
     r"groups(\..*)?|group\.filter\..*|(sync\.group|emit\.checkpoints|checkpoints|refresh\.groups)\..*"
 )
@@ -63,18 +65,19 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
         notes.wrong(Where(file, 1, 1), words)
         return
     # The parser keeps no lines: each key is searched for behind ``at``, where the one before it begins.
-    at, before = 0, len(notes.mistakes)
+    at, before, others = 0, len(notes.mistakes), list[str]()
     connectors: list[Connector] = []
     for name, config in _configs(whole, ""):
-        kind = str(config.get("connector.class") or "").strip().removeprefix(KAFKA)
+        kind = kind_of(str(config.get("connector.class") or ""))
         has_class = any(key == "connector.class" for key, _ in config)
         first = "connector.class" if has_class else next((key for key, _ in config), "config")
         begin_at = max(at, text.find(json.dumps(first, ensure_ascii=False), at + 1))
         begin = Where(file, text.count("\n", 0, begin_at) + 1, 1)
-        if kind not in (SOURCE, CHECKPOINT, HEARTBEAT):
+        if kind not in KINDS:
             shown = f"connector {name}" if name else "this connector"
             if kind:
-                notes.differs(f"{begin}: {shown} is {kind}, none of MirrorMaker 2's three, and is left out")
+                others.append(kind)
+                another(begin, shown, kind, notes)
             else:
                 words = f"{shown} has no connector.class, so what it does is not known. Connect refuses it, too. "
                 notes.wrong(begin, f"{words}Write its class, such as {KAFKA}{SOURCE}.")
@@ -94,15 +97,53 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
                     line = settings[key].where.line
                     notes.differs(f"{where}: {key} is written again; line {line} does not count")
                 settings[key] = Property(key, str(value).lower() if isinstance(value, bool) else str(value), where)
-        source, target = (
-            (settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else "") or side
-            for side in ("source", "target")
-        )
-        connectors.append(Connector(name or kind, kind, (source, target), begin, tuple(settings.values())))
+        connectors.append(of_settings(name, kind, settings, begin))
     if not connectors and len(notes.mistakes) == before:
-        words = f"no connector of MirrorMaker 2 is in it. A {SOURCE} copies. Name the file with its configuration."
-        notes.wrong(Where(file), words)
+        found = f", but {', '.join(dict.fromkeys(others))}" if others else ""
+        words = f"no connector of MirrorMaker 2 is in it{found}. A {SOURCE} copies. "
+        notes.wrong(Where(file), f"{words}Name the file with its configuration.")
     yield from connectors
+
+
+def kind_of(connector_class: str) -> str:
+    """The class without Kafka's package."""
+    return connector_class.strip().removeprefix(KAFKA)
+
+
+def another(where: Where, name: str, kind: str, notes: Notes) -> None:
+    notes.differs(f"{where}: {name} is {kind}, none of MirrorMaker 2's three, and is left out")
+
+
+def of_settings(name: str, kind: str, settings: Mapping[str, Property], where: Where) -> Connector:
+    """Without aliases MirrorMaker 2 calls its clusters source and target."""
+    source, target = (
+        (settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else "") or side
+        for side in ("source", "target")
+    )
+    return Connector(name or kind, kind, (source, target), where, tuple(settings.values()))
+
+
+def is_standalone(text: str) -> bool:
+    """Whether it is one connector's properties, as connect-standalone takes them; a dedicated MirrorMaker 2 has the
+    class of no connector."""
+    props, _ = parse("", text)
+    names = {prop.name for prop in props}
+    return "connector.class" in names and "clusters" not in names
+
+
+def read_standalone(file: str, text: str, notes: Notes) -> Iterator[Connector]:
+    settings: dict[str, Property] = {}
+    for prop in parse_plainly(file, text, notes):
+        if known := settings.get(prop.name):
+            notes.differs(f"{prop.where}: {prop.name} is written again; line {known.where.line} does not count")
+        settings[prop.name] = prop
+    own = settings["connector.class"]
+    name, kind = settings["name"].value.strip() if "name" in settings else "", kind_of(own.value)
+    if kind in KINDS:
+        yield of_settings(name, kind, settings, own.where)
+    else:
+        words = f"it is {kind}, none of MirrorMaker 2's three connectors. A {SOURCE} copies. "
+        notes.mistake(own, f"{words}Name the file with its configuration.")
 
 
 class _Pairs(list[tuple[str, object]]):

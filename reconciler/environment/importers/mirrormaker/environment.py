@@ -8,7 +8,15 @@ from itertools import permutations
 from reconciler.environment.adopt.write import scalar, scalar_server, value
 from reconciler.environment.importers.mirrormaker import strimzi
 from reconciler.environment.importers.mirrormaker.client_settings import Client, check_cluster, check_flow, servers
-from reconciler.environment.importers.mirrormaker.connectors import Connector, Connectors, is_json, join, read_json
+from reconciler.environment.importers.mirrormaker.connectors import (
+    Connector,
+    Connectors,
+    is_json,
+    is_standalone,
+    join,
+    read_json,
+    read_standalone,
+)
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, FlowReading
 from reconciler.environment.importers.mirrormaker.not_imported import (
     note_unused,
@@ -16,13 +24,15 @@ from reconciler.environment.importers.mirrormaker.not_imported import (
     refuse_transforms,
     settle,
 )
-from reconciler.environment.importers.mirrormaker.properties_file import Property, parse, unquoted
-from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, sort
+from reconciler.environment.importers.mirrormaker.properties_file import Property
+from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, parse_plainly, sort
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Where
 
+_ENABLE = "Write A->B.enabled = true."
+_COPY = "Add a sourceConnector to a mirror, or name the file of a MirrorSourceConnector."
 _REMARK = 60
 """The column where remarks begin, at the earliest."""
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]+")
@@ -143,6 +153,9 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         elif words := _other_yaml(file, text):
             notes.wrong(Where(file, 1, 1), words)
             files = {name: text for name, text in files.items() if name != file}
+        elif is_standalone(text):
+            of_connect.append(file)
+            entries += read_standalone(file, text, notes)
     # All connectors together, since those of one flow are often in several files.
     on_connect = Connectors(notes)
     join(entries, on_connect)
@@ -156,12 +169,16 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
             last = next((prop for prop in props if prop.name == "clusters"), None)
             words = "clusters names none. It lists the aliases of MirrorMaker 2's clusters. "
             where = last.where if last else Where(file)
-            notes.wrong(where, f"{words}Is this the file that connect-mirror-maker is started with?")
+            todo = "Is this the file that connect-mirror-maker is started with?"
+            if any(re.fullmatch(r"(key|value)\.converter|offset\.storage\..+", prop.name) for prop in props):
+                todo = "It looks like a file of Connect's workers: name those of its connectors."
+            notes.wrong(where, words + todo)
         imported.take(file, config)
     if not imported.flows and not notes.mistakes:
-        words = "no flow is enabled. MirrorMaker 2 copies nothing with it. Write A->B.enabled = true."
         for file in files:
-            notes.wrong(Where(file), words)
+            words = "no flow is enabled. MirrorMaker 2 copies nothing with it. "
+            todo = _COPY if file in of_connect else _ENABLE
+            notes.wrong(Where(file), words + todo)
 
     head = SourceLine(f"# From MirrorMaker 2's {', '.join(files)}; behind each line the one that it comes from.")
     lines: dict[str, tuple[SourceLine, ...]] = {}
@@ -186,8 +203,10 @@ def _other_yaml(file: str, text: str) -> str:
         return ""
     if root.entries.keys() & {*SECTIONS, "access", "quotas", "users"}:
         return "it is a part of an environment of this program. It needs no import: plan and apply take its folder."
-    words = "it is YAML, and holds no KafkaMirrorMaker2. Of YAML, only Strimzi's resource has MirrorMaker 2's settings."
-    return f"{words} Name that one, properties of connect-mirror-maker, or JSON of connectors."
+    words = (
+        "it is YAML, and holds no KafkaMirrorMaker2 and no KafkaConnector. Of YAML, only these resources of Strimzi's "
+    )
+    return f"{words}have MirrorMaker 2's settings. Name one, properties of connect-mirror-maker, or JSON of connectors."
 
 
 def _read(
@@ -197,15 +216,7 @@ def _read(
     for file, text in files.items():
         if file in of_connect:
             continue
-        props, mistakes = parse(file, text)
-        on_connect.notes.mistakes += mistakes
-        plain = [unquoted(prop) for prop in props]
-        for prop, without in zip(props, plain, strict=True):
-            # A mistake; what is in the quotes is read all the same, so that all other mistakes are found.
-            if without is not prop:
-                words = f"it is {prop.value.strip()}, and quotes are part of the value in Java's properties"
-                on_connect.notes.mistake(prop, f"{words}: MirrorMaker 2 takes them for letters. Remove the quotes.")
-        yield file, plain
+        yield file, parse_plainly(file, text, on_connect.notes)
     if of_connect:
         yield ", ".join(of_connect), on_connect.found
 

@@ -89,6 +89,13 @@ def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ..
     return tuple(props), tuple(mistakes)
 
 
+def uncommented(prop: Property) -> Property:
+    """Without what follows a # behind the value of a setting that has no use for one; it is part of a value in Java.
+    The same property where there is none."""
+    value, mark, _ = prop.value.partition(" #")
+    return replace(prop, value=value.strip()) if mark and _TAKEN_AS_IT_IS.fullmatch(prop.name) else prop
+
+
 def unquoted(prop: Property) -> Property:
     """Without quotes around the value, or around each part of a list, of a setting that has no use for them; quotes are
     part of a value in Java. The same property where there are none."""

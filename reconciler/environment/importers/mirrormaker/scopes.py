@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from reconciler.environment.importers.mirrormaker.properties_file import Mistake, Property
+from reconciler.environment.importers.mirrormaker.properties_file import Mistake, Property, parse, uncommented, unquoted
 from reconciler.errors import Where
 
 Flow = tuple[str, str]
@@ -97,6 +97,25 @@ class Notes:
         self.unneeded.setdefault(words, []).append(name)
 
 
+def parse_plainly(file: str, text: str, notes: Notes) -> tuple[Property, ...]:
+    """The file's properties without quotes and comments around values. Each of those is a mistake; what is inside is
+    read all the same, so that all other mistakes are found."""
+    props, mistakes = parse(file, text)
+    notes.mistakes += mistakes
+    plain = []
+    for prop in props:
+        shown, without = prop.value.strip(), uncommented(prop)
+        if without is not prop:
+            told = f"it is {shown}, and # begins a comment only as the first character of a line in Java's properties"
+            notes.mistake(prop, f"{told}: MirrorMaker 2 takes it for a part of the value. Give it a line of its own.")
+        prop, before = unquoted(without), without
+        if prop is not before:
+            told = f"it is {shown}, and quotes are part of the value in Java's properties"
+            notes.mistake(before, f"{told}: MirrorMaker 2 takes them for letters. Remove the quotes.")
+        plain.append(prop)
+    return tuple(plain)
+
+
 def alike(one: Property, other: Property) -> bool:
     """Whether both say the same. Spaces in a login module's line mean nothing."""
     values = one.value, other.value
@@ -124,7 +143,8 @@ def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
             target, setting = _of(rest, clusters)
             if source not in clusters or not target:
                 end = source if source not in clusters else rest.split(".")[0]
-                notes.mistake(prop, f'cluster "{end}" is not in clusters. The flow has no such end. Correct it.')
+                why = f'cluster "{end}" is not in clusters, so MirrorMaker 2 does not read it either'
+                notes.leaves_out(prop, f"has no effect: {why}")
             else:
                 of_flow.setdefault((source, target), {})[setting] = prop
             continue

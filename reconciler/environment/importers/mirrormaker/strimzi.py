@@ -1,4 +1,5 @@
-"""Strimzi's ``KafkaMirrorMaker2`` resource as the connectors that its operator makes of it (v1beta2, v1).
+"""Strimzi's ``KafkaMirrorMaker2`` resource as the connectors that its operator makes of it, and its ``KafkaConnector``
+(v1beta2, v1).
 
 Secrets of Kubernetes are named and never read.
 """
@@ -10,7 +11,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from reconciler.environment.importers.mirrormaker.connectors import CHECKPOINT, HEARTBEAT, SOURCE, Connector
+from reconciler.environment.importers.mirrormaker.connectors import (
+    CHECKPOINT,
+    HEARTBEAT,
+    KINDS,
+    SOURCE,
+    Connector,
+    another,
+    kind_of,
+    of_settings,
+)
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Flow, Notes
 from reconciler.environment.importers.mirrormaker.token_logins import STRIMZI_HANDLER
@@ -28,7 +38,8 @@ _OF_WORKERS = {
 }  # fmt: skip
 _SCRAM = {"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
 _KIND = re.compile(
-    r"""^[\s{,]*["']?kind["']?[ \t]*:[ \t]*["']?KafkaMirrorMaker2["']?[ \t]*[,}]?[ \t\r]*(#.*)?$""", re.M
+    r"""^[\s{,]*["']?kind["']?[ \t]*:[ \t]*["']?(KafkaMirrorMaker2|KafkaConnector)["']?[ \t]*[,}]?[ \t\r]*(#.*)?$""",
+    re.M,
 )
 _CONNECTORS = {"sourceConnector": SOURCE, "checkpointConnector": CHECKPOINT, "heartbeatConnector": HEARTBEAT}
 _PATTERNS = {
@@ -80,6 +91,9 @@ class _Reader:
             return
         for resource in _resources(self.fields.document.root):
             spec = self.fields.inside(resource, "spec")
+            if resource.entries["kind"].value.data == "KafkaConnector":
+                yield from self._alone(resource, spec)
+                continue
             for mirror in self.fields.items(spec, "mirrors", needed=True):
                 yield from self._mirror(spec, mirror)
             for key in (key for key in resource.entries if key in ("metadata", "status")):
@@ -93,12 +107,26 @@ class _Reader:
                 elif key not in ("clusters", "target", "mirrors"):
                     self.fields.unknown(f"spec.{key}", entry)
 
+    def _alone(self, resource: Mapping, spec: Mapping) -> Iterator[Connector]:
+        """A ``KafkaConnector``: its config is all that the connector is given."""
+        name = self.fields.text(self.fields.inside(resource, "metadata"), "name")
+        kind, where = kind_of(self.fields.text(spec, "class")), self.fields.where(resource)
+        if kind in KINDS:
+            yield of_settings(name, kind, self._settings(kind, kind, spec, Settings()), where)
+        elif kind:
+            another(where, f"connector {name}", kind, self.fields.notes)
+
     def _mirror(self, spec: Mapping, mirror: Mapping) -> Iterator[Connector]:
         target = self._end(spec, mirror, "target")
         source = self._end(spec, mirror, "source")
         if target is None or source is None:
             return
         flow = (self.fields.text(source, "alias"), self.fields.text(target, "alias"))
+        copies = mirror.entries.get("sourceConnector")
+        if copies is None or _is_null(copies.value):
+            words = f"the mirror {flow[0]}->{flow[1]} has no sourceConnector, so it copies nothing, and is left out"
+            self.fields.differs(copies or mirror, words)
+            return
         for key, entry in mirror.entries.items():
             if key in _CONNECTORS and isinstance(entry.value, Mapping):
                 yield self._connector(flow, source, target, mirror, entry)
@@ -109,9 +137,6 @@ class _Reader:
             elif key.startswith("groups") and "checkpointConnector" not in mirror.entries:
                 words = "no checkpointConnector uses it"
                 self.fields.differs(entry, f"{key} has no effect, and is left out: {words}")
-        if "sourceConnector" not in mirror.entries:
-            words = "there is no sourceConnector, so nothing is copied. Add it, or remove the mirror."
-            self.fields.mistake(mirror, words)
 
     def _end(self, spec: Mapping, mirror: Mapping, side: str) -> Mapping | None:
         """As v1 has it, else by its alias among ``clusters``."""
@@ -133,7 +158,17 @@ class _Reader:
         kind, settings = _CONNECTORS[entry.key], Settings()
         _Cluster(self.fields, "target.cluster.", target, settings).read()
         _Cluster(self.fields, "source.cluster.", source, settings).read()
-        inside = self.fields.inside(mirror, entry.key)
+        self._settings(kind, entry.key, self.fields.inside(mirror, entry.key), settings)
+        for key, name in _PATTERNS.items():
+            if key in mirror.entries and (name.startswith("topics") or kind == CHECKPOINT) and kind != HEARTBEAT:
+                self.fields.put(settings, name, self.fields.text(mirror, key), mirror.entries[key])
+        topic = settings.get("target.cluster.offset.storage.topic")
+        offsets_topic = topic.value.strip() if topic else _OFFSETS_TOPIC
+        named = f"{flow[0]}->{flow[1]}.{kind}"
+        return Connector(named, kind, flow, self.fields.where(entry), tuple(settings.values()), offsets_topic)
+
+    def _settings(self, kind: str, shown: str, inside: Mapping, settings: Settings) -> Settings:
+        """What a connector is given besides its clusters and names, in ``settings``; ``shown``: it, in words."""
         self.fields.configs(inside, "", settings)
         for key, each_entry in inside.entries.items():
             if key == "tasksMax":
@@ -148,16 +183,10 @@ class _Reader:
                     words = "`mirror pause` holds a flow, a topic or a partition still"
                     self.fields.notes.skips(f"{kind}'s {key}", words)
             elif key in _OF_OPERATOR:
-                self.fields.notes.skips(f"{entry.key}.{key}", PODS)
-            elif key != "config":
-                self.fields.unknown(f"{entry.key}.{key}", each_entry)
-        for key, name in _PATTERNS.items():
-            if key in mirror.entries and (name.startswith("topics") or kind == CHECKPOINT) and kind != HEARTBEAT:
-                self.fields.put(settings, name, self.fields.text(mirror, key), mirror.entries[key])
-        topic = settings.get("target.cluster.offset.storage.topic")
-        offsets_topic = topic.value.strip() if topic else _OFFSETS_TOPIC
-        named = f"{flow[0]}->{flow[1]}.{kind}"
-        return Connector(named, kind, flow, self.fields.where(entry), tuple(settings.values()), offsets_topic)
+                self.fields.notes.skips(f"{shown}.{key}", PODS)
+            elif key not in ("config", "class"):
+                self.fields.unknown(f"{shown}.{key}", each_entry)
+        return settings
 
 
 def _resources(root: Node) -> Sequence[Mapping]:
@@ -165,7 +194,7 @@ def _resources(root: Node) -> Sequence[Mapping]:
     if not isinstance(root, Mapping):
         return ()
     kind = root.entries.get("kind")
-    if kind is not None and kind.value.data == "KafkaMirrorMaker2":
+    if kind is not None and kind.value.data in ("KafkaMirrorMaker2", "KafkaConnector"):
         return (root,)
     items = root.entries.get("items")
     inner = items.value.items if items is not None and isinstance(items.value, YamlSequence) else ()

@@ -134,7 +134,9 @@ def test_a_password_is_a_reference_and_is_never_shown(
         ("clusters=A,B\nA.bootstrap.servers=a:1\nA->B.enabled=true", 1, "B.bootstrap.servers is not there"),
         (BASE.replace("true", "false"), 0, "no flow is enabled"),
         (BASE.replace("true", "yes"), 4, 'it is "yes"'),
-        (BASE + "A->C.topics=x", 5, 'cluster "C" is not in clusters'),
+        (BASE.replace("true", "true # now"), 4, "# begins a comment only as the first character of a line"),
+        (BASE + "topics = orders.* # and returns", 5, "# begins a comment only as the first character of a line"),
+        ("key.converter=x\nbootstrap.servers=a:1", 0, "It looks like a file of Connect's workers"),
         (BASE + "topics=", 5, "it is empty"),
         (BASE + "replication.factor=two", 5, "not a whole number"),
         (BASE + "topic.filter.class=com.x.Y", 5, "as expressions: topics and exclude_topics of the flow"),
@@ -317,6 +319,72 @@ def test_what_is_no_address_is_refused_as_one_and_not_as_broken_yaml(
     assert "mm2.properties:3:1: B.bootstrap.servers: " in told
     assert "host:port is wanted" in told
     assert "broken YAML" not in told
+
+
+STANDALONE = """name = orders
+connector.class = org.apache.kafka.connect.mirror.MirrorSourceConnector
+source.cluster.alias = A
+target.cluster.alias = B
+source.cluster.bootstrap.servers = a:1
+target.cluster.bootstrap.servers = b:1
+topics = orders.*
+topics = orders
+"""
+KAFKA_CONNECTOR = """apiVersion: kafka.strimzi.io/v1beta2
+kind: KafkaConnector
+metadata: {name: orders, labels: {strimzi.io/cluster: connect}}
+spec:
+  class: org.apache.kafka.connect.mirror.MirrorSourceConnector
+  tasksMax: 2
+  config:
+    source.cluster.alias: A
+    target.cluster.alias: B
+    source.cluster.bootstrap.servers: a:1
+    target.cluster.bootstrap.servers: b:1
+    topics: orders
+"""
+
+
+@pytest.mark.parametrize(("file", "text"), [("c.properties", STANDALONE), ("c.yaml", KAFKA_CONNECTOR)])
+def test_a_connector_alone_is_a_flow_however_it_is_written(file: str, text: str) -> None:
+    found = environment({file: text})
+    assert found.notes.mistakes == []
+    assert found.flows == ("A-to-B",)
+    assert found.connectors == {"A-to-B": ("orders", "connect-offsets")}
+    written = found.texts()["flows.yaml"]
+    assert "topics: [orders]" in written
+    assert "bootstrap_servers: [a:1]" in found.texts()["clusters.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("c.properties", STANDALONE.replace("org.apache.kafka.connect.mirror.MirrorSource", "io.x.Replicator")),
+        ("c.json", '{"name": "r", "config": {"connector.class": "io.x.ReplicatorConnector"}}'),
+    ],
+)
+def test_another_connector_is_called_what_it_is(file: str, text: str) -> None:
+    [mistake] = environment({file: text}).notes.mistakes
+    assert "io.x.ReplicatorConnector" in mistake.words
+    assert "A MirrorSourceConnector copies" in mistake.words
+
+
+def test_what_mirrormaker_does_not_read_is_left_out_and_said() -> None:
+    found = environment({"mm2.properties": f"{BASE}A->C.enabled=true\nC->B.topics=x\n"})
+    assert (found.notes.mistakes, found.flows) == ([], ("A-to-B",))
+    said = "\n".join(found.notes.different)
+    assert said.count('cluster "C" is not in clusters, so MirrorMaker 2 does not read it either') == 2
+
+
+def test_a_mirror_of_strimzi_without_a_source_connector_is_left_out_and_said() -> None:
+    other = "  - source: {alias: C, bootstrapServers: 'c:1'}\n    checkpointConnector: {}\n"
+    found = environment({"mm2.yaml": STRIMZI + other})
+    assert (found.notes.mistakes, found.flows) == ([], ("A-to-B",))
+    assert "mm2.yaml:8:5: the mirror C->B has no sourceConnector, so it copies nothing" in "\n".join(
+        found.notes.different
+    )
+    [mistake] = environment({"mm2.yaml": STRIMZI.replace("    sourceConnector: {}\n", "")}).notes.mistakes
+    assert "Add a sourceConnector to a mirror" in mistake.words
 
 
 def test_a_loop_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -667,7 +735,6 @@ spec:
     ("old", "new", "line", "words"),
     [
         ("  mirrors:", "  mirror:", 4, "mirrors is no list of mirrors"),
-        ("    sourceConnector: {}\n", "", 6, "there is no sourceConnector, so nothing is copied"),
         ("    sourceConnector: {}\n", "    sourceConnector: x\n", 7, "it is no mapping"),
         ("alias: A, ", "", 6, "alias is missing"),
         ('bootstrapServers: "b:1"', "x: y", 4, "bootstrapServers is missing"),
