@@ -250,7 +250,7 @@ class MapReader:
             key = (answer.topic, answer.partition)
             for name, value in logs.key_values(answer):
                 if name.startswith(self._prefix):
-                    self._chunk(name, value)
+                    self.take(name, value)
             self._read[key] = logs.next_offset(answer, self._read[key])
 
     def partition(self, topic: str, partition: int, ids: codec.Ids) -> PartitionMap:
@@ -285,7 +285,8 @@ class MapReader:
         """Source topics of which it says something."""
         return frozenset(topic for topic, _ in self._chunks)
 
-    def _chunk(self, key: bytes, value: bytes | None) -> None:
+    def take(self, key: bytes, value: bytes | None) -> None:
+        """A record of the map, as it was read or will be written."""
         try:
             _, topic, partition, begin = codec.decode_key(key)
             if self._topics is not None and topic not in self._topics:

@@ -7,7 +7,7 @@ from reconciler.kafka.client.errors import CORRUPT, DENIED, TOO_LARGE, UNKNOWN_T
 from reconciler.kafka.client.transactions import TRANSACTION_TIMEOUT_MS
 from reconciler.replication.names import OFFSETS_TOPIC, ConditionCode
 from reconciler.replication.offsets.position_metadata import PositionMark
-from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec, TargetLoss
+from reconciler_mirror.model.lane import GRANTS, Ahead, Claim, Condition, LaneSpec, PartitionSpec, TargetLoss
 
 # The broker checked the batch and did not write it.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
@@ -133,10 +133,25 @@ def marks_unknown(spec: PartitionSpec, arriving: str) -> Condition:
 
 
 def position_regressed(
-    spec: PartitionSpec, group: str, position: int, copied_to: int, source_end: int | None = None
+    spec: PartitionSpec,
+    group: str,
+    position: int,
+    copied_to: int,
+    source_end: int | None = None,
+    restored: TargetLoss | None = None,
 ) -> Condition:
     """``copied_to``: the source offset up to which the flow has committed, at least, as the offset map says;
-    ``source_end``: where the source's log ends, as far as that is known."""
+    ``source_end``: where the source's log ends, as far as that is known. ``restored``: the copy ends earlier, too."""
+    if restored is not None:
+        return Condition.of_partition(
+            "position_regressed",
+            spec,
+            f"is not copied: the target went back to an earlier state. Its position in group {group} is {position} "
+            f"after {copied_to} had been committed, and {spec.target_topic} ends at {restored.end} after "
+            f"{restored.acknowledged}: copies of source offsets from about {position} on are gone",
+            f"Where the group and {spec.target_topic} come from one backup, copy them again: {_seek(spec, position)}. "
+            "If not, compare the last records of both topics, and go on behind the last one that is there.",
+        )
     if source_end is not None and copied_to > source_end:
         return Condition.of_partition(
             "position_regressed",
@@ -156,6 +171,34 @@ def position_regressed(
         f"stays, restart the broker that coordinates group {group}, or move the leader of its __consumer_offsets "
         "partition: then it reads its log again. If it still stays, the target has lost committed offsets. Go on where "
         f"the copy ended, at {copied_to} or a little further: compare the last records, then {_seek(spec, copied_to)}.",
+    )
+
+
+def position_behind_copy(spec: PartitionSpec, group: str, position: int, ahead: Ahead) -> Condition:
+    seek = _seek(spec, "OFFSET" if ahead.after is None else ahead.after)
+    return Condition.of_partition(
+        "position_regressed",
+        spec,
+        f"is not copied: its position in group {group} is {position}, but {spec.target_topic} has what follows: its "
+        f"offset {ahead.target} is a copy of source offset {ahead.source}. The position is older than the copy "
+        "(brokers or disks restored from backups of different times); copying on would double records",
+        f"Go on behind the last copy: {seek}."
+        if ahead.after is not None
+        else f"Find the last copy, reconciler verify ENV names it, and go on behind it: {seek}.",
+    )
+
+
+def copy_written_by_others(spec: PartitionSpec, first: int) -> Condition:
+    """``first``: target offset of the first record that the flow did not copy."""
+    return Condition.of_partition(
+        "remote_topic_not_empty",
+        spec,
+        f"is copied, and {spec.target_topic} also holds records that the flow did not copy, from its offset {first} "
+        "on: another producer writes there. Consumers read them between the copies; in a compacted topic they replace "
+        "copies with the same key",
+        f"Find the producer: read {spec.target_topic} at offset {first}. Keep it out (copies: read_only of the flow "
+        "does). reconciler verify ENV names what differs. This is said until the mirror starts again.",
+        stops=False,
     )
 
 

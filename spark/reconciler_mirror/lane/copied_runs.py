@@ -15,6 +15,9 @@ CHUNK_BYTES = 1024
 CHUNK_RUNS = 100_000
 """Equal runs take no more bytes, however many they are; a reader of the chunk makes each of them."""
 
+MOST_GAPS = 16
+"""Of a partition between two looks."""
+
 Spans = tuple[tuple[int, int], ...]
 """Records of a batch in source offsets: (first offset, how many) of each consecutive part."""
 
@@ -24,7 +27,8 @@ class Copied:
     ``synced`` what MirrorMaker 2's topic has of it. ``version`` grows with every change. ``anchored``: the newest chunk
     in the map is not beyond the position, so a position below its end was not put there by a seek, nor by a lane.
     ``target_end``: the target offset behind the last record that is committed, -1 while it is not known; ``lost``: what
-    the target's log has lost of it."""
+    the target's log has lost of it. ``gaps``: stretches of target offsets between batches of this lane, or behind them,
+    that it has not written and not looked at; ``strange``: the first record there that it did not copy, -1 for none."""
 
     __slots__ = (
         "_before",
@@ -34,9 +38,11 @@ class Copied:
         "anchored",
         "chunk",
         "full",
+        "gaps",
         "last",
         "lost",
         "of",
+        "strange",
         "synced",
         "target_end",
         "version",
@@ -52,6 +58,8 @@ class Copied:
         self.anchored = True
         self.target_end = -1
         self.lost: TargetLoss | None = None
+        self.gaps: list[tuple[int, int]] = []
+        self.strange = -1
         self._before: OffsetChunk | None = None
         self._written = 0
         self._open: list[list[int]] = []
@@ -69,6 +77,7 @@ class Copied:
             self.chunk, self.full, self.last, self.synced, self.of = None, [], None, None, of
             self._before, self._written = None, self.version
             self.target_end, self.lost = -1, None
+            self.gaps, self.strange = [], -1
         self.begin(position, first=first)
 
     def begin(self, position: int, *, first: bool = False) -> None:
@@ -136,6 +145,20 @@ class Copied:
         """The position was, or is about to be, set to an offset that may lie before the end of the newest chunk."""
         self.anchored, self.target_end, self.lost = False, -1, None
         self._before = self.chunk if self.chunk is not None and self.chunk.end > self.chunk.begin else None
+
+    def skipped(self, begin: int, end: int) -> None:
+        """The target's log has offsets from ``begin`` to ``end`` that this lane did not write."""
+        if len(self.gaps) < MOST_GAPS:
+            self.gaps.append((begin, end))
+
+    def taken_gaps(self) -> list[tuple[int, int]]:
+        """They are looked at now."""
+        taken, self.gaps = self.gaps, []
+        return taken
+
+    def others_wrote(self, first: int) -> None:
+        """``first``: target offset of a record that the flow did not copy."""
+        self.strange = first
 
     def lose(self) -> None:
         """The target has lost some of it: nothing that is not in the map yet is written there."""

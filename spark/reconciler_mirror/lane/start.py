@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, CommittedPosition, Key, printed_id
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
-from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.codec import end_of
 from reconciler.replication.offsets.map_topic import Record, copied_before, former_sources, newest_chunks
@@ -18,14 +17,13 @@ from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.other_owners import copied_by_others
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.lane.target_losses import TargetLosses, seen_before
+from reconciler_mirror.lane.target_tails import KnownEnd, Strange, TargetLosses, TargetTails, only_aborted, seen_before
 from reconciler_mirror.model.counters import Loss
-from reconciler_mirror.model.lane import Condition, TargetLoss
+from reconciler_mirror.model.lane import Ahead, Condition, TargetLoss
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
 TELL_AFTER = 5.0
-ABORTED_WAIT_MS = 200
 
 
 class Starter:
@@ -38,6 +36,7 @@ class Starter:
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._losses = TargetLosses(lane)
+        self._tails = TargetTails(lane)
         self._pending: set[Partition] = set()
         self._wake = asyncio.Event()
         self._at_target = False
@@ -186,7 +185,8 @@ class Starter:
                 bounds = (await self._bounds([partition]))[partition.source]
                 source_end = None if isinstance(bounds, BrokerError) else bounds[1]
                 said = (lane.spec.group, known.offset, least[partition.source], source_end)
-                lane.stop(partition, conditions.position_regressed(partition.spec, *said))
+                restored = await self._losses.shortened(partition)
+                lane.stop(partition, conditions.position_regressed(partition.spec, *said, restored))
             elif known.same is not None and known.same.diverged is not None:
                 why = "a lane has found that before"
                 lane.stop(partition, conditions.offsets_diverged(partition.spec, known.same.diverged, why))
@@ -195,12 +195,25 @@ class Starter:
             else:
                 begun[partition] = known
         acknowledged = self._losses.acknowledged(begun, chunks)
-        losses = await self._losses.of(begun, acknowledged)
+        ends, losses = await self._losses.of(begun, acknowledged)
         for partition, known in begun.items():
+            loss, tail = losses.get(partition), None
+            copied_to, copied_from = acknowledged.get(partition, -1), least.get(partition.source)
+            if loss is None and partition in ends and copied_to >= 0 and copied_from is not None:
+                known_end = KnownEnd(copied_from, copied_to, ends[partition])
+                tail = await self._tails.at_start(partition, known, known_end)
             self._begin(partition, known)
-            partition.copied.target_end = acknowledged.get(partition, -1)
-            if (loss := losses.get(partition)) is not None:
+            partition.copied.target_end = copied_to
+            if (loss := tail if isinstance(tail, TargetLoss) else loss) is not None:
                 self._stop_lost(partition, known, loss)
+            elif isinstance(tail, Ahead):
+                lane.stop(
+                    partition, conditions.position_behind_copy(partition.spec, lane.spec.group, known.offset, tail)
+                )
+            elif partition in ends:
+                partition.outbox.expects(ends[partition])
+                if isinstance(tail, Strange):
+                    partition.copied.others_wrote(tail.first)
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)
@@ -351,9 +364,10 @@ class Starter:
                 end = ends[partition.target]
                 if isinstance(end, BrokerError):
                     raise end
+                partition.outbox.expects(end)
                 if end > 0 and partition.hold.phase is Phase.STARTING:
                     written[partition.target] = end
-            for key in written.keys() - await _only_aborted(target, written):
+            for key in written.keys() - await only_aborted(target, written):
                 partition = next(p for p in fresh if p.target == key)
                 lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, written[key]))
         return [p for p in fresh if p.hold.phase is Phase.STARTING]
@@ -458,28 +472,3 @@ class Starter:
         partition.log.forget_epochs()
         lane.move_on(partition, number, Loss(condition.code, abs(number - partition.log.covered), text=condition.text))
         self.add(partition)
-
-
-async def _only_aborted(target: ClusterClient, ends: Mapping[Key, int]) -> set[Key]:
-    """Those of ``ends`` whose log holds nothing from offset 0 to its end but aborted records and markers, as a lane
-    leaves them that is interrupted in its first transaction. A log that lost its beginning, or has a hole, held more.
-    """
-    firsts = await small_topics.begins(target, list(ends))
-    unread = {key: 0 for key in ends if firsts[key] == 0}
-    aborted: set[Key] = set()
-    while unread:
-        before = dict(unread)
-        async for answer in small_topics.fetched(target, before, ABORTED_WAIT_MS, committed=True):
-            key = (answer.topic, answer.partition)
-            delivered = CommittedFilter(answer.records, answer.aborted)
-            for batch in scan(answer.records):
-                if batch.base > unread[key] or delivered.delivers(batch):
-                    del unread[key]
-                    break
-                unread[key] = max(unread[key], batch.next_offset)
-            if unread.get(key, -1) >= ends[key]:
-                aborted.add(key)
-                del unread[key]
-        if unread == before:
-            break  # an undecided transaction, for example, delivers nothing: in doubt they hold records
-    return aborted

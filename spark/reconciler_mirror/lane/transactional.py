@@ -5,7 +5,7 @@ The commit loop says when a commit is due and how it goes; until it is answered,
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
 from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
@@ -13,6 +13,7 @@ from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, BrokerError, Wire
 from reconciler.kafka.client.transactions import Endings, Identity
 from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.replication.offsets.position_metadata import is_ours
+from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.conditions.lane import SupersededError
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces
@@ -21,6 +22,7 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
+from reconciler_mirror.lane.target_tails import TargetTails
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 
@@ -155,6 +157,7 @@ class Committer:
             partition.figures.committed(offset, partition.outbox.oldest_ms)
             if restarted:
                 partition.outbox.begin_sequence(0)
+            partition.outbox.transaction_ended()
             if partition.log.reached == offset:
                 lane.dirty.discard(partition)
         lane.touched.clear()
@@ -214,7 +217,9 @@ class Transactional:
                     f"{partition.target[0]}-{partition.target[1]} went back from {outbox.target_end} to {base_offset}: "
                     "it was deleted and recreated, or its leader lost records"
                 )
-            outbox.target_end = base_offset + piece.records
+        gap = outbox.appended(base_offset, piece.records, transactional=self._lane.identity.transactional)
+        if gap is not None:
+            partition.copied.skipped(*gap)
         if self._lane.identity.version_2:
             self._lane.added.add(partition)
 
@@ -230,8 +235,8 @@ class Transactional:
 
 class GroupPositions:
     """Sees that another client committed the position of an idle partition, which this lane does not write either, or
-    that the target lost what it had acknowledged: at once, not only at the next start or the next record. And that a
-    transaction of another client keeps readers of the copy waiting.
+    that the target lost what it had acknowledged: at once, not only at the next start or the next record. And that
+    another client has written to a copy, or keeps its readers waiting by an open transaction.
 
     What this lane or its successor commits has a proof, and brokers do not show it while it is undecided (KIP-447). So
     a decided one without a proof is a stranger's. The start, which reads it once more, stops the partition.
@@ -239,6 +244,9 @@ class GroupPositions:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        self._tails = TargetTails(lane)
+        self._decided: set[Partition] = set()
+        """Copies without an open transaction when they were looked at; since then, only this lane has written there."""
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -249,24 +257,19 @@ class GroupPositions:
             # turn.
             quiet = [p for p in lane.partitions.values() if self._is_quiet(p)]
             begin = begin if begin < len(quiet) else 0
-            places = {p: p.log.committed for p in quiet[begin : begin + MOST_POSITIONS]}
+            places = {p: (p.log.committed, p.outbox.target_end) for p in quiet[begin : begin + MOST_POSITIONS]}
             begin += MOST_POSITIONS
             copies = {p.target: p.copied.target_end for p in places}
             try:
                 async with asyncio.timeout(POSITIONS_EVERY):
-                    asked = dict.fromkeys(copies, LATEST)
-                    ends = await lane.target.list_offsets(asked, committed=False)
-                    stables = await lane.target.list_offsets(asked, committed=True)
+                    ends = await lane.target.list_offsets(dict.fromkeys(copies, LATEST), committed=False)
+                    self._notice(places, ends)
+                    await self._look_at_gaps([p for p in places if p not in self._decided], ends)
                     answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
             except (WireError, TimeoutError):
                 continue  # the commit loop says what is wrong
-            for partition, committed in places.items():
-                end, at, stable = ends[partition.target], answers[partition.target], stables[partition.target]
-                if not isinstance(end, BrokerError) and not isinstance(stable, BrokerError):
-                    standing = partition.hold.condition
-                    lane.unread.seen(partition, stable, end)
-                    if partition.hold.condition is not standing:
-                        lane.changed.add(partition)
+            for partition, (committed, _) in places.items():
+                end, at = ends[partition.target], answers[partition.target]
                 if not isinstance(end, BrokerError) and end < copies[partition.target]:
                     if self._is_quiet(partition):
                         lane.routes.begin_again(partition)
@@ -276,6 +279,45 @@ class GroupPositions:
                 same = self._is_quiet(partition) and partition.log.committed == committed
                 if same and not is_ours(partition.target, at.offset, at.metadata):
                     lane.routes.begin_again(partition)
+
+    def _notice(self, places: Mapping[Partition, tuple[int, int]], ends: Mapping[Key, int | BrokerError]) -> None:
+        """That a log goes on behind what this lane has written, while nothing of it is under way."""
+        for partition, (_, expected) in places.items():
+            end, outbox = ends[partition.target], partition.outbox
+            if isinstance(end, int) and end > expected and self._is_quiet(partition) and outbox.target_end == expected:
+                outbox.expects(end)
+                self._decided.discard(partition)
+                if expected >= 0:
+                    partition.copied.skipped(expected, end)
+
+    async def _look_at_gaps(self, undecided: Sequence[Partition], ends: Mapping[Key, int | BrokerError]) -> None:
+        """At what this lane did not write, once it is decided. Where committed records of others end is asked only for
+        copies that may have some."""
+        lane = self._lane
+        gaps = [p for p in lane.partitions.values() if p.copied.gaps]
+        asked = dict.fromkeys([p.target for p in (*undecided, *gaps)], LATEST)
+        stables = await lane.target.list_offsets(asked, committed=True) if asked else {}
+        for partition in undecided:
+            end, stable = ends[partition.target], stables[partition.target]
+            if isinstance(end, int) and isinstance(stable, int):
+                standing = partition.hold.condition
+                lane.unread.seen(partition, stable, end)
+                if partition.hold.condition is not standing:
+                    lane.changed.add(partition)
+                if stable >= end:
+                    self._decided.add(partition)
+        for partition in gaps:
+            copied, stable = partition.copied, stables[partition.target]
+            if isinstance(stable, int) and stable >= copied.gaps[-1][1]:
+                taken = copied.taken_gaps()
+                if self._tails.judges and (first := await self._tails.strangers(partition, taken)) is not None:
+                    copied.others_wrote(first)
+        for partition in lane.partitions.values():
+            if partition.copied.strange >= 0 and partition.hold.phase is Phase.COPYING:
+                condition = conditions.copy_written_by_others(partition.spec, partition.copied.strange)
+                if partition.hold.condition is None:
+                    partition.hold.report(condition)
+                    lane.changed.add(partition)
 
     def _is_quiet(self, partition: Partition) -> bool:
         copied = partition.hold.phase is Phase.COPYING and partition.log.committed >= 0

@@ -214,6 +214,16 @@ class TargetLoss:
     source: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A copy that goes on with the source's records behind the position. ``source`` and ``target``: offsets of the
+    first of them; ``after``: the source offset behind the last one, None where that is not known."""
+
+    source: int
+    target: int
+    after: int | None
+
+
 OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
 """Of a look that failed: what there is now is not known."""
 

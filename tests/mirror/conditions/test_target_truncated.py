@@ -157,7 +157,7 @@ def test_an_answer_below_what_was_committed_is_kept_for_the_next_session(base: i
     partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"))
     partition.copied.target_end = 100
     piece = Piece(memoryview(b""), 5, 55, 0, 0, ((50, 5),))
-    lane: Any = SimpleNamespace(identity=SimpleNamespace(version_2=False))
+    lane: Any = SimpleNamespace(identity=SimpleNamespace(version_2=False, transactional=True))
     delivery = transactional.Transactional.__new__(transactional.Transactional)
     delivery._lane = lane
     if base < 100:

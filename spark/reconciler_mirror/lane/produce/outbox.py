@@ -14,6 +14,8 @@ from reconciler.kafka.records.records import Rebuilt
 from reconciler_mirror.lane.copied_runs import Spans
 
 ANY_SIZE = 1 << 31
+MARKER = 1
+"""Offsets that a committed transaction leaves behind its last record."""
 
 
 @dataclass(slots=True, eq=False)
@@ -88,8 +90,10 @@ class Outbox:
     stalled_since: float = 0.0
     """When the target's leader first could not be reached, 0.0 while it can."""
     target_end: int = -1
-    """Behind the last acknowledged record in the target's log; -1 before the first answer that says it. A log that goes
-    back was recreated, or lost records."""
+    """Where this lane's next batch is expected in the target's log; -1 while not known. A log that goes back was
+    recreated, or lost records; one that is further has markers, aborted batches, or records of others."""
+    marker_due: bool = False
+    """The open transaction has a batch of it, so its end takes an offset."""
     filling: bool = False
     """The hole at the head of ``queue`` is being filled, or was when the queue was dropped."""
 
@@ -123,6 +127,24 @@ class Outbox:
         piece.drop()
         self.queued_bytes -= size
         return size
+
+    def expects(self, offset: int) -> None:
+        """This lane's next batch belongs at ``offset`` of the target's log."""
+        self.target_end = offset
+
+    def appended(self, base: int, records: int, *, transactional: bool) -> tuple[int, int] | None:
+        """A batch was written at ``base``, below 0 where the answer does not say. Returns the offsets before it that
+        this lane has not written, if there are any."""
+        gap = (self.target_end, base) if 0 <= self.target_end < base else None
+        self.target_end = base + records if base >= 0 else -1
+        self.marker_due = self.marker_due or transactional
+        return gap
+
+    def transaction_ended(self) -> None:
+        """Its marker takes an offset of each log that has a batch of it."""
+        if self.marker_due and self.target_end >= 0:
+            self.target_end += MARKER
+        self.marker_due = False
 
     def stalled(self) -> float:
         """The target's leader cannot be reached. Returns for how many seconds now."""

@@ -18,7 +18,7 @@ OLD, NEW = UUID(int=1), UUID(int=2)
 def _reader(*chunks: tuple[bytes, bytes | None], topics: frozenset[str] | None = None) -> MapReader:
     made = MapReader(ClusterClient("west", ["west:9092"], ConnectionSettings()), "f", topics)
     for chunk in chunks:
-        made._chunk(*chunk)
+        made.take(*chunk)
     return made
 
 

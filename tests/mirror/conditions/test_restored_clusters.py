@@ -1,0 +1,148 @@
+"""Clusters, or disks of them, that are put back to a backup: nothing is lost or doubled without a word."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+from reconciler_mirror.lane import transactional
+from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.model.lane import Condition
+from reconciler_sandbox.handles import Sandbox
+
+from reconciler.replication.names import OFFSETS_TOPIC
+from tests.support.lanes.high_offsets import backup, restore
+from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, running
+from tests.support.lanes.truth import map_topic
+
+NOW = int(time.time() * 1000)
+RECORDS: list[Content] = [(b"%d" % i, b"v%d" % i, (), NOW + i) for i in range(180)]
+FIRST, SECOND, THIRD = RECORDS[:60], RECORDS[60:120], RECORDS[120:]
+GROUPS = "__consumer_offsets"
+
+
+@pytest.fixture
+def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
+    made = Flow(plain["east"], plain["west"], unique)
+    map_topic(made.target)
+    create_topic(made.source, made.topic, retention_ms="-1")
+    create_topic(made.target, made.remote, retention_ms="-1")
+    fill(made.source, made.topic, FIRST)
+    made.run(batch_path)
+    return made
+
+
+def named(condition: Condition) -> int:
+    offset, *_ = re.findall(r"--partition 0 --to (\d+)", condition.todo)
+    return int(offset)
+
+
+def goes_on(flow: Flow, condition: Condition) -> None:
+    """By the seek that the condition names, without a record lost or doubled."""
+    assert condition.stops
+    flow.set_position(named(condition))
+    flow.run(batch_path)
+    fill(flow.source, flow.topic, THIRD)
+    report, _ = flow.run(batch_path)
+    assert report.progress.conditions == ()
+    assert flow.target_content()[0] == RECORDS
+
+
+def test_a_whole_target_is_copied_to_again_from_its_own_position(flow: Flow) -> None:
+    kept = backup(flow.target)
+    fill(flow.source, flow.topic, SECOND)
+    flow.run(batch_path)
+    restore(flow.target, kept)
+    fill(flow.source, flow.topic, THIRD)
+    report, _ = flow.run(batch_path)
+    assert report.progress.conditions == ()
+    assert flow.target_content()[0] == RECORDS
+
+
+def test_a_running_lane_says_where_its_restored_target_goes_on(flow: Flow) -> None:
+    kept = backup(flow.target)
+    fill(flow.source, flow.topic, SECOND)
+    with running(Lane(flow.lane())) as lane:
+        lane.until(lambda p: [each.position for each in p.partitions] == [120])
+        restore(flow.target, kept)
+        [condition] = lane.until(has("position_regressed"), 60).conditions
+    assert "the target went back to an earlier state" in condition.text
+    assert named(condition) == 60
+    goes_on(flow, condition)
+
+
+@pytest.mark.parametrize("topics", [(GROUPS, OFFSETS_TOPIC), (GROUPS,)], ids=["map too", "map newer"])
+def test_positions_older_than_the_copy_double_nothing(flow: Flow, topics: tuple[str, ...]) -> None:
+    kept = backup(flow.target)
+    fill(flow.source, flow.topic, SECOND)
+    flow.run(batch_path)
+    restore(flow.target, kept, *topics)
+    report, _ = flow.run(batch_path, has("position_regressed"))
+    [condition] = report.progress.conditions
+    assert named(condition) == 120
+    assert len(flow.target_content()[0]) == 120
+    goes_on(flow, condition)
+
+
+def test_a_copy_and_a_map_older_than_the_position_lose_nothing(flow: Flow) -> None:
+    kept = backup(flow.target)
+    fill(flow.source, flow.topic, SECOND)
+    flow.run(batch_path)
+    restore(flow.target, kept, flow.remote, OFFSETS_TOPIC)
+    report, _ = flow.run(batch_path, has("target_truncated"))
+    [condition] = report.progress.conditions
+    assert named(condition) == 60
+    goes_on(flow, condition)
+
+
+def test_records_of_another_producer_are_told_and_copying_goes_on(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
+    with running(Lane(flow.lane())) as lane:
+        lane.until(caught_up)
+        time.sleep(1)
+        fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)])
+        idle = lane.until(has("remote_topic_not_empty"))
+        fill(flow.source, flow.topic, SECOND)
+        lane.until(lambda p: [each.position for each in p.partitions] == [120])
+    [condition] = {one for one in idle.conditions if one.code == "remote_topic_not_empty"}
+    assert not condition.stops
+    assert "from its offset 61 on" in condition.text
+    assert len(flow.target_content()[0]) == 121
+
+
+def test_records_of_another_producer_between_two_batches_are_told(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 3.0)
+    with running(Lane(flow.lane())) as lane:
+        lane.until(caught_up)
+        fill(flow.source, flow.topic, SECOND[:30])
+        lane.until(lambda p: [each.position for each in p.partitions] == [90])
+        fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)])
+        fill(flow.source, flow.topic, SECOND[30:])
+        lane.until(lambda p: [each.position for each in p.partitions] == [120])
+        lane.until(has("remote_topic_not_empty"))
+
+
+def test_while_the_lane_is_down_a_stranger_s_records_stop_nothing(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
+    fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)])
+    fill(flow.source, flow.topic, SECOND)
+    flow.run(batch_path, has("remote_topic_not_empty"))
+    flow.run(batch_path)
+    assert len(flow.target_content()[0]) == 121
+
+
+def test_markers_and_aborted_batches_are_nobody_s_records(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.1)
+    began = time.monotonic()
+    with running(Lane(flow.lane())) as lane:
+        for number in range(8):
+            fill(flow.source, flow.topic, SECOND[number * 5 : number * 5 + 5])
+            lane.until(lambda p: [each.position for each in p.partitions] == [65 + number * 5])  # noqa: B023
+        flow.target.restart()
+        fill(flow.source, flow.topic, SECOND[40:])
+        lane.until(lambda p: [each.position for each in p.partitions] == [120], 60)
+        lane.until(lambda _: time.monotonic() - began > 6)
+        told = conditions(lane.control.reports)
+    assert {one.code for one in told} <= {"target_unreachable", "target_unavailable"}
