@@ -99,8 +99,8 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
                 settings[key] = Property(key, str(value).lower() if isinstance(value, bool) else str(value), where)
         connectors.append(of_settings(name, kind, settings, begin))
     if not connectors and len(notes.mistakes) == before:
-        found = f", but {', '.join(dict.fromkeys(others))}" if others else ""
-        words = f"no connector of MirrorMaker 2 is in it{found}. A {SOURCE} copies. "
+        instead = f", but {', '.join(dict.fromkeys(others))}" if others else ""
+        words = f"no connector of MirrorMaker 2 is in it{instead}. A {SOURCE} copies. "
         notes.wrong(Where(file), f"{words}Name the file with its configuration.")
     yield from connectors
 

@@ -106,12 +106,16 @@ def parse_plainly(file: str, text: str, notes: Notes) -> tuple[Property, ...]:
     for prop in props:
         shown, without = prop.value.strip(), uncommented(prop)
         if without is not prop:
-            told = f"it is {shown}, and # begins a comment only as the first character of a line in Java's properties"
-            notes.mistake(prop, f"{told}: MirrorMaker 2 takes it for a part of the value. Give it a line of its own.")
+            mistake = (
+                f"it is {shown}, and # begins a comment only as the first character of a line in Java's properties"
+            )
+            notes.mistake(
+                prop, f"{mistake}: MirrorMaker 2 takes it for a part of the value. Give it a line of its own."
+            )
         prop, before = unquoted(without), without
         if prop is not before:
-            told = f"it is {shown}, and quotes are part of the value in Java's properties"
-            notes.mistake(before, f"{told}: MirrorMaker 2 takes them for letters. Remove the quotes.")
+            mistake = f"it is {shown}, and quotes are part of the value in Java's properties"
+            notes.mistake(before, f"{mistake}: MirrorMaker 2 takes them for letters. Remove the quotes.")
         plain.append(prop)
     return tuple(plain)
 
