@@ -264,7 +264,9 @@ class GroupPositions:
                 async with asyncio.timeout(POSITIONS_EVERY):
                     ends = await lane.target.list_offsets(dict.fromkeys(copies, LATEST), committed=False)
                     self._notice(places, ends)
-                    await self._look_at_gaps([p for p in places if p not in self._decided], ends)
+                    # A gap before a batch of this lane may be a transaction that another client still has open.
+                    undecided = [p for p in places if p not in self._decided or p.copied.gaps]
+                    await self._look_at_gaps(undecided, ends)
                     answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
             except (WireError, TimeoutError):
                 continue  # the commit loop says what is wrong
