@@ -34,7 +34,7 @@ def as_it_was(flow: Flow, cluster: ClusterHandle, create_topic: Callable[..., st
     return create_topic(cluster, flow.topic if cluster is flow.source else flow.remote, retention_ms="-1")
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.long), "target"])
 def test_a_running_lane_waits_for_its_own_cluster(flow: Flow, side: str, create_topic: Callable[..., str]) -> None:
     cluster = flow.source if side == "source" else flow.target
     with running(Lane(flow.lane())) as lane:
@@ -59,6 +59,7 @@ def test_a_running_lane_waits_for_its_own_cluster(flow: Flow, side: str, create_
     assert len(flow.target_content()[0]) == 120
 
 
+@pytest.mark.long
 def test_a_lane_that_begins_knows_which_cluster_is_meant(flow: Flow, create_topic: Callable[..., str]) -> None:
     """By the id that its flow was taken over with: a lane that moves to another executor has seen no cluster yet."""
     ids = (flow.source.cluster_id, flow.target.cluster_id)

@@ -50,6 +50,7 @@ def goes_on(flow: Flow, condition: Condition) -> None:
     assert flow.target_content()[0] == RECORDS
 
 
+@pytest.mark.long
 def test_a_whole_target_is_copied_to_again_from_its_own_position(flow: Flow) -> None:
     kept = backup(flow.target)
     fill(flow.source, flow.topic, SECOND)
@@ -61,6 +62,7 @@ def test_a_whole_target_is_copied_to_again_from_its_own_position(flow: Flow) -> 
     assert flow.target_content()[0] == RECORDS
 
 
+@pytest.mark.long
 def test_a_running_lane_says_where_its_restored_target_goes_on(flow: Flow) -> None:
     kept = backup(flow.target)
     fill(flow.source, flow.topic, SECOND)
@@ -73,7 +75,13 @@ def test_a_running_lane_says_where_its_restored_target_goes_on(flow: Flow) -> No
     goes_on(flow, condition)
 
 
-@pytest.mark.parametrize("topics", [(GROUPS, OFFSETS_TOPIC), (GROUPS,)], ids=["map too", "map newer"])
+@pytest.mark.parametrize(
+    "topics",
+    [
+        pytest.param((GROUPS, OFFSETS_TOPIC), id="map too"),
+        pytest.param((GROUPS,), id="map newer", marks=pytest.mark.long),
+    ],
+)
 def test_positions_older_than_the_copy_double_nothing(flow: Flow, topics: tuple[str, ...]) -> None:
     kept = backup(flow.target)
     fill(flow.source, flow.topic, SECOND)

@@ -155,7 +155,7 @@ def read(plan: PartitionRange, kept: ProgressFile | None = None, steps: int = 0)
     return reading
 
 
-@pytest.mark.parametrize("pausing", [False, True])
+@pytest.mark.parametrize("pausing", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_each_fault_is_named_and_nothing_else(plans: list[PartitionRange], pausing: bool, tmp_path: Path) -> None:
     kept, steps = (ProgressFile(tmp_path / "p.json", {}), 7) if pausing else (None, 0)
     for plan, (name, _, wanted) in zip(plans, FAULTS, strict=False):
