@@ -21,7 +21,7 @@ from tests.support.lanes.lane_runs import content
 from tests.support.lanes.truth import placed
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.long]
 
 NAME = "active-active-same-name"
 Key = tuple[str, int]
