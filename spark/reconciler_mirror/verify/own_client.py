@@ -26,7 +26,7 @@ from reconciler.kafka.records.fields import headers_at, headers_of
 from reconciler.kafka.records.records import Record, key_and_value, records_of
 from reconciler.replication.handover import Endpoint
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.verify.in_order.walk import NotOpenedError, SeenRecord, SidePiece
+from reconciler_mirror.verify.in_order.sides import NotOpenedError, SeenRecord, SidePiece
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 from reconciler_mirror.verify.unreadable import UnreadableError, not_connected, removed, silent, too_large, unread
 

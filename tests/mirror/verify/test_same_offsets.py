@@ -14,7 +14,8 @@ from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import at_the_end
 from reconciler_mirror.verify.comparable import FlowOffsets, judge
 from reconciler_mirror.verify.first_difference import FoundDifference, confirmed, first_difference
-from reconciler_mirror.verify.in_order.walk import SeenRecord, SidePiece, Walk
+from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
+from reconciler_mirror.verify.in_order.walk import Walk
 from reconciler_mirror.verify.model import (
     OffsetSpan,
     PartitionRange,

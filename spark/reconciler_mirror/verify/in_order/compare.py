@@ -16,7 +16,8 @@ from reconciler_mirror.verify.first_difference import (
     first_difference,
 )
 from reconciler_mirror.verify.in_order.older import beginning_of, offset_behind, shift_of
-from reconciler_mirror.verify.in_order.walk import DifferingStretch, SeenRecord, SidePiece, Walk, Walked, WalkState
+from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
+from reconciler_mirror.verify.in_order.walk import DifferingStretch, Walk, Walked, WalkState
 from reconciler_mirror.verify.model import (
     SOURCE,
     TARGET,

@@ -9,21 +9,21 @@ and from there batches are compared again.
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import Enum, auto
-from typing import NamedTuple
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.records.batches import APPEND_TIME, CODEC, HEADER, Batch, CorruptBatchError, verify
-from reconciler_mirror.verify.in_order.pairs import DELETE_HORIZON, OpenBatch, equal_pairs, opened
+from reconciler.kafka.records.batches import APPEND_TIME, CODEC, HEADER, CorruptBatchError, verify
+from reconciler_mirror.verify.in_order.pairs import DELETE_HORIZON, equal_pairs
+from reconciler_mirror.verify.in_order.sides import ComparedSide, Content, NotOpenedError, SeenRecord, SidePiece
 from reconciler_mirror.verify.model import PartitionRange
 
 STRIPE = 64 << 20
 """Bytes of which one stretch is read again by librdkafka, so that no proof rests on our reader alone."""
 MOST_SAMPLES = 8
-AHEAD, AHEAD_BYTES = (64, 1_024, 16_384, 65_536), 64 << 20
-"""Records of each side among which the next common ones are looked for, in turns; bytes that they may have."""
+AHEAD = (64, 1_024, 16_384, 65_536)
+"""Records of each side among which the next common ones are looked for, in turns."""
 SURE = 8
 """Records in a row that say that both sides are the same again."""
 MOST_STRETCHES = 1_000
@@ -32,30 +32,6 @@ _NEVER_EQUAL = APPEND_TIME | DELETE_HORIZON
 
 Bounds = tuple[int, int]
 """Offsets from and up to."""
-
-
-class SeenRecord(NamedTuple):
-    """A record as it is compared: equal contents are equal records."""
-
-    offset: int
-    timestamp: int
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class SidePiece:
-    """Records of one side in a row. ``header`` and ``view``: of the whole batch, gone when the next piece is asked for;
-    None where there is none. ``decoded``: its records within the bounds, and raises NotOpenedError. ``whole``: all of
-    the batch's are."""
-
-    decoded: Callable[[], list[SeenRecord]]
-    header: Batch | None = None
-    view: memoryview | None = None
-    whole: bool = False
-
-
-class NotOpenedError(Exception):
-    """A batch that our code cannot open: librdkafka says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,120 +75,8 @@ class Walked:
     samples: tuple[tuple[Bounds, Bounds], ...] = ()
 
 
-Content = tuple[int, int, bytes]
-"""What makes two records equal: offset (0 where copies have others), timestamp (0 where it is not compared), bytes."""
 Canonical = Callable[[bytes], object]
 """What a content means, where the same can be written in several ways."""
-
-
-@dataclass(slots=True)
-class _Side:
-    """``at``: the next offset that is not compared. ``batch``: that is compared by pairs; else ``offsets`` and
-    ``contents`` from ``next`` on are records that were looked at, the last of them those of ``last``."""
-
-    pieces: Iterator[SidePiece]
-    at: int
-    contents_of: Callable[[SeenRecord], Content]
-    batch: OpenBatch | None = None
-    offsets: list[int] = field(default_factory=list)
-    contents: list[Content] = field(default_factory=list)
-    next: int = 0
-    bytes: int = 0
-    last: OpenBatch | None = None
-    ahead: SidePiece | None = None
-    records: int = 0
-
-    @property
-    def left(self) -> int:
-        return len(self.offsets) - self.next
-
-    @property
-    def between(self) -> bool:
-        """Between two pieces."""
-        return self.batch is None and not self.left
-
-    def peek(self) -> SidePiece | None:
-        if self.ahead is None:
-            try:
-                self.ahead = next(self.pieces, None)
-            except MalformedResponseError:
-                raise NotOpenedError from None
-        return self.ahead
-
-    def fill(self) -> bool:
-        """False at the end."""
-        while self.between:
-            if (piece := self.peek()) is None:
-                return False
-            self.batch = _opened(piece)
-            if self.batch is None:
-                self._add(piece.decoded(), None)
-            self.ahead = None
-        return True
-
-    def _add(self, items: Sequence[SeenRecord], batch: OpenBatch | None) -> None:
-        if not self.left:
-            self.offsets, self.contents, self.next, self.bytes = [], [], 0, 0
-        self.offsets += [item.offset for item in items]
-        self.contents += map(self.contents_of, items)
-        self.bytes += sum(len(item.content) for item in items)
-        self.last = batch
-
-    def loosen(self) -> None:
-        """From the batch that is compared by pairs to its records."""
-        if (batch := self.batch) is None:
-            return
-        try:
-            items = [SeenRecord(record.offset, record.timestamp, record.tail.tobytes()) for record in batch.decoded()]
-        except MalformedResponseError:
-            raise NotOpenedError from None
-        self.batch = None
-        self._add(items, batch)
-
-    @property
-    def by_pairs(self) -> bool:
-        """Whether it can be compared so: all that was looked at lies in one batch."""
-        return self.batch is not None or (self.last is not None and 0 < self.left <= self.last.batch.records)
-
-    def tighten(self) -> None:
-        """Back to a batch; see ``by_pairs``."""
-        if self.batch is None and self.last is not None:
-            self.batch = self.last.at(self.last.batch.records - self.left)
-            self.offsets, self.contents, self.next, self.last = [], [], 0, None
-
-    def look_ahead(self, count: int) -> bool:
-        """Whether that many are known now, or all; False where it would be too much to hold."""
-        self.loosen()
-        while self.left < count and (piece := self.peek()) is not None:
-            if self.bytes > AHEAD_BYTES:
-                return False
-            self.batch = _opened(piece)
-            if self.batch is None:
-                self._add(piece.decoded(), None)
-            self.ahead = None
-            self.loosen()
-        return True
-
-    def passed(self, count: int) -> None:
-        """Of what was looked at."""
-        if count:
-            self.at = self.offsets[self.next + count - 1] + 1
-            self.next += count
-            self.records += count
-
-    def behind(self, count: int) -> int | None:
-        """The offset of the record behind that many."""
-        at = self.next + count
-        return self.offsets[at] if at < len(self.offsets) else None
-
-
-def _opened(piece: SidePiece) -> OpenBatch | None:
-    if not piece.whole or piece.view is None or piece.header is None:
-        return None
-    try:
-        return opened(piece.view, piece.header)
-    except (CorruptBatchError, MalformedResponseError):
-        raise NotOpenedError from None
 
 
 class Walk:
@@ -234,7 +98,7 @@ class Walk:
             return item.offset if same else 0, item.timestamp if timed else 0, item.content
 
         starts = (plan.source.start, plan.target.start)
-        self._source, self._target = (_Side(*given, contents_of) for given in zip(pair, starts, strict=True))
+        self._source, self._target = (ComparedSide(*given, contents_of) for given in zip(pair, starts, strict=True))
         self._equal = self._by_bytes = self._bytes = self._stripe = 0
         self._source_end = plan.position
         self._samples: list[tuple[Bounds, Bounds]] = []
@@ -397,7 +261,7 @@ class Walk:
     def _source_ends(self) -> WalkState:
         return WalkState.DONE if self._part else self._only_one_side_goes_on(self._target, None)
 
-    def _only_one_side_goes_on(self, side: _Side, below: int | None) -> WalkState:
+    def _only_one_side_goes_on(self, side: ComparedSide, below: int | None) -> WalkState:
         begun, count = side.at, 0
         last = begun
         while side.fill():

@@ -11,7 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecordsBuilder
 from reconciler_mirror.verify.in_order import walk
-from reconciler_mirror.verify.in_order.walk import SidePiece, Walk, Walked, WalkState
+from reconciler_mirror.verify.in_order.sides import SidePiece
+from reconciler_mirror.verify.in_order.walk import Walk, Walked, WalkState
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
 from reconciler_mirror.verify.own_client import canonical, pieces_in
 
