@@ -329,16 +329,16 @@ class Starter:
     async def _not_begun_before(self, given: Sequence[Partition]) -> Sequence[Partition]:
         """Explicit offsets stay in a flow's files for good. Where the flow has gone on from there since, its position
         was lost, and beginning there again would copy all of that twice."""
-        lane = self._lane
-        ids = {p.source: (p.log.topic_id, lane.target.topics[p.spec.target_topic].topic_id) for p in given}
+        lane, by_source = self._lane, {p.source: p for p in given}
+        ids = {key: lane.ids(partition) for key, partition in by_source.items()}
         for key, (flow, copied_to) in (await copied_before(lane.target, ids)).items():
             if flow == lane.spec.state and copied_to > lane.spec.start_offsets[key]:
-                partition = next(p for p in given if p.source == key)
+                partition = by_source[key]
                 before = (lane.spec.flow, copied_to)
                 lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
         # Nor are they offsets of a topic that was deleted and recreated, remote topic and position with it.
         for key, former in (await former_sources(lane.target, lane.spec.state, ids)).items():
-            partition = next(p for p in given if p.source == key)
+            partition = by_source[key]
             if partition.hold.phase is Phase.STARTING:
                 lane.stop(partition, conditions.topic_recreated(partition.spec, printed_id(former.bytes)))
         return [p for p in given if p.hold.phase is Phase.STARTING]
@@ -349,27 +349,25 @@ class Starter:
         with provenance share their target with producers there."""
         lane, target = self._lane, self._lane.target
         ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
-        ids = {
-            p.source: (p.log.topic_id, target.topics[p.spec.target_topic].topic_id)
-            for p in fresh
-            if ends[p.target] != 0
-        }
+        begun = {p.source: p for p in fresh if ends[p.target] != 0}
+        ids = {key: lane.ids(partition) for key, partition in begun.items()}
         for key, before in (await copied_before(target, ids)).items():
-            partition = next(p for p in fresh if p.source == key)
+            partition = begun[key]
             ours = (lane.spec.flow, before[1]) if before[0] == lane.spec.state else before
             lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, ours))
         if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
-            written: dict[Key, int] = {}
+            written: dict[Key, tuple[Partition, int]] = {}
             for partition in fresh:
                 end = ends[partition.target]
                 if isinstance(end, BrokerError):
                     raise end
                 partition.outbox.expects(end)
                 if end > 0 and partition.hold.phase is Phase.STARTING:
-                    written[partition.target] = end
-            for key in written.keys() - await only_aborted(target, written):
-                partition = next(p for p in fresh if p.target == key)
-                lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, written[key]))
+                    written[partition.target] = (partition, end)
+            aborted = await only_aborted(target, {key: end for key, (_, end) in written.items()})
+            for key in written.keys() - aborted:
+                partition, end = written[key]
+                lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
         return [p for p in fresh if p.hold.phase is Phase.STARTING]
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
