@@ -12,7 +12,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.lanes.high_offsets import replaced
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, fill, has, running
-from tests.support.lanes.truth import map_topic
+from tests.support.lanes.truth import map_topic, with_topics
 
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v%d" % i, (), NOW) for i in range(60)]
@@ -20,12 +20,7 @@ RECORDS: list[Content] = [(b"%d" % i, b"v%d" % i, (), NOW) for i in range(60)]
 
 @pytest.fixture
 def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
-    made = Flow(plain["east"], plain["west"], unique)
-    map_topic(made.target)
-    create_topic(made.source, made.topic, retention_ms="-1")
-    create_topic(made.target, made.remote, retention_ms="-1")
-    fill(made.source, made.topic, RECORDS)
-    return made
+    return with_topics(Flow(plain["east"], plain["west"], unique), create_topic, RECORDS)
 
 
 def as_it_was(flow: Flow, cluster: ClusterHandle, create_topic: Callable[..., str]) -> str:

@@ -15,7 +15,7 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.replication.names import OFFSETS_TOPIC
 from tests.support.lanes.high_offsets import backup, restore
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, running
-from tests.support.lanes.truth import map_topic
+from tests.support.lanes.truth import with_topics
 
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v%d" % i, (), NOW + i) for i in range(180)]
@@ -25,11 +25,7 @@ GROUPS = "__consumer_offsets"
 
 @pytest.fixture
 def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
-    made = Flow(plain["east"], plain["west"], unique)
-    map_topic(made.target)
-    create_topic(made.source, made.topic, retention_ms="-1")
-    create_topic(made.target, made.remote, retention_ms="-1")
-    fill(made.source, made.topic, FIRST)
+    made = with_topics(Flow(plain["east"], plain["west"], unique), create_topic, FIRST)
     made.run(batch_path)
     return made
 

@@ -24,7 +24,7 @@ from reconciler.replication.offsets.map_topic import copied_before, holder_of
 from tests.support.clusters import delete_topic
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, conditions, fill, has
 from tests.support.lanes.raw import cluster_of
-from tests.support.lanes.truth import map_topic
+from tests.support.lanes.truth import with_topics
 
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(60)]
@@ -33,11 +33,7 @@ RECORDS: list[Content] = [(b"%d" % i, b"v", (), NOW) for i in range(60)]
 @pytest.fixture
 def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
     """Copied to its end by the flow of its own name."""
-    made = Flow(plain["east"], plain["west"], unique)
-    map_topic(made.target)
-    create_topic(made.source, made.topic, retention_ms="-1")
-    create_topic(made.target, made.remote, retention_ms="-1")
-    fill(made.source, made.topic, RECORDS)
+    made = with_topics(Flow(plain["east"], plain["west"], unique), create_topic, RECORDS)
     made.run(batch_path)
     return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -14,7 +15,7 @@ from reconciler.kafka.client.log_ends import log_ends
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
 from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.map_topic import MapReader
-from tests.support.lanes.lane_runs import Flow
+from tests.support.lanes.lane_runs import Content, Flow, fill
 from tests.support.lanes.raw import cluster_of
 from tests.support.reading import to_the_end
 
@@ -111,3 +112,12 @@ def assert_equal(flow: Flow) -> None:
     source, target = records(flow.source, flow.topic), records(flow.target, flow.remote)
     assert target.keys() == source.keys()
     assert target == source
+
+
+def with_topics(flow: Flow, create_topic: Callable[..., str], records: Sequence[Content]) -> Flow:
+    """Topics that keep what they hold, the source's with ``records``, and one for the offset map."""
+    map_topic(flow.target)
+    create_topic(flow.source, flow.topic, retention_ms="-1")
+    create_topic(flow.target, flow.remote, retention_ms="-1")
+    fill(flow.source, flow.topic, records)
+    return flow

@@ -88,7 +88,13 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
 
 
 @pytest.mark.parametrize(
-    ("side", "fault"), [("source", "kill"), ("source", "restart"), ("target", "kill"), ("target", "freeze")]
+    ("side", "fault"),
+    [
+        ("source", "kill"),
+        pytest.param("source", "restart", marks=pytest.mark.long),
+        ("target", "kill"),
+        pytest.param("target", "freeze", marks=pytest.mark.long),
+    ],
 )
 def test_a_broker_that_goes_and_comes_back(flow: Flow, side: str, fault: str) -> None:
     broker: ClusterHandle = getattr(flow, side)
