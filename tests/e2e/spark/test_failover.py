@@ -178,6 +178,7 @@ def test_active_passive(plain: Sandbox, tmp_path: Path, unique: str) -> None:
         running.stop()
 
 
+@pytest.mark.long
 def test_fan_in_to_an_aggregate(trio: Sandbox, tmp_path: Path) -> None:
     """A consumer of one region goes on at the hub; another one there reads both regions."""
     aliases = {"oslo": trio["east"], "rome": trio["west"], "hub": trio["hub"]}
