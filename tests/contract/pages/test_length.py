@@ -12,11 +12,9 @@ import pytest
 from reconciler.environment.load import load
 from tests.support.paths import ROOT
 
-AIM = 33_300
-"""Half of the 66,620 words (``wc -w``) that docs/ had outside of decisions when it was found too long (cb416e07)."""
-MOST = 34_500
-"""Words as they are; ``python -m tests.contract.pages.test_length`` counts. A page that becomes shorter lowers it,
-until it is ``AIM``; a new page takes its words from others."""
+MOST = 33_000
+"""Half of the 66,620 words (``wc -w``) that docs/ had outside of decisions when it was found too long (cb416e07), less
+300; ``python -m tests.contract.pages.test_length`` counts. A new page takes its words from others."""
 ABOVE = 1_450
 """README and CONTRIBUTING, which are counted by themselves."""
 WRITTEN = {"licences.md"}
@@ -63,4 +61,4 @@ def test_the_yaml_of_a_how_to_is_an_environment(page: Path) -> None:
 if __name__ == "__main__":
     for name, number in sorted(counted().items(), key=lambda each: each[1]):
         sys.stdout.write(f"{number:6,} {name}\n")
-    sys.stdout.write(f"{sum(counted().values()):6,} of {MOST:,}, aim {AIM:,}\n")
+    sys.stdout.write(f"{sum(counted().values()):6,} of {MOST:,}\n")

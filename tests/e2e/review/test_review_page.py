@@ -22,8 +22,14 @@ BLOCK = re.compile(r"```console\n\$ reconciler (?P<words>[^\n]*)\n(?P<output>.*?
 
 @pytest.fixture
 def edited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page's first YAML committed on main, its second one in the folder. The commit is the same each time."""
-    before, after = re.findall(r"```yaml\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    """The page's YAML committed on main, its edit in the folder. The commit is the same each time."""
+    page = PAGE.read_text("utf-8")
+    (before,) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (edit,) = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
+    after = before
+    for old, new in re.findall(r"^-(.*\n)\+(.*\n)", edit, re.MULTILINE):
+        assert after.count(old) == 1
+        after = after.replace(old, new)
     monkeypatch.chdir(tmp_path)
     for role in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{role}_NAME", "a")
