@@ -24,13 +24,12 @@ from reconciler.kafka.client.auth.tokens import web
 from reconciler.model.environment.topology import Cluster, Principal
 from tests.support.access import token_brokers as brokers
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
-from tests.support.access.issuer import AUDIENCE, CLIENT, SECRET, Issuer, pem, running_issuer
+from tests.support.access.issuer import AUDIENCE, CLIENT, GRANT, SECRET, Issuer, pem, running_issuer
 from tests.support.commands import Ended, Write
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, endpoint, fill
 
 CreateTopic = Callable[..., str]
 pytestmark = pytest.mark.kafka
-GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 WAYS = {
     "basic": {},
     "form": {"client_authentication": "client_secret_post"},
@@ -230,7 +229,6 @@ def test_a_token_that_the_validator_refuses_is_told_with_what_it_compares(
     [
         ({"scope": "admin"}, None, "400, invalid_scope: only kafka is granted. Check client ada for scope admin"),
         ({"client_secret": "another"}, None, "401, invalid_client: unknown client or secret. Check client ada"),
-        ({}, IdentityAnswer("<html>", headers={"Content-Type": "text/html"}), "text/html, not JSON"),
         ({}, IdentityAnswer("", 503), "it answered 503. It is asked again"),
     ],
 )
@@ -253,6 +251,7 @@ STOPS = {
         IdentityAnswer({"error": "invalid_request", "error_description": "Multiple identities exist"}, 400),
         "Multiple identities exist. Assign a managed identity to this machine, with a role on api://kafka",
     ),
+    "web page": (IdentityAnswer("<html>", headers={"Content-Type": "text/html"}), "text/html, not JSON"),
     "redirect": (IdentityAnswer("", 302, {"Location": "http://127.0.0.1:1/"}), "it answered 302, a redirect"),
     "no end": (IdentityAnswer("x" * (web.LARGEST + 100_000)), "its answer does not end"),
     "hangs": (None, "no answer within 0.3 s"),
@@ -360,18 +359,31 @@ def test_a_presigned_url_that_is_wrong_is_told_with_what_it_says(
 
 @pytest.mark.parametrize(("off", "why"), [(600, "token not yet current"), (-600, ""), (-1200, "token expired")])
 def test_a_clock_that_is_off_is_told_with_both_times(
-    east: ClusterHandle, monkeypatch: pytest.MonkeyPatch, off: int, why: str
+    east: ClusterHandle, flow: Flow, monkeypatch: pytest.MonkeyPatch, off: int, why: str
 ) -> None:
-    """AWS' signers have URLs live for 15 minutes: so far a clock may be behind."""
+    """AWS' signers have URLs live for 15 minutes: so far a clock may be behind. Commands and a lane tell it, and the
+    lane goes on once the clock is right."""
     monkeypatch.setattr(oauth, "_kept", {})
-    now = time.time
-    monkeypatch.setattr(time, "time", lambda: now() + off)
-    told = log_in_refused(brokers.client(east, "AWS_MSK_IAM"))
-    assert (why in told, bool(told)) == (True, bool(why)), told
-    if not why:
-        return
-    assert "the clock here says 20" in told
-    assert "with the broker's clock" in told
+    for name in ("FIRST_PAUSE", "LONGEST_REFUSED"):
+        monkeypatch.setattr(oauth, name, 0.1)
+    client, now = brokers.client(east, "AWS_MSK_IAM"), time.time
+    lane = replace(flow, clients=(client, client)).lane()
+    with monkeypatch.context() as wrong:
+        wrong.setattr(time, "time", lambda: now() + off)
+        told = log_in_refused(client)
+        assert (why in told, bool(told)) == (True, bool(why)), told
+        if not why:
+            return
+        report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+        [condition] = report.progress.conditions
+        for text in (told, condition.text):
+            assert why in text
+            assert "the clock here says 20" in text
+            assert "with the broker's clock" in text
+    time.sleep(1.5)
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
 
 
 def test_plan_and_doctor_say_what_the_token_has(

@@ -22,7 +22,7 @@ from tests.support.access.identity import IdentityAnswer, IdentityRequest, ident
 
 CLIENT, SECRET, AUDIENCE, ISSUER, SCOPE = "ada", "s3cret/of:ada", "kafka.example.net", "https://issuer.test", "kafka"
 _BY_ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 
 
 def pem(key: rsa.RSAPrivateKey) -> str:
@@ -81,7 +81,7 @@ class Issuer:
 
     def _proved(self, request: IdentityRequest) -> bool:
         form = request.form
-        if form.get("grant_type") == _GRANT:
+        if form.get("grant_type") == GRANT:
             return self._by_client(form.get("assertion", ""))
         if form.get("client_assertion_type") == _BY_ASSERTION:
             return self._by_client(form.get("client_assertion", ""))

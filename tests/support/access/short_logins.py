@@ -19,7 +19,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from tests.support.access import token_brokers as brokers
 from tests.support.access.certificates import ShortLived
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
-from tests.support.access.issuer import AUDIENCE, SECRET, Issuer, running_issuer
+from tests.support.access.issuer import AUDIENCE, SECRET, Issuer, pem, running_issuer
 
 LIFE_SECONDS = 60
 CLUSTERS = ("east", "west")
@@ -88,11 +88,14 @@ def _of(
 
 
 @contextlib.contextmanager
-def of_issuer() -> Iterator[Login]:
+def of_issuer(**more: str) -> Iterator[Login]:
+    """``more``: how the client proves itself; without a secret, by its key."""
     with _issuer_and_brokers() as (issuer, sandbox):
-        more = {name.removeprefix("sasl.oauthbearer."): value for name, value in issuer.client().items()}
-        more["client.secret"] = "${env:SECRET_OF_ADA}"
-        yield _of(issuer, sandbox, more, {"SECRET_OF_ADA": SECRET}, f"{_SAID}, temporarily_unavailable")
+        told = {name.removeprefix("sasl.oauthbearer."): value for name, value in issuer.client(**more).items()}
+        proof = "client.secret" if "client.secret" in told else "assertion.private.key.pem"
+        secret = told.get(proof, pem(issuer.of_client))
+        told[proof] = "${env:SECRET_OF_ADA}"
+        yield _of(issuer, sandbox, told, {"SECRET_OF_ADA": secret}, f"{_SAID}, temporarily_unavailable")
 
 
 @contextlib.contextmanager
@@ -175,31 +178,38 @@ def of_kdc(realm: Sandbox) -> Iterator[Login]:
 
 
 @contextlib.contextmanager
-def of_password() -> Iterator[Login]:
-    """PLAIN: its passwords lie in the brokers' configuration."""
-    with _issuer_and_brokers() as (_, sandbox):
-        written = {"sasl.password": "${env:PASSWORD_OF_ADA}"}
-        clients = {name: brokers.client(handle, "PLAIN") | written for name, handle in sandbox.clusters.items()}
-        yield Login(sandbox.clusters, clients, {"PASSWORD_OF_ADA": brokers.PASSWORD}, "")
-
-
-@contextlib.contextmanager
-def of_scram(folder: Path) -> Iterator[Login]:
-    """Sessions of a minute; brokers get another password, and the file that has it is renewed later."""
-    secret = folder / "password"
+def of_password(folder: Path, mechanism: str) -> Iterator[Login]:
+    """Sessions of a minute. By SCRAM brokers get another password, and the file that has it is renewed later; those of
+    PLAIN are in the brokers' configuration, so there the file has another one for a while."""
+    secret, other = folder / "password", "another-of-ada"
     secret.write_text(brokers.PASSWORD)
+    scram = mechanism != "PLAIN"
     with _issuer_and_brokers() as (_, sandbox):
 
         def renew() -> None:
-            secret.write_text("another-of-ada")
+            secret.write_text(other if scram else brokers.PASSWORD)
 
         def refuse() -> None:
-            for cluster in sandbox.clusters.values():
-                brokers.set_password(cluster, "another-of-ada")
+            for cluster in sandbox.clusters.values() if scram else ():
+                brokers.set_password(cluster, other)
+            if not scram:
+                secret.write_text(other)
 
         written = {"sasl.password": f"${{file:{secret}}}"}
-        clients = {name: brokers.client(handle, "SCRAM-SHA-256") | written for name, handle in sandbox.clusters.items()}
-        yield Login(sandbox.clusters, clients, {}, "SCRAM-SHA-256", refuse, renew)
+        clients = {name: brokers.client(handle, mechanism) | written for name, handle in sandbox.clusters.items()}
+        yield Login(sandbox.clusters, clients, {}, mechanism, refuse, renew)
+
+
+@contextlib.contextmanager
+def of_secure(sandbox: Sandbox) -> Iterator[Login]:
+    """SCRAM-SHA-512 over TLS, with sessions as long as the brokers'."""
+    variables = {name: f"PASSWORD_OF_{name.upper()}" for name in sandbox.clusters}
+    environ = {variables[name]: handle.passwords["admin"] for name, handle in sandbox.clusters.items()}
+    clients = {
+        name: handle.client() | {"sasl.password": f"${{env:{variables[name]}}}"}
+        for name, handle in sandbox.clusters.items()
+    }
+    yield Login(sandbox.clusters, clients, environ, "")
 
 
 @contextlib.contextmanager

@@ -27,7 +27,8 @@ _ALIASES = {
 
 
 class _Kept:
-    """What is known under one set of settings. ``lock`` is held while the endpoint is asked."""
+    """What is known under one set of settings. ``lock`` is held while the endpoint is asked. ``renew_at``, ``ask_at``:
+    in monotonic time, so that a clock that is set right does not put them off."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -59,7 +60,7 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
     with _lock:
         kept = _kept.setdefault(tuple(sorted(oauth.items())), _Kept())
     valid = kept.valid()
-    if valid is not None and time.time() < kept.renew_at:
+    if valid is not None and time.monotonic() < kept.renew_at:
         return valid
     # Who has a valid token does not wait for another thread's question.
     if not kept.lock.acquire(blocking=valid is None):
@@ -76,19 +77,19 @@ def refused(oauth: Mapping[str, str], given: AccessToken) -> None:
     with _lock:
         kept = _kept.get(tuple(sorted(oauth.items())))
     if kept is not None and kept.token is given:
-        kept.renew_at = min(kept.renew_at, time.time() + LONGEST_REFUSED)
+        kept.renew_at = min(kept.renew_at, time.monotonic() + LONGEST_REFUSED)
 
 
 def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
-    now = time.time()
+    began, now = time.monotonic(), time.time()
     valid = kept.valid()
-    if valid is not None and now < kept.renew_at:
+    if valid is not None and began < kept.renew_at:
         return valid
-    if time.monotonic() >= kept.ask_at:
+    if began >= kept.ask_at:
         try:
             fresh = _source(oauth)(oauth)
             kept.token, kept.error, kept.failures = fresh, None, 0
-            kept.renew_at = now + (fresh.expires_at - now) * RENEWED_AT
+            kept.renew_at = began + (fresh.expires_at - now) * RENEWED_AT
             return fresh
         except TokenRefusedError as error:
             longest = LONGEST_PAUSE if error.busy else LONGEST_REFUSED

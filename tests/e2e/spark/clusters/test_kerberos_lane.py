@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +17,8 @@ from reconciler_mirror.model.lane import LaneEnd
 from reconciler_sandbox.brokers import kerberos as kdc
 from reconciler_sandbox.handles import Sandbox
 
+from tests.support.access.kerberos_parts import CLOCK_SKEW, answering_kdc, error_of_a_kdc
+from tests.support.commands import Ended, Write
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
 
 pytestmark = pytest.mark.long
@@ -74,6 +79,77 @@ def test_what_refuses_a_login_is_a_condition_and_ends_with_its_cause(
     keytab.write_bytes(kdc.keytab(kerberos.home, "plan").read_bytes())
     assert f"is mirror@SANDBOX.TEST, and the keytab {keytab} holds plan@SANDBOX.TEST" in condition()
     keytab.write_bytes(kdc.keytab(kerberos.home, "mirror").read_bytes())
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
+
+
+CAUSES = {
+    "ticket that cannot be renewed": "has expired (Ticket expired): run kinit",
+    "clock": "the clock here (20",
+    "realm": 'Cannot find KDC for realm "SANDBOX.TEST"). Name it in ',
+    "service": "no principal kafak/localhost for the broker at localhost",
+    "rotated key": "the key of mirror@SANDBOX.TEST in ",
+}
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_cause_is_told_by_every_command_and_by_a_lane(
+    kerberos: Sandbox,
+    flow: Flow,
+    tmp_path: Path,
+    write: Write,
+    cli: Callable[..., Ended],
+    monkeypatch: pytest.MonkeyPatch,
+    cause: str,
+) -> None:
+    """The lane goes on by itself once the cause is gone."""
+    real, keytab, cache = kdc.keytab(kerberos.home, "mirror"), tmp_path / "mirror.keytab", tmp_path / "cache"
+    keytab.write_bytes(real.read_bytes())
+    client = kerberos["west"].kerberos_client("mirror") | {"sasl.kerberos.keytab": str(keytab)}
+    said = CAUSES[cause]
+    with contextlib.ExitStack() as until_gone:
+        gone = until_gone.callback
+        match cause:
+            case "clock":
+                answer = error_of_a_kdc(CLOCK_SKEW)
+                config = until_gone.enter_context(answering_kdc(kerberos.home, tmp_path, answer))
+                until_gone.enter_context(monkeypatch.context()).setenv("KRB5_CONFIG", str(config))
+            case "realm":
+                config = tmp_path / "krb5.conf"
+                config.write_text(kdc.configuration(kerberos.home).read_text().replace("SANDBOX.TEST", "OTHER.TEST"))
+                until_gone.enter_context(monkeypatch.context()).setenv("KRB5_CONFIG", str(config))
+            case "service":
+                client["sasl.kerberos.service.name"] = "kafak"
+                gone(client.pop, "sasl.kerberos.service.name")
+            case "rotated key":
+                kdc.kadmin(kerberos.home, f"ktadd -k {tmp_path / 'new.keytab'} mirror")
+                real.write_bytes((tmp_path / "new.keytab").read_bytes())
+                gone(lambda: keytab.write_bytes(real.read_bytes()))
+            case _:
+                del client["sasl.kerberos.keytab"]
+                monkeypatch.setenv("KRB5CCNAME", f"FILE:{cache}")
+                kinit = ["kinit", "-k", "-t", str(real)]
+                subprocess.run([*kinit, "-l", "1s", "mirror"], check=True)
+                time.sleep(2)
+                gone(subprocess.run, [*kinit, "mirror"], check=True)
+
+        settings = dict(client)
+        servers = settings.pop("bootstrap.servers")
+        cluster = {"bootstrap_servers": [servers], "cluster_id": kerberos["west"].cluster_id, "client": settings}
+        folder = write(json.dumps({"clusters": {"west": cluster}}))
+        assert cli("validate", folder).code == 0, "it is known only there"
+        for command in ("plan", "doctor"):
+            told = cli(command, folder)
+            assert (told.code, said in told.words, "Traceback" in told.words) == (1, True, False), told
+        assert flow.clients is not None
+        lane = replace(flow, clients=(flow.clients[0], client)).lane()
+        report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+        assert report.end is LaneEnd.FAILED, report
+        [condition] = report.progress.conditions
+        assert (condition.code, said in condition.text) == ("authentication_failed", True), condition
+    if cause == "service":
+        lane = replace(flow, clients=(flow.clients[0], client)).lane()  # settings come with a restart
     report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
     assert report.end is LaneEnd.STOPPED, report
     assert flow.target_content() == flow.source_content()

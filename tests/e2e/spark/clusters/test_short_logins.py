@@ -20,6 +20,7 @@ from reconciler_sandbox.brokers import kerberos as kdc
 from reconciler_sandbox.handles import ClusterHandle
 
 from tests.support.access import short_logins as logins
+from tests.support.access.issuer import GRANT
 from tests.support.access.short_logins import LIFE_SECONDS, Login
 from tests.support.jobs.environments import Running
 from tests.support.jobs.verify_runs import until
@@ -41,6 +42,9 @@ mirrors:
 @pytest.fixture(
     params=[
         "OAUTHBEARER",
+        "client_secret_post",
+        "private_key_jwt",
+        "jwt-bearer",
         "provider",
         "azure",
         "gcp",
@@ -48,6 +52,7 @@ mirrors:
         "AWS_MSK_IAM",
         "GSSAPI",
         "SCRAM-SHA-256",
+        "SCRAM-SHA-512",
         "PLAIN",
         "SSL",
     ]
@@ -66,12 +71,18 @@ def login(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Login]:
             made = logins.of_google(tmp_path)
         case "provider":
             made = logins.of_provider(tmp_path / "packages")
-        case "SCRAM-SHA-256":
-            made = logins.of_scram(tmp_path)
-        case "PLAIN":
-            made = logins.of_password()
+        case "SCRAM-SHA-256" | "PLAIN":
+            made = logins.of_password(tmp_path, request.param)
+        case "SCRAM-SHA-512":
+            made = logins.of_secure(request.getfixturevalue("secure"))
         case "SSL":
             made = logins.of_certificate(tmp_path)
+        case "client_secret_post":
+            made = logins.of_issuer(client_authentication=request.param)
+        case "private_key_jwt":
+            made = logins.of_issuer(client_authentication=request.param, client_secret="")
+        case "jwt-bearer":
+            made = logins.of_issuer(grant_type=GRANT, client_secret="")
         case _:
             made = logins.of_issuer()
     with made as login:

@@ -12,7 +12,7 @@ from reconciler.backends.connections.login_files import told_of_login_files
 from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.model.environment.topology import Cluster, Topology
 from tests.support.access.issuer import pem
-from tests.support.access.keytabs import keytab_of
+from tests.support.access.kerberos_parts import keytab_of
 from tests.support.commands import Ended, Write
 
 OIDC = {

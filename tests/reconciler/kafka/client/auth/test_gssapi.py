@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from reconciler.kafka.client.auth import gssapi
 from reconciler.kafka.client.auth.settings import KerberosLogin, connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError, WireError
+from tests.support.access.kerberos_parts import CLOCK_SKEW, answering_kdc, error_of_a_kdc
 
 HOST = "localhost"
 
@@ -147,69 +147,11 @@ def test_a_key_that_was_changed_is_told(kerberos: Sandbox, tmp_path: Path) -> No
     assert "the KDC of SANDBOX.TEST knows no rotated@SANDBOX.TEST" in told
 
 
-def _error_of_a_kdc(code: int) -> bytes:
-    """KRB-ERROR (RFC 4120, 5.9.1) with the length that goes before it over TCP."""
-
-    def tagged(number: int, content: bytes) -> bytes:
-        return bytes((number, len(content))) + content
-
-    def integer(value: int) -> bytes:
-        return tagged(2, bytes((value,)))
-
-    realm = tagged(0x1B, b"SANDBOX.TEST")
-    names = tagged(0x30, tagged(0x1B, b"krbtgt") + realm)
-    name = tagged(0x30, tagged(0xA0, integer(2)) + tagged(0xA1, names))
-    now = tagged(0x18, time.strftime("%Y%m%d%H%M%SZ", time.gmtime()).encode())
-    fields = {0: integer(5), 1: integer(30), 4: now, 5: integer(0), 6: integer(code), 9: realm, 10: name}
-    body = tagged(0x7E, tagged(0x30, b"".join(tagged(0xA0 + at, field) for at, field in fields.items())))
-    return len(body).to_bytes(4, "big") + body
-
-
-@pytest.fixture
-def answering(
-    kerberos: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[[bytes | None], None]]:
-    """Puts a KDC in place that has one answer, or none, to all that is asked."""
-    ends = threading.Event()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        config = tmp_path / "krb5.conf"
-        text = kdc.configuration(kerberos.home).read_text()
-        port = f" kdc = 127.0.0.1:{server.getsockname()[1]}\n"
-        config.write_text("".join(port if " kdc = " in line else line for line in text.splitlines(keepends=True)))
-
-        def serve(answer: bytes | None) -> None:
-            server.settimeout(0.1)
-            held = []
-            while not ends.is_set():
-                try:
-                    asked, _ = server.accept()
-                except TimeoutError:
-                    continue
-                held.append(asked)
-                if answer is not None:
-                    asked.recv(1 << 16)
-                    asked.sendall(answer)
-            for one in held:
-                one.close()
-
-        threads: list[threading.Thread] = []
-
-        def begin(answer: bytes | None) -> None:
-            monkeypatch.setenv("KRB5_CONFIG", str(config))
-            threads.append(threading.Thread(target=serve, args=(answer,)))
-            threads[0].start()
-
-        yield begin
-        ends.set()
-        for thread in threads:
-            thread.join()
-
-
 @pytest.mark.parametrize(
     ("code", "told"),
     [
         (
-            37,
+            CLOCK_SKEW,
             "the KDC or the broker differ by more than Kerberos allows (Clock skew too great). Set both by NTP",
         ),
         (18, "the KDC of SANDBOX.TEST gives plan@SANDBOX.TEST no ticket"),
@@ -217,19 +159,22 @@ def answering(
     ],
 )
 def test_what_a_kdc_refuses_is_told(
-    kerberos: Sandbox, answering: Callable[[bytes | None], None], code: int, told: str
+    kerberos: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, told: str
 ) -> None:
-    answering(_error_of_a_kdc(code))
-    assert told in refused(login(kerberos))
+    with answering_kdc(kerberos.home, tmp_path, error_of_a_kdc(code)) as config:
+        monkeypatch.setenv("KRB5_CONFIG", str(config))
+        assert told in refused(login(kerberos))
 
 
 def test_a_kdc_that_is_silent_is_named_and_its_place_is_free_for_other_logins(
-    kerberos: Sandbox, answering: Callable[[bytes | None], None]
+    kerberos: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answering(None)
     client = kerberos["east"].kerberos_client("plan") | {"socket.connection.setup.timeout.ms": "1500"}
-    with pytest.raises(AuthenticationFailedError, match=r"no KDC answered within 1\.2 s for the login at localhost:"):
-        log_in(client)
+    told = r"no KDC answered within 1\.2 s for the login at localhost:"
+    with answering_kdc(kerberos.home, tmp_path, None) as config:
+        monkeypatch.setenv("KRB5_CONFIG", str(config))
+        with pytest.raises(AuthenticationFailedError, match=told):
+            log_in(client)
 
 
 def test_a_ticket_of_a_keytab_that_expires_without_a_kdc_names_the_kdc(kerberos: Sandbox) -> None:

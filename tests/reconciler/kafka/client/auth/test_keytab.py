@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.kafka.client.auth.keytab import keytab_problem, principals_in
-from tests.support.access.keytabs import keytab_entry
+from tests.support.access.kerberos_parts import keytab_entry
 
 
 @pytest.fixture

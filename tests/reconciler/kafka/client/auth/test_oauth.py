@@ -58,10 +58,17 @@ def test_a_token_is_asked_for_once_by_many_threads() -> None:
     assert Given.calls == 1
 
 
-def test_a_token_is_renewed_after_four_fifths_of_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time()
+def clocks(monkeypatch: pytest.MonkeyPatch) -> tuple[list[float], float]:
+    """What the clock says and when that was now; the monotonic one goes with it."""
+    now, monotonic = time.time(), time.monotonic()
     clock = [now]
     monkeypatch.setattr(time, "time", lambda: clock[0])
+    monkeypatch.setattr(time, "monotonic", lambda: monotonic + clock[0] - now)
+    return clock, now
+
+
+def test_a_token_is_renewed_after_four_fifths_of_its_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, now = clocks(monkeypatch)
     Given.answers = [("one", now + 100), ("two", now + 200)]
     assert token(OWN).text == "one"
     clock[0] = now + 79
@@ -71,9 +78,7 @@ def test_a_token_is_renewed_after_four_fifths_of_its_life(monkeypatch: pytest.Mo
 
 
 def test_a_renewal_that_fails_keeps_the_token_as_long_as_it_is_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time()
-    clock = [now]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
+    clock, now = clocks(monkeypatch)
     Given.answers = [("one", now + 100), TokenRefusedError("busy", busy=True)]
     assert token(OWN).text == "one"
     clock[0] = now + 90
@@ -87,9 +92,7 @@ def test_a_renewal_that_fails_keeps_the_token_as_long_as_it_is_valid(monkeypatch
 def test_a_token_file_that_is_replaced_just_now_ends_no_valid_token(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    now = time.time()
-    clock = [now]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
+    clock, now = clocks(monkeypatch)
     proof = tmp_path / "federated"
     proof.write_text("ey.of.pod")
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(proof))
@@ -103,8 +106,6 @@ def test_a_token_file_that_is_replaced_just_now_ends_no_valid_token(
         assert token(settings).text == "one"
         proof.unlink()
         clock[0] = now + 200
-        later = time.monotonic() + 10
-        monkeypatch.setattr(time, "monotonic", lambda: later)
         with pytest.raises(
             AuthenticationFailedError, match=f"AZURE_FEDERATED_TOKEN_FILE names {proof}, which cannot be read"
         ):
@@ -118,9 +119,7 @@ def test_what_a_provider_gives_has_to_be_a_token() -> None:
 
 
 def test_a_token_that_a_broker_refused_is_renewed_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time()
-    clock = [now]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
+    clock, now = clocks(monkeypatch)
     Given.answers = [("one", now + 3600), ("two", now + 3600)]
     for _ in range(3):  # each connection that is refused says so
         oauth.refused(OWN, token(OWN))
@@ -129,10 +128,19 @@ def test_a_token_that_a_broker_refused_is_renewed_after_a_pause(monkeypatch: pyt
     assert (token(OWN).text, Given.calls) == ("two", 2)
 
 
+def test_a_refused_token_is_renewed_although_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was ahead, which is why the token was refused."""
+    clock, now = clocks(monkeypatch)
+    Given.answers = [("one", now + 900), ("two", now + 300)]
+    oauth.refused(OWN, token(OWN))
+    later = time.monotonic() + oauth.LONGEST_REFUSED + 0.1
+    clock[0] = now - 600
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert (token(OWN).text, Given.calls) == ("two", 2)
+
+
 def test_who_has_a_valid_token_does_not_wait_for_its_renewal(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.time()
-    clock = [now]
-    monkeypatch.setattr(time, "time", lambda: clock[0])
+    clock, now = clocks(monkeypatch)
     Given.answers = [("one", now + 100), ("two", now + 200)]
     token(OWN)
     Given.gate = threading.Event()
