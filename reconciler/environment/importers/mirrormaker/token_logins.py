@@ -148,10 +148,16 @@ def _strimzi(login: JavaLogin) -> TokenLogin:
     if "oauth.client.assertion.location" in options:
         settings[f"{OF}client.authentication"] = "private_key_jwt"
         needed.remove("oauth.client.secret")
+    remarks = _left_out(login, _STRIMZI_OPTIONS, "oauth.sasl.extension.")
+    if not options.keys() & set(needed):
+        variables = {option: option.upper().replace(".", "_") for option in needed}
+        settings |= {_STRIMZI_OPTIONS[option]: f"${{env:{variable}}}" for option, variable in variables.items()}
+        words = f"the login module names no client, so Strimzi's class reads {' and '.join(variables.values())}"
+        remarks, needed = (f"{words}: set these where commands and the job run", *remarks), []
     if f"{OF}token.endpoint.url" not in login.own:
         needed.append("oauth.token.endpoint.uri")
     missing = tuple(option for option in needed if option not in options)
-    return TokenLogin(settings, missing, _left_out(login, _STRIMZI_OPTIONS, "oauth.sasl.extension."))
+    return TokenLogin(settings, missing, remarks)
 
 
 def _kafka(login: JavaLogin) -> TokenLogin:

@@ -89,6 +89,16 @@ def made_of(servers: str, lines: str) -> ImportedEnvironment:
         ),
         (
             "a:1",
+            oauth('oauth.token.endpoint.uri="https://x/t"', STRIMZI),
+            {
+                "method": "oidc",
+                "client.id": "${env:OAUTH_CLIENT_ID}",
+                "client.secret": "${env:OAUTH_CLIENT_SECRET}",
+                "token.endpoint.url": "https://x/t",
+            },
+        ),
+        (
+            "a:1",
             oauth(
                 'clientId="c" clientSecret="hunter2" extension_logicalCluster="l" extension_identityPoolId="p"',
                 KAFKA,
@@ -131,8 +141,8 @@ def made_of(servers: str, lines: str) -> ImportedEnvironment:
             },
         ),
     ],
-    ids=["IAM", "IAM without JAAS", "role", "IAM by OAUTHBEARER", "Google", "Event Hubs", "Strimzi", "Confluent", "jwt",
-         "reference"],
+    ids=["IAM", "IAM without JAAS", "role", "IAM by OAUTHBEARER", "Google", "Event Hubs", "Strimzi", "variables",
+         "Confluent", "jwt", "reference"],
 )  # fmt: skip
 def test_a_login_by_token_is_taken_over(servers: str, lines: str, login: dict[str, str]) -> None:
     made = made_of(servers, lines)
