@@ -246,6 +246,7 @@ def test_a_deletion_that_was_cut_off_can_be_done_again(subject: Subject) -> None
     assert results(subject.perform(delete)) == ["done"]
 
 
+@kraft  # as above
 def test_a_topic_with_another_id_is_not_deleted(subject: Subject) -> None:
     subject.perform(subject.create("old"))
     delete = subject.delete(subject.known("old"))
