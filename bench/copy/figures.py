@@ -141,7 +141,7 @@ class LineUse:
 class Copied:
     """A finished copy. Seconds and CPU are from the first record seen at the target to the last, read committed;
     ``records`` were copied in that time. ``start_s`` runs from the command to the first record. ``idle_cores`` is the
-    CPU used per second once everything was copied."""
+    CPU used per second once everything was copied. ``peak_pss_mib``: of all processes of the system."""
 
     case: str
     system: str
@@ -155,7 +155,7 @@ class Copied:
     cpu_s: float
     cpu_by_program: dict[str, float]
     broker_cpu_s: dict[str, float]
-    peak_rss_mib: float
+    peak_pss_mib: float
     peak_rss_mib_by_program: dict[str, float]
     log_bytes: int
     idle_cores: float | None = None

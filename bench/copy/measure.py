@@ -174,7 +174,7 @@ def _copy(system: System, given: Ground, run: Run, repeat: int) -> Copied:
         cpu_s=spent.cpu_s,
         cpu_by_program={name: round(seconds, 2) for name, seconds in spent.by_program.items() if seconds > 0},
         broker_cpu_s={name: round(last.brokers[name] - first.brokers[name], 2) for name in first.brokers},
-        peak_rss_mib=tree.peak_rss / 2**20,
+        peak_pss_mib=tree.peak_pss / 2**20,
         peak_rss_mib_by_program={name: round(rss / 2**20) for name, rss in tree.peak_rss_by_program.items()},
         log_bytes=loaded.log_bytes,
         idle_cores=idle,

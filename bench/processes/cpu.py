@@ -53,7 +53,6 @@ class Usage:
 
     cpu_s: float
     by_program: dict[str, float]
-    rss_bytes: int
     processes: int
 
     def since(self, earlier: Usage) -> Usage:
@@ -104,6 +103,13 @@ def program(pid: int) -> str:
     return " ".join(["python", *(Path(word).name for word in words[1:] if word.endswith(".py"))][:2])
 
 
+def pss(pid: int) -> int:
+    """Bytes, of those that it shares with others its part; 0 when it is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path(f"/proc/{pid}/smaps_rollup").read_text().partition("\nPss:")[2].split(maxsplit=1)[0]) * 1024
+    return 0
+
+
 def carries(pid: int, mark: str) -> bool:
     with contextlib.suppress(OSError):
         return f"{MARK_VARIABLE}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -138,7 +144,7 @@ class ProcessTree:
     def __init__(self, mark: str, interval_s: float = 0.25) -> None:
         self.mark = mark
         self.interval_s = interval_s
-        self.peak_rss = 0
+        self.peak_pss = 0
         self.peak_rss_by_program: dict[str, int] = {}
         self._members: dict[Key, Process] = {}
         self._adopted: set[Key] = set()
@@ -212,10 +218,9 @@ class ProcessTree:
             unseen = member.children - waited[member.pid]
             if unseen > 0:
                 spent["(ended children)"] += unseen
-        rss = sum(member.rss for key, member in self._members.items() if key in alive)
-        self.peak_rss = max(self.peak_rss, rss)
+        self.peak_pss = max(self.peak_pss, sum(pss(pid) for pid, _ in self._members.keys() & alive))
         for member in self._members.values():
             largest = self.peak_rss_by_program.get(member.program, 0)
             self.peak_rss_by_program[member.program] = max(largest, member.rss)
         split = {name: ticks / TICKS for name, ticks in spent.items()}
-        return Usage(sum(split.values()), split, rss, len(self._members.keys() & alive))
+        return Usage(sum(split.values()), split, len(self._members.keys() & alive))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,8 @@ from bench.processes.cpu import TICKS, Process, ProcessTree, Usage, parse_stat
 MARK = "a-run"
 
 
-def process(pid: int, parent: int = 1, own: int = 0, children: int = 0, rss: int = 0) -> Process:
-    return Process(pid, pid, parent, "S", f"program-{pid}", own * TICKS, children * TICKS, rss)
+def process(pid: int, parent: int = 1, own: int = 0, children: int = 0) -> Process:
+    return Process(pid, pid, parent, "S", f"program-{pid}", own * TICKS, children * TICKS, 0)
 
 
 @pytest.fixture
@@ -68,11 +69,21 @@ def test_others_are_not_counted(looks: list[list[Process]]) -> None:
     assert usage(looks, [process(100), process(200, own=9)]).cpu_s == 0
 
 
-def test_usage_between_two_moments_and_the_peak_of_memory(looks: list[list[Process]]) -> None:
-    looks.extend([[process(100, own=2, rss=80)], [process(100, own=5, rss=20)]])
+def test_usage_between_two_moments_and_the_peak_of_memory(
+    looks: list[list[Process]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = iter([50, 30, 20])
+    monkeypatch.setattr(cpu, "pss", lambda pid: next(sizes))
+    looks.extend([[process(100, own=2), process(101, parent=100)], [process(100, own=5)]])
     tree = ProcessTree(MARK)
     first, second = tree.sample(), tree.sample()
-    assert (second.since(first).cpu_s, tree.peak_rss) == (3.0, 80)
+    assert (second.since(first).cpu_s, tree.peak_pss) == (3.0, 80)
+
+
+def test_memory_that_is_shared_counts_once() -> None:
+    """What it has to itself, at least; nothing of what is gone."""
+    assert 1 << 20 < cpu.pss(os.getpid()) <= cpu.PAGE * int(Path("/proc/self/statm").read_text().split()[1])
+    assert cpu.pss(2**22 + 1) == 0
 
 
 def test_stat_lines_with_awkward_program_names() -> None:

@@ -33,7 +33,7 @@ COPIED = Copied(
     cpu_s=20.0,
     cpu_by_program={"java": 20.0},
     broker_cpu_s={"east/1": 1.0, "west/1": 2.0},
-    peak_rss_mib=900.0,
+    peak_pss_mib=900.0,
     peak_rss_mib_by_program={"java": 900.0},
     log_bytes=500_000_000,
 )
