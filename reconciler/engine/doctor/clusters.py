@@ -110,8 +110,9 @@ def _features(check: Check, facts: ClusterFacts) -> Finding:
     if facts.zookeeper:
         levels = "none: its brokers keep their metadata in ZooKeeper"
     if facts.apis and "IncrementalAlterConfigs" not in facts.apis:
-        text, why = f"{levels}; the brokers have no IncrementalAlterConfigs", "configs are only altered incrementally"
-        return check.problem(text, why, "Kafka 2.3 or newer is needed")
+        text = f"{levels}; the brokers have no IncrementalAlterConfigs"
+        why = "AlterConfigs writes all of a topic's own configs at once: what another sets meanwhile is lost"
+        return check.warning(text, why, "Have its configs changed by one tool at a time; Kafka has it since 2.3")
     if facts.features.get("transaction.version", 0) < 2:
         why = (
             "the older transaction protocol is used, which has no defence against late requests of a producer (KIP-890)"

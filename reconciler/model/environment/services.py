@@ -12,7 +12,8 @@ Read on 2026-11-27, and none of them was reached:
 * Google: cloud.google.com/managed-service-for-apache-kafka/docs, pages ``limitations``, ``create-topic``,
   ``kafka-acls/create-kafka-acls``.
 * Redpanda: docs.redpanda.com, pages ``redpanda-cloud/get-started/create-topic``, ``develop/kafka-clients``.
-* AutoMQ: github.com/AutoMQ/automq. HDInsight: learn.microsoft.com/azure/hdinsight/kafka.
+* AutoMQ: github.com/AutoMQ/automq, ``ReplicationControlManager.createTopics``: it sets factor and
+  ``min.insync.replicas`` of each new topic to 1, in silence. HDInsight: learn.microsoft.com/azure/hdinsight/kafka.
 
 Not read there, but general knowledge: the sentences about logs, upgrades and settings of Aiven, Google and HDInsight,
 and how MSK delivers logs.
@@ -35,12 +36,13 @@ class ServiceOffer:
     """``title``: its name for people. ``hosts``: forms of its bootstrap host names.
 
     ``topic_configs``: those that can be set, at all (None: not documented); ``fixed_configs``: those that cannot;
-    ``at_creation``: those that cannot be changed afterwards. ``transactions``, ``log_dirs``
-    (DescribeLogDirs), ``quotas``, ``scram`` and ``acls`` (by Kafka's requests), ``cluster_action`` (can be granted),
-    ``more_partitions`` (CreatePartitions): whether it has them. ``least_factor``: replicas that each topic gets at
-    least, whatever is asked; ``own_factor``: it keeps copies in its own way, and a factor says nothing. ``limits``:
-    what users should know besides. ``log_access``, ``upgrades``, ``settings``: how users come by logs, by another
-    release and by other settings of brokers, as sentences; empty where brokers are the users' own.
+    ``at_creation``: those that cannot be changed afterwards; ``values``: keys with a value that it lacks.
+    ``transactions``, ``log_dirs`` (DescribeLogDirs), ``quotas``, ``scram`` and ``acls`` (by Kafka's requests),
+    ``cluster_action`` (can be granted), ``more_partitions`` (CreatePartitions): whether it has them.
+    ``least_factor``: replicas that each topic gets at least, whatever is asked; ``own_factor``: it keeps copies in its
+    own way, and a factor says nothing. ``limits``: what users should know besides. ``log_access``, ``upgrades``,
+    ``settings``: how users come by logs, by another release and by other settings of brokers, as sentences; empty
+    where brokers are the users' own.
     """
 
     title: str
@@ -48,6 +50,7 @@ class ServiceOffer:
     topic_configs: frozenset[str] | None = None
     fixed_configs: frozenset[str] = frozenset()
     at_creation: frozenset[str] = frozenset()
+    values: frozenset[tuple[str, str]] = frozenset()
     transactions: bool | None = None
     log_dirs: bool | None = None
     quotas: bool | None = None
@@ -62,9 +65,11 @@ class ServiceOffer:
     upgrades: str = ""
     settings: str = ""
 
-    def why_not_set(self, key: str, new: bool) -> str:
+    def why_not_set(self, key: str, value: str, new: bool) -> str:
         """Why a topic config cannot be given a value, after the service's name; empty if it can, or nothing is known.
         ``new``: by the creation of the topic."""
+        if (key, value) in self.values:
+            return f"does not support {key} {value}"
         if key in self.fixed_configs or (self.topic_configs is not None and key not in self.topic_configs):
             return f"does not let anyone set {key}"
         if not new and key in self.at_creation:
@@ -149,7 +154,8 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             ("*.managedkafka.*.cloud.goog",),
             acls=True,
             cluster_action=True,
-            limits="compression.type zstd is not supported; the replication factor of a topic cannot be changed",
+            values=frozenset({("compression.type", "zstd")}),
+            limits="the replication factor of a topic cannot be changed",
             log_access="Google keeps its brokers: see the project's Cloud Logging, or ask Google support.",
             upgrades="Google upgrades its brokers.",
             settings="Change it in the broker configuration of the Google cluster, as far as Google allows.",
@@ -167,7 +173,9 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         ),
         "automq": ServiceOffer(
             "AutoMQ",
-            limits="records lie in object storage, and a replication factor above 1 keeps no more copies",
+            fixed_configs=frozenset({"min.insync.replicas"}),
+            own_factor=True,
+            limits="records lie in object storage; each topic is created with one replica",
         ),
         "hdinsight": ServiceOffer(
             "Azure HDInsight",

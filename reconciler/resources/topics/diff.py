@@ -245,7 +245,8 @@ def mixed(topic: LiveTopic) -> str:
 def _guarded_configs(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -> Findings:
     factors = {len(partition.replicas) for partition in topic.partitions}
     factor = desired.replication_factor if desired.ref.name in around.replicated else min(factors, default=None)
-    if refused := tuple(_min_insync(desired, factor)):
+    settable = "min.insync.replicas" not in offer_of(around.declared).fixed_configs  # else it is refused for that
+    if settable and (refused := tuple(_min_insync(desired, factor))):
         return Findings(refused=refused)
     return diff_configs.compare_configs(desired, topic, around.fallback, around.declared, around.taken_off)
 

@@ -83,10 +83,12 @@ def compare_configs(
             change = ConfigChange(key, entry.value, entry.source.value, None, origin)
             follows = desired.source is not None and (desired.source, key) in taken_off
             changes.append(carried(desired, change, below.value if below else None) if follows else change)
-    # Overrides that nothing asks for.
-    overrides = {
-        k for k, v in topic.configs.items() if v.source is Source.TOPIC and k not in desired.configs
-    } - desired.reset
+    # Overrides that nothing asks for, without what the cluster's service sets itself.
+    overrides = (
+        {k for k, v in topic.configs.items() if v.source is Source.TOPIC and k not in desired.configs}
+        - desired.reset
+        - offer_of(cluster).fixed_configs
+    )
     others = sorted(overrides) if overrides else []
     if desired.undeclared is Undeclared.REMOVE:
         for key in (key for key in others if key not in THROTTLES):
@@ -154,9 +156,9 @@ def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
 def not_offered(desired: DesiredTopic, key: str, cluster: Cluster, now: str | None = None) -> Findings | None:
     """Of a value that the cluster's service does not let anyone set: refused where git declares it or a mirror needs
     it, left out where it is the source's, or a wish of ours. ``now``: what the topic has; None before it exists."""
-    if not (why := offer_of(cluster).why_not_set(key, now is None)):
-        return None
     subject, wanted = of_topic(desired.ref, key), desired.configs[key]
+    if not (why := offer_of(cluster).why_not_set(key, wanted.value, now is None)):
+        return None
     compacts = key == "cleanup.policy" and "compact" not in (now or "")
     wish = key in WISHES or (desired.reason.code is Why.MIRROR_NEEDS and not compacts)
     if wanted.origin.startswith("source ") or (desired.role is Role.INTERNAL and wish):

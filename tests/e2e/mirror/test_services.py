@@ -40,8 +40,11 @@ def running(plain: Sandbox, services: ServiceBrokers, tmp_path: Path, unique: st
         made.stop()
 
 
-def write(running: Running, services: ServiceBrokers, service: str, **of_topic: object) -> str:
-    """The environment: one topic, mirrored to ``service``. ``of_topic``: keys of its declaration."""
+def write(
+    running: Running, services: ServiceBrokers, service: str, own: dict[str, str] | None = None, **of_topic: object
+) -> str:
+    """The environment: one topic, mirrored to ``service``. ``own``: configs of a topic of the service's own.
+    ``of_topic``: keys of its declaration."""
     topic = running.name
     lacks = SERVICES.get(service)
     flow = {"source": "east", "target": "west", "topics": [topic], "lanes": 1, "groups": {"sync_offsets": True}}
@@ -55,7 +58,10 @@ def write(running: Running, services: ServiceBrokers, service: str, **of_topic: 
             "east": {"bootstrap_servers": [east.bootstrap_servers], "cluster_id": east.cluster_id},
             "west": {**west, "service": service, "defaults": {"replication_factor": 3}},
         },
-        "topics": {topic: declared},
+        "topics": {
+            topic: declared,
+            **({f"own-{topic}": {"clusters": ["west"], "partitions": 1, "configs": own}} if own else {}),
+        },
         "flows": {topic: flow},
         "mirrors": {"west": {}},
     }
@@ -92,6 +98,15 @@ def test_a_mirror_asks_a_service_for_nothing_that_it_refuses(
         running.reconciler("apply", more, "--yes")
         told += running.reconciler("plan", more, told=True)
         until("its third partition", lambda: len(digest(west, remote)) == 3, 60)
+    offer = OFFERS[service]
+    declared = (running.folder / "topology.yaml").read_text()
+    fixed = [(key, "gzip" if key == "compression.type" else "2") for key in offer.fixed_configs]
+    for key, value in (*fixed, *offer.values):
+        refused = running.reconciler("plan", write(running, services, service, {key: value}), code=3, told=True)
+        assert f"wants {key} " in refused, refused
+        assert f", and west is on {offer.title}, which does not " in refused, refused
+        told += refused
+    (running.folder / "topology.yaml").write_text(declared)
     # The topic of the lock is tried with its wishes, and without them where brokers refuse one.
     assert [line for line in services.refused() if not line.startswith("__reconciler:")] == []
     status = running.reconciler("status", env, "--format", "json")

@@ -49,7 +49,14 @@ def test_factors_and_configs() -> None:
     redpanda, hubs, serverless = (SERVICES[name] for name in ("redpanda", "event-hubs", "msk-serverless"))
     assert [redpanda.factor(asked) for asked in (None, 1, 3, 5)] == [None, 3, 3, 5]
     assert hubs.factor(3) is None
-    assert serverless.why_not_set("segment.bytes", new=True) == "does not let anyone set segment.bytes"
-    assert serverless.why_not_set("cleanup.policy", new=True) == ""
-    assert serverless.why_not_set("cleanup.policy", new=False) == "sets cleanup.policy only when a topic is created"
-    assert SERVICES["msk"].why_not_set("segment.bytes", new=True) == ""
+    assert serverless.why_not_set("segment.bytes", "1", new=True) == "does not let anyone set segment.bytes"
+    assert serverless.why_not_set("cleanup.policy", "compact", new=True) == ""
+    assert (
+        serverless.why_not_set("cleanup.policy", "compact", new=False)
+        == "sets cleanup.policy only when a topic is created"
+    )
+    assert SERVICES["msk"].why_not_set("segment.bytes", "1", new=True) == ""
+    google, automq = SERVICES["gcp"], SERVICES["automq"]
+    assert google.why_not_set("compression.type", "zstd", new=True) == "does not support compression.type zstd"
+    assert google.why_not_set("compression.type", "lz4", new=True) == ""
+    assert automq.factor(3) is None

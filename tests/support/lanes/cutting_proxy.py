@@ -1,5 +1,5 @@
 """A proxy before brokers that cuts connections at a chosen request: after the broker has done it, or in its midst.
-It also hides requests, as services that speak Kafka's protocol leave some out.
+It also hides requests, and changes what they ask for, as services that speak Kafka's protocol do.
 
 Answers that name a broker name the proxy instead, so that a client meets the brokers through it alone.
 """
@@ -35,12 +35,14 @@ class Cut(StrEnum):
 @dataclass
 class Wishes:
     """What to cut next, by API key; ``done`` counts. ``dripping``: answers come byte by byte, five a second.
-    ``hidden``: API keys that ApiVersions does not offer; a request of one ends the connection."""
+    ``hidden``: API keys that ApiVersions does not offer; a request of one ends the connection. ``altered``: by API key,
+    what becomes of a request, header included."""
 
     wanted: dict[int, Cut] = field(default_factory=dict)
     done: collections.Counter[tuple[int, Cut]] = field(default_factory=collections.Counter)
     dripping: bool = False
     hidden: frozenset[int] = frozenset()
+    altered: Mapping[int, Callable[[bytes], bytes]] = field(default_factory=dict)
 
     def taken(self, api: int, *cuts: Cut) -> Cut | None:
         cut = self.wanted.get(api)
@@ -78,6 +80,8 @@ class _Line:
         while True:
             body = await near.readexactly(_INT.unpack(await near.readexactly(4))[0])
             api = int.from_bytes(body[:2], "big")
+            if api in self._wishes.altered:
+                body = self._wishes.altered[api](body)
             frame = _INT.pack(len(body)) + body
             if self._wishes.taken(api, Cut.HALF_ASKED):
                 far_out.write(frame[: len(frame) // 2])

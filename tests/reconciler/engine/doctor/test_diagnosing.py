@@ -101,7 +101,7 @@ def test_a_cluster_in_order_has_nothing_but_ok() -> None:
         ),
         ("cluster id", DoctorVerdict.PROBLEM, "other", {"cluster_id": "other"}),
         ("features", DoctorVerdict.WARNING, "transaction.version 1", {"features": {"transaction.version": 1}}),
-        ("features", DoctorVerdict.PROBLEM, "have no", {"apis": {"Fetch": 3}}),
+        ("features", DoctorVerdict.WARNING, "have no", {"apis": {"Fetch": 3}}),
         ("features", DoctorVerdict.UNKNOWN, "could not", {"features": LOST}),
         ("authorizer", DoctorVerdict.WARNING, "none", {"authorizer": False}),
         ("authorizer", DoctorVerdict.UNKNOWN, "could not", {"authorizer": LOST}),

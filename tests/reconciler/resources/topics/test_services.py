@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from reconciler.engine.plan.wishes import modest, without_wishes
 from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, ReassignReplicas
+from reconciler.model.environment.topology import Undeclared
 from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.support.builders import changed, cluster, codes, flow, rules, topic, topology, world
 
@@ -75,6 +76,32 @@ def test_event_hubs_keep_replicas_themselves_and_get_no_partitions_by_kafka() ->
     planned = there.plan(grown)
     assert codes(planned) == {"not-offered-by-service"}
     assert changed(planned, AddPartitions) == {}
+
+
+def test_what_automq_sets_itself_is_neither_drift_nor_removed() -> None:
+    """A factor, and min.insync.replicas, of each topic."""
+    wished = topology(
+        cluster("east", service="automq"),
+        topic("orders", partitions=1, replication_factor=3, undeclared=Undeclared.REMOVE),
+    )
+    there = world("east", brokers=3)
+    assert changed(there.plan(wished), CreateTopic)["east/orders"].replication_factor is None
+    there.clusters["east"].put("orders", 1, 1, **{"min.insync.replicas": "1"})
+    planned = there.plan(wished)
+    assert (planned.changes, planned.refused, planned.ignored) == ((), (), ())
+    apache = replace(wished, clusters={"east": replace(wished.clusters["east"], service="apache")})
+    assert {*changed(there.plan(apache), ReassignReplicas), *changed(there.plan(apache), AlterConfigs)} == {
+        "east/orders"
+    }
+    lasting = topology(wished.clusters["east"], topic("orders", configs={"min.insync.replicas": "2"}))
+    assert codes(there.plan(lasting)) == {"not-offered-by-service"}
+
+
+def test_google_refuses_one_value_of_a_config() -> None:
+    google = cluster("east", service="gcp")
+    planned = world("east").plan(topology(google, topic("orders", configs={"compression.type": "zstd"})))
+    assert "Google Managed Kafka, which does not support compression.type zstd" in planned.refused[0].reason.text
+    assert world("east").plan(topology(google, topic("orders", configs={"compression.type": "lz4"}))).refused == ()
 
 
 def test_a_wish_that_brokers_refuse_is_left_out_and_said() -> None:

@@ -5,7 +5,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Arrays;
-import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
@@ -16,8 +15,9 @@ import org.apache.kafka.server.policy.CreateTopicPolicy;
 
 /**
  * Refuses topics and configs as a service does whose rules are in the file that the system property service.rules names,
- * read anew for each request: configs (all that can be set), fixed (cannot be set), creation (only then), factor. What it
- * refuses is written to the file beside it that ends in .refused. The JVM gets it as an agent, which puts it on the class path.
+ * read anew for each request: configs (all that can be set), fixed (cannot be set), creation (only then), factor, values
+ * (key:value, lacking). What it refuses is written to the file beside it that ends in .refused. The JVM gets it as an agent,
+ * which puts it on the class path.
  */
 public class ServicePolicy {
     private static final Path RULES = Path.of(System.getProperty("service.rules"));
@@ -41,7 +41,7 @@ public class ServicePolicy {
             if (factor != null && asked.replicationFactor() != null && asked.replicationFactor() != Short.parseShort(factor)) {
                 throw refused(asked.topic() + ": replication factor " + asked.replicationFactor() + " is not " + factor);
             }
-            judge(asked.topic(), asked.configs().keySet(), rules, List.of());
+            judge(asked.topic(), asked.configs(), rules, List.of());
         }
     }
 
@@ -56,7 +56,7 @@ public class ServicePolicy {
         public void validate(RequestMetadata asked) {
             if (asked.resource().type() == ConfigResource.Type.TOPIC && !creates()) {
                 Properties rules = rules();
-                judge(asked.resource().name(), asked.configs().keySet(), rules, listed(rules, "creation"));
+                judge(asked.resource().name(), asked.configs(), rules, listed(rules, "creation"));
             }
         }
     }
@@ -66,11 +66,13 @@ public class ServicePolicy {
         return StackWalker.getInstance().walk(frames -> frames.anyMatch(frame -> frame.getMethodName().equals("createTopics")));
     }
 
-    private static void judge(String topic, Collection<String> keys, Properties rules, List<String> only) {
+    private static void judge(String topic, Map<String, String> asked, Properties rules, List<String> only) {
         List<String> configs = listed(rules, "configs");
         List<String> fixed = listed(rules, "fixed");
-        for (String key : keys) {
-            if ((!configs.isEmpty() && !configs.contains(key)) || fixed.contains(key) || only.contains(key)) {
+        List<String> values = listed(rules, "values");
+        for (String key : asked.keySet()) {
+            boolean lacking = values.contains(key + ":" + asked.get(key)) || (!configs.isEmpty() && !configs.contains(key));
+            if (lacking || fixed.contains(key) || only.contains(key)) {
                 throw refused(topic + ": " + key + " cannot be set");
             }
         }

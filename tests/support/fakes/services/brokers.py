@@ -1,15 +1,16 @@
 """Three brokers that refuse what a service refuses, as far as its documentation says: by Kafka's own policies for
-topics and configs, and by a proxy that hides requests. No service was asked."""
+topics and configs, and by a proxy that hides requests and changes new topics in silence. No service was asked."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from kafka.protocol.admin import CreateTopicsRequest
 from reconciler_sandbox.brokers import cleanup as guardian
 from reconciler_sandbox.brokers import ports
 from reconciler_sandbox.brokers import server_properties as properties
@@ -20,6 +21,7 @@ from reconciler_sandbox.profiles import QUICK_START, Profile, SandboxBroker
 from tests.support.fakes.java_agent import agent
 from tests.support.lanes.cutting_proxy import Wishes, cutting
 
+CREATE_TOPICS = 19
 TRANSACTIONS = frozenset({24, 25, 26, 28})
 _MARKERS, _PARTITIONS, _ACLS, _SCRAM = frozenset({27}), frozenset({37}), frozenset({29, 30, 31}), frozenset({50, 51})
 _ADMIN = frozenset({34, 35, 43, 45, 46, 48, 49, 55, 57, 61, 65, 66})
@@ -29,14 +31,27 @@ _OF_BROKERS = ("__consumer_offsets", "__transaction_state")
 
 @dataclass(frozen=True)
 class ServiceRules:
-    """``rules``: for ServicePolicy.java. ``hidden``: API keys that brokers do not offer."""
+    """``rules``: for ServicePolicy.java. ``hidden``: API keys that brokers do not offer. ``factor``, ``configs``: what
+    each new topic gets, whatever was asked."""
 
     rules: str
     hidden: frozenset[int] = _ADMIN
+    factor: int | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def made_of(self, request: bytes) -> bytes:
+        """A CreateTopics request as the service understands it."""
+        asked = CreateTopicsRequest.decode(request, version=int.from_bytes(request[2:4], "big"), header=True)
+        config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+        for topic in asked.topics:
+            topic.replication_factor = topic.replication_factor if self.factor is None else self.factor
+            kept = [one for one in topic.configs if one.name not in self.configs]
+            topic.configs = [*kept, *(config(name=name, value=value) for name, value in self.configs.items())]
+        return bytes(asked.encode(header=True))
 
 
 SERVICES = {
-    "msk": ServiceRules("", _MARKERS),
+    "msk": ServiceRules("fixed=min.insync.replicas", _MARKERS, factor=3),  # Express brokers
     "msk-serverless": ServiceRules(
         "configs=cleanup.policy,compression.type,max.message.bytes,message.timestamp.difference.max.ms,"
         "message.timestamp.type,retention.bytes,retention.ms\ncreation=cleanup.policy",
@@ -44,13 +59,13 @@ SERVICES = {
     ),
     "confluent-cloud": ServiceRules("fixed=compression.type\nfactor=3", _ADMIN | _MARKERS),
     "event-hubs": ServiceRules(
-        "fixed=retention.ms\nfactor=3", _ADMIN | _MARKERS | _ACLS | _SCRAM | _PARTITIONS | TRANSACTIONS
+        "fixed=retention.ms", _ADMIN | _MARKERS | _ACLS | _SCRAM | _PARTITIONS | TRANSACTIONS, factor=1
     ),
     "aiven": ServiceRules("", _ADMIN | _ACLS),
-    "gcp": ServiceRules(""),
+    "gcp": ServiceRules("values=compression.type:zstd"),
     "redpanda": ServiceRules("fixed=delete.retention.ms\nfactor=3", _ADMIN | _MARKERS),
-    "automq": ServiceRules(""),
-    "hdinsight": ServiceRules("", frozenset()),
+    "automq": ServiceRules("", factor=1, configs={"min.insync.replicas": "1"}),
+    "hdinsight": ServiceRules("", frozenset({44})),  # Kafka 2.1 has no IncrementalAlterConfigs
 }
 
 
@@ -71,6 +86,7 @@ class ServiceBrokers:
             gone.result(30)
         self.file.write_text(SERVICES[service].rules)
         self.wishes.hidden = SERVICES[service].hidden
+        self.wishes.altered = {CREATE_TOPICS: SERVICES[service].made_of}
         self._refusals.unlink(missing_ok=True)
 
     def refused(self) -> list[str]:
