@@ -4,6 +4,19 @@ import re
 
 # Set by the tool that runs a reassignment, while it runs; touching them would remove another tool's throttle.
 THROTTLES = frozenset({"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"})
+TIERED_STORAGE = frozenset({
+    "local.retention.bytes", "local.retention.ms", "remote.copy.lag.bytes", "remote.copy.lag.ms",
+    "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
+})  # fmt: skip
+"""Where a cluster keeps older segments (KIP-405): brokers without remote storage refuse some of these."""
+IN_EVERY_RELEASE = frozenset({
+    "cleanup.policy", "compression.type", "delete.retention.ms", "file.delete.delay.ms", "flush.messages", "flush.ms",
+    "index.interval.bytes", "max.compaction.lag.ms", "max.message.bytes", "message.timestamp.type",
+    "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "min.insync.replicas", "preallocate", "retention.bytes",
+    "retention.ms", "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms",
+    "unclean.leader.election.enable",
+})  # fmt: skip
+"""Topic configs of every Kafka from 2.8 to 4.4."""
 _UNLIMITED = frozenset({"retention.ms", "retention.bytes"})
 SET_LIKE = frozenset({"cleanup.policy"})
 LONG_MAX = 2**63 - 1

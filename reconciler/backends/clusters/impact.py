@@ -60,6 +60,7 @@ POSITIONS = "mirror."
 """Groups of this prefix hold positions of a mirror and read nothing."""
 _WORKERS = re.compile(r"-mm2$")
 """Groups of a dedicated MirrorMaker 2."""
+IN_REMOTE_STORAGE = "its bytes: brokers do not say how much of it lies in remote storage (remote.storage.enable)"
 NO_FLOWS: Mapping[str, str] = MappingProxyType({})
 _FAILURES = (ReconcilerError, WireError, OSError, TimeoutError, ValueError)
 
@@ -155,7 +156,9 @@ def _stakes(
     """A sum over partitions is unknown as soon as one of them is."""
     keys = [(query.topic, number) for number in range(query.partitions)]
     size = records = expiring = mine = None
-    if (known := sizes[0]) is not None and all(key in known for key in keys):  # not where all replicas are offline
+    if query.tiered:
+        sizes = None, IN_REMOTE_STORAGE
+    elif (known := sizes[0]) is not None and all(key in known for key in keys):  # not where all replicas are offline
         size = sum(known[key] for key in keys)
     first, end, cut = begins[0] or {}, ends[0] or {}, cuts[0] or {}
     if begins[0] is not None and ends[0] is not None and all(key in first and key in end for key in keys):

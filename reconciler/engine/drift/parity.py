@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from reconciler.errors import Unknown
-from reconciler.model.config_values import human, same
+from reconciler.model.config_values import TIERED_STORAGE, human, same
 from reconciler.model.environment.topology import Topic, TopicRef, Topology
 from reconciler.model.live import LiveState, Source
 from reconciler.model.reports.drift import (
@@ -166,6 +166,8 @@ class _FlowRules:
                 return ParityVerdict(True, "the flow does not sync configs")
             if hit := expressions(sync.exclude).first(key):
                 return ParityVerdict(True, f"not synced: sync_topic_configs.exclude has {hit}")
+            if key in TIERED_STORAGE and configured.there.source is not Source.TOPIC:
+                return ParityVerdict(True, "each cluster keeps older segments where it can")
             if configured.here.read_only or (source is Source.STATIC and of_target):
                 return ParityVerdict(True, "config sync takes over nothing from the file of a source broker")
             if source is Source.BUILT_IN and of_target and configured.there.source is Source.TOPIC:

@@ -54,7 +54,7 @@ def beginning_to_travel(plan: Plan, topology: Topology, live: LiveState) -> tupl
 def copy_questions(travelling: Sequence[TopicHop], live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
     """Cluster -> what to ask of the topics that begin to travel; only so many."""
     topics = {hop.source: topic for hop in travelling[:MOST] if (topic := live.topic(hop.source))}
-    return by_cluster({ref: ImpactQuery(ref.name, len(topic.partitions)) for ref, topic in topics.items()})
+    return by_cluster({ref: ImpactQuery.of(topic) for ref, topic in topics.items()})
 
 
 def amounts(

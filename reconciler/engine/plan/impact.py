@@ -40,10 +40,10 @@ def questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]
         if topic := live.topic(change.ref):
             lowered = lowered_retention(change)
             if change.ref not in queries or lowered is not None:
-                queries[change.ref] = ImpactQuery(topic.name, len(topic.partitions), lowered)
+                queries[change.ref] = ImpactQuery.of(topic, lowered)
     for ref in _copied_again(plan)[:MOST]:
         if topic := live.topic(ref):
-            queries.setdefault(ref, ImpactQuery(ref.name, len(topic.partitions)))
+            queries.setdefault(ref, ImpactQuery.of(topic))
     return by_cluster(queries)
 
 
@@ -163,7 +163,7 @@ def on_empty(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
     queries: dict[TopicRef, ImpactQuery] = {}
     for ref in _empty_then(plan):
         if topic := live.topic(ref):
-            queries[ref] = ImpactQuery(ref.name, len(topic.partitions))
+            queries[ref] = ImpactQuery.of(topic)
     return by_cluster(queries)
 
 

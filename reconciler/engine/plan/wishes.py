@@ -1,24 +1,41 @@
-"""Wishes: configs of our own topics that a policy of the brokers may refuse; the topics are made without them."""
+"""Wishes: configs that brokers may refuse without harm; the topics are made without them.
 
-from collections.abc import Mapping
+Of a mirror's own topics these are ``WISHES``. Of a remote topic they are configs of the source topic that not every
+Kafka knows: those of remote storage, of a later or an earlier release, and of a vendor.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.model.changes import AlterConfigs, CreateTopic, Role, Subject
-from reconciler.model.plan import Plan
+from reconciler.model.changes import AlterConfigs, ConfigChange, CreateTopic, Role, Subject, TopicChange
+from reconciler.model.config_values import IN_EVERY_RELEASE
+from reconciler.model.plan import Plan, Planned
 from reconciler.model.state.lock import WISHES
+from reconciler.text import first_of, grouped
 
 Modest = CreateTopic | AlterConfigs
+SHOWN = 5
 
 
 def modest(planned: Plan, refusals: Mapping[Subject, str]) -> Mapping[str, Modest]:
-    """By id, refused changes of a mirror's own topics without their wishes. One without any config left is no change
-    any more."""
+    """By id, refused changes without their wishes. One without any config left is no change any more."""
     return {
         each.id: replace(each.change, configs=kept)
         for each in planned.changes
-        if isinstance(each.change, Modest) and each.change.role is Role.INTERNAL and each.change.subject in refusals
-        if (kept := tuple(config for config in each.change.configs if config.key not in WISHES)) != each.change.configs
+        if isinstance(each.change, Modest) and each.change.subject in refusals
+        if (kept := tuple(config for config in each.change.configs if not _wished(each.change.role, config)))
+        != each.change.configs
     }
+
+
+def _wished(role: Role, config: ConfigChange) -> bool:
+    match role:
+        case Role.INTERNAL:
+            return config.key in WISHES
+        case Role.REMOTE:
+            return bool(config.source) and config.key not in IN_EVERY_RELEASE
+        case Role.DECLARED:
+            return False
 
 
 def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
@@ -34,17 +51,64 @@ def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
         for each in planned.changes
         if each.id not in gone
     )
-    left = {
-        (each.change.subject, config.key)
-        for each in planned.changes
-        if each.id in accepted and isinstance(each.change, Modest)
-        for config in each.change.configs
-        if config not in accepted[each.id].configs
-    }
-    topics = sorted({str(subject) for subject, _ in left})
-    keys = sorted({key for _, key in left})
-    note = (
-        f"a policy of the brokers refuses {', '.join(keys)} of {', '.join(topics)}: left out. These topics work without"
-        " them, and are read more slowly, since they are compacted later"
-    )
-    return replace(planned, changes=changes, notes=(*planned.notes, note)) if left else planned
+    notes = _notes([each for each in planned.changes if each.id in accepted], accepted)
+    return replace(planned, changes=changes, notes=(*planned.notes, *notes)) if accepted else planned
+
+
+def accepted_changes(
+    planned: Plan,
+    wishless: Mapping[str, Modest],
+    validate: Callable[[Sequence[TopicChange]], Mapping[Subject, str]],
+) -> dict[str, Modest]:
+    """By id, the changes of one cluster that its brokers take without the wishes that they refuse. ``validate`` asks
+    the brokers; what it raises is raised here."""
+    changes = {each.id: each.change for each in planned.changes}
+    subjects = {change.subject for change in wishless.values()}
+    beside = [
+        change
+        for id_, change in changes.items()
+        if isinstance(change, TopicChange) and change.subject in subjects and id_ not in wishless
+    ]
+
+    def taken(tried: Mapping[str, Modest]) -> dict[str, Modest]:
+        refused = validate([*beside, *(change for change in tried.values() if change.configs)])
+        return {id_: change for id_, change in tried.items() if change.subject not in refused}
+
+    accepted = taken(wishless)
+    wished = {id_: change for id_ in accepted if isinstance(change := changes[id_], Modest)}
+    # One key at a time for all topics: brokers refuse a change as a whole, and not every broker says because of what.
+    for key in sorted({config.key for change in wished.values() for config in change.configs}):
+        tried = {id_: _with_wish(wished[id_], change, key) for id_, change in accepted.items()}
+        accepted |= taken({id_: change for id_, change in tried.items() if change != accepted[id_]})
+    return accepted
+
+
+def _with_wish(wished: Modest, modest_change: Modest, key: str) -> Modest:
+    """``modest_change`` and one wish of ``wished``, in its order."""
+    kept = {config.key for config in modest_change.configs} | {key}
+    return replace(modest_change, configs=tuple(config for config in wished.configs if config.key in kept))
+
+
+def _notes(refused: Iterable[Planned], accepted: Mapping[str, Modest]) -> Iterator[str]:
+    left: dict[tuple[Role, str], dict[str, dict[str, None]]] = {}
+    for each in refused:
+        change, kept = each.change, accepted[each.id]
+        assert isinstance(change, Modest)
+        if keys := sorted({config.key for config in change.configs} - {config.key for config in kept.configs}):
+            of_cluster = left.setdefault((change.role, change.cluster), {})
+            for key in keys:
+                of_cluster.setdefault(key, {})[str(change.ref)] = None
+    for (role, cluster), of_cluster in sorted(left.items()):
+        for topics, keys in grouped((tuple(sorted(topics)), key) for key, topics in of_cluster.items()).items():
+            names = first_of(topics, SHOWN)
+            if role is Role.INTERNAL:
+                yield (
+                    f"a policy of the brokers refuses {', '.join(keys)} of {names}: left out. These topics work without"
+                    " them, and are read more slowly, since they are compacted later"
+                )
+                continue
+            disks = ". All records of a copy stay on the brokers' own disks" if "remote.storage.enable" in keys else ""
+            yield (
+                f"the brokers of {cluster} refuse {', '.join(keys)}, which the source topic of {names} has: left out"
+                f"{disks}"
+            )

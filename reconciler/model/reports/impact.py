@@ -3,12 +3,15 @@
 A part that could not be read is None and named in ``unknown``; it blocks nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import Operation, ResourceType
+from reconciler.model.live import LiveTopic
 from reconciler.replication.offsets.position_metadata import PositionMark
 
 Key = tuple[str, int]
@@ -60,11 +63,18 @@ class AccessShift:
 
 @dataclass(frozen=True, slots=True)
 class ImpactQuery:
-    """What to ask about one topic. ``keep_ms``: a retention by time that is planned below the one it has."""
+    """What to ask about one topic. ``keep_ms``: a retention by time that is planned below the one it has. ``tiered``:
+    older segments may lie in remote storage, of whose size brokers say nothing."""
 
     topic: str
     partitions: int
     keep_ms: int | None = None
+    tiered: bool = False
+
+    @classmethod
+    def of(cls, topic: LiveTopic, keep_ms: int | None = None) -> ImpactQuery:
+        stored = topic.configs.get("remote.storage.enable") if isinstance(topic.configs, Mapping) else None
+        return cls(topic.name, len(topic.partitions), keep_ms, stored is not None and stored.value == "true")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ def _held(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Bytes
         known = live.known(name)
         names = sorted({route.source.name for route in routes if route.source.cluster == name})
         topics = [] if known is None else [known.topics[each] for each in names if each in known.topics]
-        queries = [ImpactQuery(topic.name, len(topic.partitions)) for topic in topics]
+        queries = [ImpactQuery.of(topic) for topic in topics]
         stakes = read_stakes(cluster, Principal.PLAN, queries) if queries else {}
         for topic in topics:
             on_disk, factor = stakes[topic.name].bytes, topic.replication_factor

@@ -12,7 +12,7 @@ from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_qu
 from reconciler.engine.plan.build import plan, with_broker_refusals
 from reconciler.engine.plan.fingerprints import topology_digest
 from reconciler.engine.plan.impact import described, questions, together, weighed
-from reconciler.engine.plan.wishes import Modest, modest, without_wishes
+from reconciler.engine.plan.wishes import Modest, accepted_changes, modest, without_wishes
 from reconciler.environment.load import no_collection
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, Subject, TopicChange
@@ -26,6 +26,7 @@ from reconciler.operations.session.session import NOTHING_AGREED, Session
 from reconciler.resources.acls.authorizer.after_plan import reading_questions, with_readers
 from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.resources.replicas.observe import look_closer
+from reconciler.text import grouped
 
 LOOKS_ONLY = "this principal may look and not change, as is recommended for plans; apply is checked"
 
@@ -64,15 +65,16 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
                 unasked[name] = "; ".join(dict.fromkeys(filter(None, (unasked.get(name), why))))
         refusals |= of_lock.result()
 
-    # What is only wished of our own topics is asked for, and left out where a policy refuses it.
     accepted: dict[str, Modest] = {}
-    for id_, change in modest(made, refusals).items():
+    for name, some in grouped(
+        (change.cluster, (id_, change)) for id_, change in modest(made, refusals).items()
+    ).items():
         try:
-            if not (change.configs and session.clusters[change.cluster].validate([change])):
-                accepted[id_] = change
-                refusals.pop(change.subject)
+            accepted |= accepted_changes(made, dict(some), session.clusters[name].validate)
         except ClusterError as error:
-            unasked[change.cluster] = error.what
+            unasked[name] = error.what
+    for change in accepted.values():
+        refusals.pop(change.subject, None)
     return with_broker_refusals(without_wishes(made, accepted), refusals, unasked)
 
 

@@ -3,14 +3,15 @@
 Rules of MirrorSourceConnector and DefaultConfigPropertyFilter (KIP-382, KIP-894): read-only, sensitive and excluded
 entries never travel; an entry at its default on the source removes the override on the target, or is written out when
 ``use_defaults_from`` is ``source``; dynamic broker values become explicit overrides. Values from ``server.properties``
-travel with ``use_defaults_from: source`` alone: MirrorMaker 2 leaves them behind then, too.
+travel with ``use_defaults_from: source`` alone: MirrorMaker 2 leaves them behind then, too. Not MirrorMaker 2's: what
+only some brokers know is left out where the target's refuse it (``engine.plan.wishes``).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
-from reconciler.model.config_values import THROTTLES, human
+from reconciler.model.config_values import THROTTLES, TIERED_STORAGE, human
 from reconciler.model.environment.topology import ConfigSync, TopicRef
 from reconciler.model.live import BrokerConfigs, ConfigValue, Source
 from reconciler.replication.expressions.match import expressions
@@ -55,7 +56,7 @@ def synced_configs(
             wanted[key] = DesiredConfig(entry.value, f"source {source}{step}", entry.goal)
         elif entry.source is not Source.BUILT_IN or sync.use_defaults_from == "source":
             wanted[key] = DesiredConfig(entry.value, f"source {source}, {entry.source.value}")
-        else:
+        elif key not in TIERED_STORAGE:  # that the source has no remote storage says nothing of the target's
             reset.add(key)
     reset -= defaults.keys()
     in_no_file: list[str] = []

@@ -149,7 +149,7 @@ def reading_questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuer
             if groups_left and cluster is not None and (topic := cluster.topics.get(name)):
                 asked = queries.setdefault(cluster.name, {})
                 groups_left -= name not in asked
-                asked[name] = ImpactQuery(name, len(topic.partitions))
+                asked[name] = ImpactQuery.of(topic)
     return {cluster: tuple(some.values()) for cluster, some in queries.items()}
 
 

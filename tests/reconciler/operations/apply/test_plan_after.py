@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.model.plan import Unknown
+from reconciler.errors import Unknown
 from reconciler.operations.apply import run
 from tests.support.builders import topic, topology, world
 
@@ -36,7 +36,7 @@ def test_unknown_is_read_again(
     answers = iter([*[replace(empty, unknown=(NO_LEADER,))] * unknown_reads, empty])
     waits: list[float] = []
     monkeypatch.setattr(run, "make_plan", lambda *_, **__: next(answers))
-    monkeypatch.setattr(run.time, "sleep", waits.append)
+    monkeypatch.setattr("reconciler.operations.apply.run.time.sleep", waits.append)
     run._verify(None, empty)  # type: ignore[arg-type]
     printed = capsys.readouterr()
     assert waits == waited

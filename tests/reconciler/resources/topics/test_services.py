@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from reconciler.engine.plan.wishes import modest, without_wishes
-from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, ReassignReplicas
-from reconciler.model.environment.topology import Undeclared
+import pytest
+
+from reconciler.engine.plan.wishes import accepted_changes, modest, without_wishes
+from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, ReassignReplicas, Subject, TopicChange
+from reconciler.model.environment.topology import ConfigSync, Undeclared
+from reconciler.model.live import Source
 from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.support.builders import changed, cluster, codes, flow, rules, topic, topology, world
 
@@ -128,3 +132,68 @@ def test_an_alteration_of_wishes_alone_goes_and_nothing_waits_for_it() -> None:
     narrowed = without_wishes(planned, modest(planned, {altered.change.subject: "no"}))
     assert altered.id not in {each.id for each in narrowed.changes}
     assert not any(altered.id in each.needs for each in narrowed.changes)
+
+
+OF_THE_SOURCE = {
+    "local.retention.ms": "1000",
+    "message.format.version": "2.8-IV1",
+    "redpanda.remote.write": "true",
+    "remote.storage.enable": "true",
+    "retention.ms": "3600000",
+}
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("unknown_there", [(), ("remote.storage.enable",), tuple(sorted(OF_THE_SOURCE))[:4]])
+def test_configs_of_a_source_that_the_target_lacks_are_left_out_and_said(
+    exists: bool, unknown_there: tuple[str, ...]
+) -> None:
+    """A source with remote storage, of another release or of a vendor: each key is left out alone, and limits stay."""
+    wished = topology(flow("east", "west", "orders", configs=ConfigSync(carry_undeclared_limits=True)))
+    there = world()
+    there.clusters["east"].put("orders", 1, 1, **OF_THE_SOURCE)
+    if exists:
+        # Each topic shows every key that its brokers know; one that they do not show is left out without a question.
+        there.clusters["west"].broker_configs = dict.fromkeys(OF_THE_SOURCE, ("7", Source.BUILT_IN))
+        there.clusters["west"].put("east.orders", 1, 1)
+    planned = there.plan(wished)
+    kind = AlterConfigs if exists else CreateTopic
+    change = changed(planned, kind)["west/east.orders"]
+    assert {config.key for config in change.configs} == OF_THE_SOURCE.keys()
+
+    def validate(changes: Sequence[TopicChange]) -> dict[Subject, str]:
+        return {
+            each.subject: "INVALID_CONFIG"
+            for each in changes
+            if isinstance(each, CreateTopic | AlterConfigs)
+            and any(config.key in unknown_there for config in each.configs)
+        }
+
+    refusals = validate([change])
+    accepted = accepted_changes(planned, modest(planned, refusals), validate)
+    narrowed = without_wishes(planned, accepted)
+    kept = changed(narrowed, kind)["west/east.orders"].configs
+    assert {config.key for config in kept} == OF_THE_SOURCE.keys() - set(unknown_there)
+    notes = narrowed.notes[len(planned.notes) :]
+    assert bool(notes) == bool(unknown_there)
+    for note in notes:
+        assert note.startswith("the brokers of west refuse")
+        assert "source topic of west/east.orders has: left out" in note
+        assert ("own disks" in note) == ("remote.storage.enable" in note)
+
+
+def test_a_limit_that_brokers_refuse_is_not_left_out() -> None:
+    wished = topology(flow("east", "west", "orders"))
+    there = world()
+    there.clusters["east"].put("orders", 1, 1, **{"retention.ms": "3600000"})
+    planned = there.plan(wished)
+    change = changed(planned, CreateTopic)["west/east.orders"]
+    assert modest(planned, {change.subject: "POLICY_VIOLATION"}) == {}
+
+
+def test_a_source_without_remote_storage_leaves_the_targets_alone() -> None:
+    wished = topology(flow("east", "west", "orders"))
+    there = world()
+    there.clusters["east"].put("orders", 1, 1)
+    there.clusters["west"].put("east.orders", 1, 1, **{"remote.storage.enable": "true", "local.retention.ms": "1000"})
+    assert changed(there.plan(wished), AlterConfigs).keys() & {"west/east.orders"} == set()
