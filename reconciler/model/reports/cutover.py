@@ -197,6 +197,8 @@ class CutoverReport:
     seconds: float = 0.0
     own: Mapping[str, int] = field(default_factory=dict)
     """At a rollback: ``topic-partition`` of the destination -> records of its own."""
+    untouched: bool = False
+    """By all that this plan has done, earlier runs among it, neither cluster nor client is changed."""
 
     @property
     def failed(self) -> FailoverStep | None:

@@ -11,7 +11,7 @@ from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, Rollbac
 from reconciler.model.reports.failover import GroupMove, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of
 from reconciler.operations.cutover.decide import SHOWN, group_seen
-from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
 from reconciler.operations.failover.decide import otherwise
 from reconciler.replication.groups import may_write
 from reconciler.text import counted, first_of
@@ -36,14 +36,18 @@ class CutoverRollback:
         if own := self._own():
             return CutoverReport("rollback", self.plan, (), own=own)
         steps = in_order(self.world, self._acts(), self.world.perform)
+        lost: tuple[str, ...] = ()
         if steps[-1].result is not StepResult.FAILED:
-            self.world.keep(replace(self.journal, state=CutoverState.TAKEN_BACK, at_ms=self._now_ms()))
+            try:
+                self.world.keep(replace(self.journal, state=CutoverState.TAKEN_BACK, at_ms=self._now_ms()))
+            except ReconcilerError as error:
+                lost = (unkept(error, "under way", "finds all taken back"),)
         groups = tuple(group_seen(move, ()) for move in self._groups)
         return CutoverReport(
             "rollback",
             self.plan,
             steps,
-            tuple(self._written_meanwhile()),
+            (*lost, *self._written_meanwhile()),
             groups,
             None,
             self.world.now() - began,

@@ -10,7 +10,6 @@ from reconciler.backends.state.environment_records import read_cutovers
 from reconciler.errors import BlockedError, ExitCode, ReconcilerError, StalePlan
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport
-from reconciler.model.reports.failover import StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover.decide import ROLLBACK, moved_since
@@ -138,8 +137,7 @@ def exit_code(report: CutoverReport) -> ExitCode:
     if report.own:
         return ExitCode.BLOCKED
     if report.failed is not None:
-        began = any(step.result is StepResult.DONE for step in report.steps)
-        return ExitCode.PARTIAL if began else ExitCode.ERROR
+        return ExitCode.ERROR if report.untouched else ExitCode.PARTIAL
     wrong = report.findings or any(group.note for group in report.groups)
     return ExitCode.PARTIAL if wrong else ExitCode.DONE
 

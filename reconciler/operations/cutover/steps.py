@@ -16,13 +16,14 @@ from reconciler.model.reports.failover import GroupMove, Key, PartitionState, St
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
 from reconciler.operations.cutover.decide import ROLLBACK, SHOWN, group_seen, topic_words
 from reconciler.operations.cutover.quiet import FenceWatch
-from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
 from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted, first_of, time_words
 
 DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.SKIPPED, StepResult.FAILED
 LOOK_S = 0.5
 _HOOKS = {CutoverStep.BEFORE, CutoverStep.SWITCH, CutoverStep.AFTER}
+_LOOKS = {CutoverStep.VERIFY_FENCE, CutoverStep.DRAIN}
 _BEFORE_SWITCH = tuple(CutoverStep)[: tuple(CutoverStep).index(CutoverStep.SWITCH)]
 
 
@@ -37,17 +38,22 @@ class CutoverRun:
         self._groups: tuple[GroupMove, ...] = ()
         self._findings: dict[str, None] = {}
         self._seen_after_s: float | None = None
+        self._untouched = not journal.begun
 
     def run(self) -> CutoverReport:
         """Every step, audited. One that fails ends the run there, and the next run goes on."""
         began = self.world.now()
         steps = in_order(self.world, self._acts(), self._ended)
         if steps[-1].result is not FAILED:
-            self._keep(replace(self.journal, state=CutoverState.DONE))
+            try:
+                self._keep(replace(self.journal, state=CutoverState.DONE))
+            except ReconcilerError as error:
+                self._findings[unkept(error, "under way", "finds each step done")] = None
         groups = tuple(group_seen(move, ()) for move in self._groups)
         seconds = self.world.now() - began
         findings = tuple(self._findings)
-        return CutoverReport("apply", self.plan, steps, findings, groups, self._stopped_s(), seconds)
+        stopped_s = self._stopped_s()
+        return CutoverReport("apply", self.plan, steps, findings, groups, stopped_s, seconds, untouched=self._untouched)
 
     def _acts(self) -> Iterator[tuple[CutoverStep, Callable[[], StepEnd]]]:
         yield CutoverStep.BEFORE, partial(self._hook, CutoverStep.BEFORE)
@@ -74,7 +80,9 @@ class CutoverRun:
         if name in _HOOKS and name in self.journal.done:
             return ALREADY, "done by an earlier run"
         self._keep(self.journal.begin(name))
-        end = self.world.perform(name, act)
+        before, self._untouched = self._untouched, self._untouched and name in _LOOKS and not self.plan.settings.aborts
+        end = self.world.perform(name, act)  # one that fails may have done its work
+        self._untouched = self._untouched or (before and end[0] is SKIPPED)
         self.journal = self.journal.end(name)  # kept when the next step begins: writes stop for each write here
         return end
 

@@ -12,9 +12,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import ReconcilerError
-from reconciler.model.reports.cutover import CutoverSettings
+from reconciler.errors import ExitCode, ReconcilerError
+from reconciler.model.reports.cutover import CutoverSettings, FenceChosen
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
+from reconciler.operations.cutover.run import exit_code
 from reconciler.operations.cutover.world import StepNotes
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
 
@@ -91,8 +92,40 @@ def test_a_producer_that_does_not_obey_is_named_and_nothing_moves() -> None:
     assert "billing-writer" in report.failed.text
     assert not clusters.paused
     assert clusters.at_destination is None
+    again = run(clusters)
+    assert exit_code(again) is ExitCode.PARTIAL, "the first run's fence stands"
     clusters.obeys = True
     assert run(clusters).failed is None
+
+
+def test_exit_code_1_says_that_nothing_is_changed() -> None:
+    bare = plan(fence=FenceChosen(obstacle="no authorizer"))
+    clusters = Clusters(bare, obeys=False)
+    assert exit_code(run(clusters)) is ExitCode.ERROR, "no fence can be made, and the producer goes on"
+    asked = replace(bare, settings=replace(bare.settings, aborts=True))
+    assert exit_code(run(Clusters(asked, obeys=False))) is ExitCode.PARTIAL, "a transaction may be aborted"
+
+
+def test_a_report_outlives_the_loss_of_the_last_word_of_its_journal() -> None:
+    for moves, last in ((True, run), (False, take_back)):
+        clusters = Clusters(plan(), moves=moves)
+        keep = clusters.keep
+        if last is take_back:
+            assert exit_code(run(clusters)) is ExitCode.PARTIAL, "no client has come"
+
+        def refuse(journal: CutoverJournal, *lock: Callable[[], None], keep: Callable[..., None] = keep) -> None:
+            if journal.state is not CutoverState.UNDER_WAY:
+                raise ReconcilerError("west does not answer")
+            keep(journal, *lock)
+
+        clusters.keep = refuse  # type: ignore[method-assign, assignment]
+        report = last(clusters)
+        assert report.failed is None
+        (finding,) = report.findings
+        assert "the journal still says that it is under way: west does not answer. Run it again" in finding
+        assert exit_code(report) is ExitCode.PARTIAL
+        clusters.keep = keep  # type: ignore[method-assign]
+        assert exit_code(last(clusters)) is ExitCode.DONE
 
 
 def test_an_open_transaction_is_waited_for_then_named_and_aborted_only_if_asked() -> None:
