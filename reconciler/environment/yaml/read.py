@@ -3,11 +3,13 @@ its grammar. A file of another tool gets one problem that says what it is, inste
 """
 
 import re
+from contextlib import suppress
 
 from yaml import Mark, MarkedYAMLError, SafeLoader, YAMLError
 
 from reconciler.environment.yaml.characters import breaking, strays
-from reconciler.environment.yaml.nodes import CONTROL, Document, Mapping, Node, Scalar, control_character, node_at
+from reconciler.environment.yaml.nodes import CONTROL, Document, Mapping, Node, control_character
+from reconciler.environment.yaml.other_tools import OtherTool, of_document, of_text
 from reconciler.environment.yaml.tree_builder import GiveUpError, TreeBuilder
 from reconciler.errors import Problem, Where
 
@@ -20,17 +22,7 @@ _UNREAD = "The file was not read to its end, so nothing in it is checked"
 _QUOTE = "Correct the text here or just above; quote text that holds any of : # { } [ ] , & * ! | > % @ `"
 _OPENERS = {"flow mapping": ("{", "}"), "flow sequence": ("[", "]")}
 _WHY = "Only files of this program declare anything here, so nothing of it was read"
-_ADOPT = "reconciler adopt --bootstrap-servers HOST:PORT --name CLUSTER --out ENV"
-_TOPICS = f"Move it out of the folder. {_ADOPT} writes the topics that are on the cluster as they are"
-_ACCESS = f"Move it out of the folder. {_ADOPT} writes topics, access rules, quotas and users as the cluster has them"
-_MIRROR = "Move it out of the folder. reconciler import FILE --out ENV writes an environment from it"
 _ELSEWHERE = "Move it out of the folder, whose *.yaml files are all parts of the environment"
-_GROUPS = (
-    ("kafka.strimzi.io", "Strimzi"),
-    ("jikkou.io", "Jikkou"),
-    ("platform.confluent.io", "Confluent for Kubernetes"),
-    ("kafka/v", "Conduktor"),
-)
 
 
 def read(file: str, text: str, *, of_any_tool: bool = False) -> Document:
@@ -132,38 +124,18 @@ def _at(mark: Mark) -> str:
     return f"in line {mark.line + 1}, column {mark.column + 1},"
 
 
+def other_tool(file: str, text: str) -> OtherTool | None:
+    """What a file is that is meant for another program; None for one that is not known. Never raises."""
+    builder = TreeBuilder(file, Parser(text).get_event)
+    with suppress(YAMLError, GiveUpError):
+        builder.root()
+    return of_text(text) or of_document(builder.first)
+
+
 def _foreign_file(file: str, root: Node | None) -> Problem | None:
-    """None for a file that is not known as another tool's."""
-    if not isinstance(root, Mapping):
+    tool = of_document(root)
+    if tool is None:
         return None
-    keys = root.entries.keys()
-    # ``topics.NAME.replication`` is kafka-gitops' word, unless a key of ours is beside it.
-    counts_replicas = "clusters" not in keys and any(
-        node_at(topic, "replication") and not node_at(topic, "clusters") for topic in _values(root, "topics")
-    )
-    api, kind = (node.text if isinstance(node := node_at(root, key), Scalar) else "" for key in ("apiVersion", "kind"))
-    if api and kind:
-        tool = next((name for mark, name in _GROUPS if mark in api), "Kubernetes")
-        thing, todo = f"a {kind} of {tool}", _TOPICS if "Topic" in kind else _ACCESS
-        if "MirrorMaker2" in kind:
-            todo = _MIRROR
-        elif tool == "Kubernetes":
-            todo = _ELSEWHERE
-    elif {"meta", "spec"} <= keys:
-        thing, todo = f"a {'topic' if node_at(root, 'spec', 'partitions') else 'cluster'} of topicctl", _TOPICS
-    elif {"context", "projects"} <= keys:
-        thing, todo = "a topology of JulieOps", _ACCESS
-    elif any(node_at(each, "image") or node_at(each, "build") for each in _values(root, "services")):
-        thing, todo = "a file of Docker Compose", _ELSEWHERE
-    elif keys & {"services", "customServiceAcls", "customUserAcls"} or counts_replicas:
-        thing, todo = "a desired state of kafka-gitops", _ACCESS
-    elif "connector.class" in keys or node_at(root, "config", "connector.class"):
-        thing, todo = "a connector of Kafka Connect", _MIRROR
-    else:
-        return None
-    return Problem("foreign-file", Where(file, 1, 1), f"this is {thing}, and no part of an environment", _WHY, todo)
-
-
-def _values(root: Mapping, key: str) -> list[Node]:
-    mapping = node_at(root, key)
-    return [entry.value for entry in mapping.entries.values()] if isinstance(mapping, Mapping) else []
+    problem = f"this is {tool.thing}, and no part of an environment"
+    todo = f"Move it out of the folder. {tool.todo}" if tool.todo else _ELSEWHERE
+    return Problem("foreign-file", Where(file, 1, 1), problem, _WHY, todo)

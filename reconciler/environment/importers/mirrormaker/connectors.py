@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from reconciler.environment.importers.mirrormaker.flows import CLASS, KAFKA, OF_FLOW, SEPARATOR
 from reconciler.environment.importers.mirrormaker.properties_file import Property, parse
 from reconciler.environment.importers.mirrormaker.scopes import ALIASES, Flow, Notes, alike, parse_plainly
+from reconciler.environment.yaml.other_tools import FLOW
 from reconciler.errors import Where
 
 SOURCE, CHECKPOINT, HEARTBEAT = "MirrorSourceConnector", "MirrorCheckpointConnector", "MirrorHeartbeatConnector"
@@ -24,6 +25,8 @@ _OF_COPIES = re.compile(
     r"(transforms|predicates)(\..*)?|(source\.)?consumer\.(override\.)?(auto\.offset\.reset|isolation\.level)"
     r"|exactly\.once\.support"
 )
+_NAME_IT = f"A {SOURCE} copies. Name the file with its configuration."
+_REPLICATOR = "io.confluent.connect.replicator."
 _OF_CONNECT = ("name", "connector.class", *ALIASES)
 
 
@@ -100,8 +103,8 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
         connectors.append(of_settings(name, kind, settings, begin))
     if not connectors and len(notes.mistakes) == before:
         instead = f", but {', '.join(dict.fromkeys(others))}" if others else ""
-        words = f"no connector of MirrorMaker 2 is in it{instead}. A {SOURCE} copies. "
-        notes.wrong(Where(file), f"{words}Name the file with its configuration.")
+        todo = f"{FLOW}." if any(_REPLICATOR in kind for kind in others) else _NAME_IT
+        notes.wrong(Where(file), f"no connector of MirrorMaker 2 is in it{instead}. {todo}")
     yield from connectors
 
 
@@ -142,8 +145,8 @@ def read_standalone(file: str, text: str, notes: Notes) -> Iterator[Connector]:
     if kind in KINDS:
         yield of_settings(name, kind, settings, own.where)
     else:
-        words = f"it is {kind}, none of MirrorMaker 2's three connectors. A {SOURCE} copies. "
-        notes.mistake(own, f"{words}Name the file with its configuration.")
+        todo = f"{FLOW}." if _REPLICATOR in kind else _NAME_IT
+        notes.mistake(own, f"it is {kind}, none of MirrorMaker 2's three connectors. {todo}")
 
 
 class _Pairs(list[tuple[str, object]]):

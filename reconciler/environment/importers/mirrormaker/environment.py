@@ -7,7 +7,13 @@ from itertools import permutations
 
 from reconciler.environment.adopt.write import scalar, scalar_server, value
 from reconciler.environment.importers.mirrormaker import strimzi
-from reconciler.environment.importers.mirrormaker.client_settings import Client, check_cluster, check_flow, servers
+from reconciler.environment.importers.mirrormaker.client_settings import (
+    Client,
+    check_cluster,
+    check_flow,
+    servers,
+    with_shared_logins,
+)
 from reconciler.environment.importers.mirrormaker.connectors import (
     Connector,
     Connectors,
@@ -27,12 +33,17 @@ from reconciler.environment.importers.mirrormaker.not_imported import (
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, parse_plainly, sort
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.environment.yaml.read import read
+from reconciler.environment.yaml.other_tools import IMPORT
+from reconciler.environment.yaml.read import other_tool, read
 from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Where
 
 _ENABLE = "Write A->B.enabled = true."
 _COPY = "Add a sourceConnector to a mirror, or name the file of a MirrorSourceConnector."
+_OF_YAML = (
+    "Of YAML, only these resources of Strimzi's have MirrorMaker 2's settings. Name one, properties of "
+    "connect-mirror-maker, or JSON of connectors"
+)
 _REMARK = 60
 """The column where remarks begin, at the earliest."""
 _ADDRESS = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]+")
@@ -147,12 +158,15 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
     imported = _Import()
     notes, of_connect, entries = imported.notes, list[str](), list[Connector]()
     for file, text in files.items():
-        if strimzi.is_resource(text) or is_json(text):
+        if strimzi.is_resource(text):
             of_connect.append(file)
-            entries += (strimzi.read if strimzi.is_resource(text) else read_json)(file, text, notes)
-        elif words := _other_yaml(file, text):
+            entries += strimzi.read(file, text, notes)
+        elif words := _no_mirrormaker(file, text):
             notes.wrong(Where(file, 1, 1), words)
             files = {name: text for name, text in files.items() if name != file}
+        elif is_json(text):
+            of_connect.append(file)
+            entries += read_json(file, text, notes)
         elif is_standalone(text):
             of_connect.append(file)
             entries += read_standalone(file, text, notes)
@@ -164,7 +178,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         refuse_placeholders(props, notes)
         if any(prop.name == "clusters" for prop in notes.unfilled.intersection(props)):
             continue  # without their names no line has a place
-        config = sort(props, notes)
+        config = with_shared_logins(sort(props, notes))
         if file in files and file not in of_connect and not config.clusters:
             last = next((prop for prop in props if prop.name == "clusters"), None)
             words = "clusters names none. It lists the aliases of MirrorMaker 2's clusters. "
@@ -195,18 +209,19 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
     return ImportedEnvironment(lines, flows, disabled, notes, connectors, imported.aliases, parts)
 
 
-def _other_yaml(file: str, text: str) -> str:
-    """What is wrong with a file of YAML that is no resource of Strimzi's MirrorMaker 2; empty for any other file."""
+def _no_mirrormaker(file: str, text: str) -> str:
+    """What is wrong with a file that holds no settings of MirrorMaker 2; empty for one that may."""
+    if re.search(r"^[ \t]*clusters[ \t]*=", text, re.M):
+        return ""
+    if (tool := other_tool(file, text)) is not None and tool.todo != IMPORT:
+        return f"it is {tool.thing}, which import does not read. {tool.todo or _OF_YAML}."
     if not file.endswith((".yaml", ".yml")) or not isinstance(
         root := read(file, text, of_any_tool=True).root, YamlMapping
     ):
         return ""
     if root.entries.keys() & {*SECTIONS, "access", "quotas", "users"}:
         return "it is a part of an environment of this program. It needs no import: plan and apply take its folder."
-    words = (
-        "it is YAML, and holds no KafkaMirrorMaker2 and no KafkaConnector. Of YAML, only these resources of Strimzi's "
-    )
-    return f"{words}have MirrorMaker 2's settings. Name one, properties of connect-mirror-maker, or JSON of connectors."
+    return f"it is YAML, and holds no KafkaMirrorMaker2 and no KafkaConnector. {_OF_YAML}."
 
 
 def _read(

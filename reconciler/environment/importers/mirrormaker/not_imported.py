@@ -77,7 +77,9 @@ _TUNING = re.compile(
     r"client\.|metadata\.|request\.timeout|retr|reconnect\.|connections\.|socket\.|send\.buffer|receive\.buffer|"
     r"default\.api|batch\.size|linger|compression|fetch\.|max\.|buffer\.|acks|session\.|heartbeat\.interval"
 )
-_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}|\{\{.*?\}\}|<%.*?%>")
+_PLACEHOLDER = re.compile(
+    r"\$\{[^{}]*\}|\{\{.*?\}\}|<%.*?%>|(?<!\?)(?<!\?P)<[A-Za-z][\w .:-]*>|%[A-Z][A-Z_]+%|@[A-Za-z][\w.]*@"
+)
 _OF_PROVIDER = re.compile(r"\$\{([A-Za-z][\w.-]*):(?:(.+):)?([^:{}]+)\}")
 _NEEDED = (*OF_FLOW, "clusters", "bootstrap.servers", *(f"consumer.{name}" for name in OF_CONSUMER))
 _TRANSFORMS = (

@@ -41,6 +41,8 @@ _KIND = re.compile(
     r"""^[\s{,]*["']?kind["']?[ \t]*:[ \t]*["']?(KafkaMirrorMaker2|KafkaConnector)["']?[ \t]*[,}]?[ \t\r]*(#.*)?$""",
     re.M,
 )
+_UNSAFE = re.compile(r"(?<=[:,{[-][ \t])!unsafe(?=[ \t])")
+"""Ansible's word for a text in which it fills in nothing: the text is as it is written."""
 _CONNECTORS = {"sourceConnector": SOURCE, "checkpointConnector": CHECKPOINT, "heartbeatConnector": HEARTBEAT}
 _PATTERNS = {
     "topicsPattern": "topics", "topicsExcludePattern": "topics.exclude", "topicsBlacklistPattern": "topics.blacklist",
@@ -75,7 +77,7 @@ def read(file: str, text: str, notes: Notes) -> Iterator[Connector]:
     for begin, end in pairwise(bounds):
         # Blank lines in place of the documents before it keep its line numbers.
         document = re.sub(r"^---[ \t\r]*(#.*)?\Z", "", text[begin:end], flags=re.M)
-        part = "\n" * text.count("\n", 0, begin) + document
+        part = "\n" * text.count("\n", 0, begin) + _UNSAFE.sub(lambda match: " " * len(match.group()), document)
         if is_resource(part):
             yield from _Reader(_Fields(read_yaml(file, part, of_any_tool=True), notes)).connectors()
 
@@ -190,15 +192,15 @@ class _Reader:
 
 
 def _resources(root: Node) -> Sequence[Mapping]:
-    """The resource itself, or those of a ``List``."""
+    """The resource itself, or those of a ``List`` or of tasks of Ansible."""
+    if isinstance(root, YamlSequence):
+        return [mapping for item in root.items for mapping in _resources(item)]
     if not isinstance(root, Mapping):
         return ()
     kind = root.entries.get("kind")
     if kind is not None and kind.value.data in ("KafkaMirrorMaker2", "KafkaConnector"):
         return (root,)
-    items = root.entries.get("items")
-    inner = items.value.items if items is not None and isinstance(items.value, YamlSequence) else ()
-    return [mapping for item in inner for mapping in _resources(item)]
+    return [mapping for entry in root.entries.values() for mapping in _resources(entry.value)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -879,7 +879,7 @@ def test_an_existing_folder_is_pointed_to_into_and_one_of_both_is_given(
     ("text", "words"),
     [
         ("clusters: {east: {bootstrap_servers: ['e:1']}}", "a part of an environment of this program"),
-        ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "holds no KafkaMirrorMaker2"),
+        ("apiVersion: kafka.strimzi.io/v1\nkind: Kafka\n", "a Kafka of Strimzi, which import does not read"),
         ("kind: List\nitems: [{kind: KafkaMirrorMaker2}]\n", "holds no KafkaMirrorMaker2"),
     ],
 )
