@@ -193,6 +193,77 @@ def test_a_file_that_is_named_anywhere_on_the_page_exists() -> None:
     assert {file for file in files if not (ROOT / file).is_file()} == set()
 
 
+# What stands beside its tables, by the first words of each sentence or row
+
+_STANDALONE = "tests/e2e/spark/clusters/test_standalone.py"
+_MIRRORS = "tests/reconciler/environment/declarations/test_mirrors.py"
+_COMMAND_LINE = "tests/reconciler/backends/mirror_jobs/runner/test_command_line.py"
+_LOG_LINES, _CHANNEL = "tests/mirror/test_log_lines.py", "tests/mirror/leases/test_channel.py"
+_RIGHTS, _IMAGE = "tests/e2e/mirror/test_failover_rights.py", "tests/interop/test_manifests.py"
+_JARS, _FILES = "tests/sandbox/install/test_jars.py", "tests/reconciler/backends/test_files.py"
+_PRIVILEGES = "tests/e2e/apply/test_least_privilege.py"
+BESIDE = {
+    "`channel` defaults to": f"{_CHANNEL}::test_what_is_bound_is_apart_from_what_tasks_are_told",
+    "A range needs two ports": f"{_MIRRORS}::test_a_range_has_two_ports_that_exist",
+    "Without a secret anyone": f"{_MIRRORS}::test_a_standalone_cluster_lets_everybody_in_unless_it_is_said_otherwise",
+    "One serves master, workers": (
+        f"{_STANDALONE}::test_the_secret_of_the_cluster_is_nowhere_but_in_its_file_and_in_variables"
+    ),
+    "and in the environment the reference": (
+        f"{_COMMAND_LINE}::test_a_standalone_cluster_is_told_the_secret_by_a_variable_and_by_nothing_else"
+    ),
+    "`make test-hostile`": "tests/e2e/hostile/test_hostile_environments.py::test_no_environment_does_harm",
+    "`make fuzz": "tests/fuzz/test_corpus.py::test_fresh_inputs_end_as_documented",
+    "Run folders, logs": (
+        "tests/e2e/test_canaries.py::test_no_command_lets_a_secret_out "
+        f"{_FILES}::test_a_text_written_over_another_keeps_its_permissions_and_its_link"
+    ),
+    "Logs hold no records": f"{_LOG_LINES}::test_a_traceback_names_its_frames_and_holds_none_of_their_values",
+    "Tests log in with exactly": f"{_PRIVILEGES}::test_without_a_rule_apply_does_what_it_reports_and_no_more",
+    "| a rule of `reconciler-plan`": (
+        f"{_PRIVILEGES}::test_without_a_rule_plan_says_what_it_may_not_and_invents_nothing"
+    ),
+    "| READ or WRITE on": "tests/reconciler/backends/state/test_lock.py::test_rights",
+    "| another writing right": f"{_PRIVILEGES}::test_without_a_rule_apply_does_what_it_reports_and_no_more",
+    "| a rule of `mirror`": (
+        "tests/mirror/driver/test_least_privilege.py::test_without_a_rule_the_mirror_says_so_and_nothing_is_lost"
+    ),
+    "| a [failover's]": (
+        f"{_RIGHTS}::test_without_a_rule_no_group_is_left_behind_in_silence "
+        f"{_RIGHTS}::test_what_a_broker_hides_is_not_taken_for_what_is_not_there"
+    ),
+    "Packages are installed by": (
+        f"{_IMAGE}::test_the_container_file_copies_what_its_context_has_and_runs_as_nobody_special "
+        f"{_JARS}::test_a_jar_that_is_not_the_listed_one_is_never_put_in_place"
+    ),
+    "[Licences]": "tests/requirements/test_sbom.py::test_every_locked_package_is_there_once_with_its_hashes",
+    "weekly proposals": "tests/workflows/test_own_repository.py::test_newer_versions_are_proposed_each_week",
+    "advisories from OSV": "tests/requirements/test_advisories.py::test_every_package_is_asked_about_by_its_purl",
+}
+ASKED = ("Each row names a test", "Report a hole", "Give the principals", "Executors connect to the driver:")
+"""What the reader is to do or to look at."""
+
+
+def beside_the_tables() -> Iterator[str]:
+    """Sentences, and rows of tables without a column of tests; what is not defended is no claim."""
+    text = re.sub(r"```.*?```", "", SECURITY.partition("\n## Not defended")[0], flags=re.DOTALL)
+    for line in text.splitlines():
+        if line.startswith("|"):
+            if not re.search(r"tests/|::test_| test \|$|^\|---|^\| without \| then", line):
+                yield line
+        elif line and not line.startswith("#"):
+            yield from re.split(r"(?<=[.:]) (?=[A-Z`[])|; (?=weekly|advisories)", line)
+
+
+def test_each_sentence_beside_the_tables_is_held_by_a_test_or_claims_nothing() -> None:
+    found = [*beside_the_tables()]
+    unheld = [each for each in found if not each.startswith((*BESIDE, *ASKED))]
+    assert unheld == [], "write its test and name it in BESIDE; or take the sentence out"
+    assert [start for start in (*BESIDE, *ASKED) if not any(each.startswith(start) for each in found)] == []
+    names = [test.partition("::") for tests in BESIDE.values() for test in tests.split()]
+    assert [f"{file}::{name}" for file, _, name in names if name not in functions_of(file)] == []
+
+
 # The table of logins names a test in each cell, or says that there is none
 
 LOGINS = (

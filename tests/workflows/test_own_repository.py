@@ -38,3 +38,9 @@ def test_files_that_decide_over_credentials_and_code_have_owners_and_exist() -> 
     assert gone == []
     guarded = {pattern for pattern, *owners in lines if "@OWNER/security" in owners}
     assert {"/.github/", "/.ci/", "/requirements/", "/reconciler/backends/", "/docs/SECURITY.md"} <= guarded
+
+
+def test_newer_versions_are_proposed_each_week() -> None:
+    read = yaml.safe_load((GITHUB / "dependabot.yml").read_text("utf-8"))
+    assert {each["package-ecosystem"] for each in read["updates"]} == {"github-actions", "docker", "pip"}
+    assert {each["schedule"]["interval"] for each in read["updates"]} == {"weekly"}
