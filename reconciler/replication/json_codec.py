@@ -55,15 +55,23 @@ def named(name: str) -> Mapping[str, Any]:
 
 def parsed(text: str | bytes) -> Any:
     """JSON that any client may have written. Raises ValueError, and nothing else: also for what is nested more deeply
-    than Python reads, and for what could be read and not be written again, which would fail far from here: half a
-    surrogate pair, and NaN or infinite numbers."""
+    than Python reads, for a name that an object has twice, which readers take in different ways, and for what could be
+    read and not be written again, which would fail far from here: half a surrogate pair, NaN and infinite numbers."""
     try:
         given = text if isinstance(text, str) else text.decode()
-        document = json.loads(given, parse_constant=_finite, parse_float=_finite)
+        document = json.loads(given, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_once)
         if not given.isascii() or "\\u" in given:
             json.dumps(document, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+    return document
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"it has {next(name for name in names if names.count(name) > 1)[:60]!r} twice in one object")
     return document
 
 

@@ -22,6 +22,7 @@ from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.state.audit_chain import PREVIOUS, digest
 from reconciler.replication.json_codec import parsed
+from reconciler.replication.kept_files import read_kept
 from reconciler.replication.records.compacted_topic import CompactedTopic, Newest
 
 NAME = "audit.jsonl"
@@ -125,7 +126,7 @@ def read_lines(state: Path) -> list[Mapping[str, Any]]:
 def recorded(state: Path) -> list[Mapping[str, Any]]:
     """As ``read_lines``. Raises ReconcilerError when the record exists and cannot be read."""
     try:
-        text = (state / NAME).read_text(encoding="utf-8", errors="replace")
+        text = read_kept(state / NAME, None, "replace")
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -143,7 +144,7 @@ def recorded(state: Path) -> list[Mapping[str, Any]]:
 def illegible(state: Path) -> int:
     """Lines of the record that are none, where it has no other; a killed writer leaves at most one between others."""
     try:
-        lines = sum(not part.isspace() for part in (state / NAME).read_bytes().splitlines() if part)
+        lines = sum(bool(part.strip()) for part in read_kept(state / NAME, None, "replace").split("\n"))
     except OSError:
         return 0
     return 0 if read_lines(state) else lines

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from reconciler.backends.files import read_given
 from reconciler.environment.declarations.values import Wrong, client_setting
 from reconciler.environment.yaml.nodes import Scalar
 from reconciler.errors import ReconcilerError
@@ -42,7 +43,7 @@ def certificate(path: str, option: str) -> str:
     """The path of a file of PEM certificates. Raises ReconcilerError if it is none, before any connection."""
     why = "Without it no broker's certificate can be checked"
     try:
-        text = Path(path).expanduser().read_bytes()
+        text = read_given(Path(path).expanduser())
     except OSError as error:
         problem = f"{option} is {path}, which cannot be read: {error.strerror}"
         raise ReconcilerError(problem, why, "Give the path of a PEM file.") from None

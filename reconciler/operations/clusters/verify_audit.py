@@ -22,7 +22,7 @@ from reconciler.model.state.audit_chain import (
 )
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
-from reconciler.replication.json_codec import parsed
+from reconciler.replication.kept_files import read_json, reason
 from reconciler.text import counted, moment
 
 _HERE = "this machine"
@@ -39,10 +39,10 @@ def verify_audit(folder: Path, pinned: str, report: Path | None = None) -> Audit
 def _seal_of(report: Path) -> str:
     todo = "Name the drill.json that drill --out has written."
     try:
-        document = parsed(report.read_text(encoding="utf-8"))
+        document = read_json(report)
     except (OSError, ValueError) as error:
         why = "Its digest is looked for in the audit record."
-        raise ReconcilerError(f"{report} cannot be read as JSON: {error}", why, todo) from None
+        raise ReconcilerError(f"{report} cannot be read as JSON: {reason(error)}", why, todo) from None
     if not isinstance(document, dict):
         raise ReconcilerError(f"{report} is no report", "It holds no JSON object.", todo)
     return digest(document)

@@ -11,6 +11,7 @@ from pathlib import Path
 from reconciler.backends.clusters.clients import let_write, members_of, producers_of, transactional_ids
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.connections.credentials import speaker_of
+from reconciler.backends.files import read_given
 from reconciler.backends.hooks import unlisted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
@@ -40,6 +41,7 @@ from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import make_group_selector
+from reconciler.replication.kept_files import reason
 from reconciler.resources.acls.read_only import write_rules
 from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
@@ -169,11 +171,11 @@ def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest
     if request.names is None:
         return []
     try:
-        names = sorted({line.strip() for line in request.names.read_text(encoding="utf-8").splitlines()} - {""})
+        names = sorted({line.strip() for line in read_given(request.names).decode().splitlines()} - {""})
     except (OSError, UnicodeDecodeError) as error:
         why = "It says which topics are moved."
         raise ReconcilerError(
-            f"{request.names} cannot be read: {error}", why, "Name a file with a topic a line."
+            f"{request.names} cannot be read: {reason(error)}", why, "Name a file with a topic a line."
         ) from None
     if not names:
         raise ReconcilerError(f"{request.names} names no topic", "Nothing is chosen.", "Write a topic a line.")

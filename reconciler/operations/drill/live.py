@@ -20,6 +20,7 @@ from reconciler.operations.apply.execution import Execution
 from reconciler.operations.cutover.live import LONG_S, LiveWorld
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.session.session import Session
+from reconciler.replication.json_codec import parsed
 from reconciler.replication.offsets.close_gaps import Log
 from reconciler.replication.offsets.parting import WholeRecord, bounds_of, read_from
 
@@ -195,7 +196,7 @@ class LiveDrill(LiveWorld):
     def _number(self, record: WholeRecord) -> int | None:
         """None: it is not of this drill."""
         try:
-            value = json.loads(record.value or b"")
+            value = parsed(record.value or b"")
             return int(value["number"]) if value["drill"] == self.drill else None
         except (ValueError, TypeError, KeyError):
             return None

@@ -153,6 +153,8 @@ def test_a_record_of_another_kind_or_version_is_refused_by_name(text: bytes) -> 
         b'{"count": ' + b"9" * 5000 + b"}",
         b"[" * 3000,
         b"\xff",
+        b'{"count": 1, "count": 2}',
+        b'{"a": [{"count": 1, "\\u0063ount": 1}]}',
     ],
 )
 def test_what_could_not_be_written_again_is_not_read(text: str | bytes) -> None:

@@ -16,6 +16,7 @@ from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.schemas import validator
 from reconciler.model.state.mirror_control import DESIRED, DesiredMirror, DesiredState, Document
 from reconciler.replication.allowed import VARIABLE, policy_permitted
+from reconciler.replication.kept_files import read_kept, reason
 
 KEYS = ("environments", "masters", "spark_conf", "archives")
 _SETTING = re.compile(r"spark\.[!-<>-~]+")
@@ -143,9 +144,9 @@ def read_accepted(path: Path) -> AllowList:
     """The host's configuration, a YAML file. Raises ReconcilerError."""
     todo = f"It holds lists of patterns under {', '.join(KEYS)}; docs/mirror/host.md has an example."
     try:
-        given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ReconcilerError(f"the host's configuration {path} cannot be read: {error}", _WHY, todo) from None
+        given = yaml.safe_load(read_kept(path))
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ReconcilerError(f"the host's configuration {path} cannot be read: {reason(error)}", _WHY, todo) from None
     if not isinstance(given, dict):
         raise ReconcilerError(f"the host's configuration {path} is no mapping", _WHY, todo)
     if unknown := sorted(map(str, given.keys() - set(KEYS))):

@@ -2,7 +2,6 @@
 itself, as far as it can be asked without submitting anything."""
 
 import importlib.metadata
-import json
 import os
 import re
 import shutil
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
 from reconciler.errors import RunnerError, Unknown, or_unknown
 from reconciler.model.reports.doctor import Machine, SparkMaster
+from reconciler.replication.json_codec import parsed
 
 _VERSION_OF_JAVA = re.compile(r'version "(?:1\.)?([0-9]+)')
 PAGE_PORT = 8080
@@ -149,7 +149,7 @@ def _version(host: str, port: int, within_s: float) -> str:
 def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
     place = f"{_place(host, port)}json/"
     try:
-        document = json.loads(_read(place, within_s))
+        document = parsed(_read(place, within_s))
     except (OSError, ValueError, urllib.error.URLError) as error:
         words = f"{place} does not say how many cores are free: {getattr(error, 'reason', error)}"
         todo = f"Name the port of the master's page in the mirror's spark_conf: {PAGE_SETTING}; open it to this machine"

@@ -114,12 +114,14 @@ def test_an_edited_plan_is_refused(path: tuple[Any, ...], value: object) -> None
     ("text", "what"),
     [
         ("", "no JSON"),
-        ("[]", "not a saved plan"),
-        ('{"kind": "drift"}', "not a saved plan"),
+        ("[]", "no saved plan"),
+        ('{"kind": "drift"}', "no saved plan"),
         ('{"kind": "plan", "format_version": 99}', "format version 99"),
         ('{"kind": "plan", "format_version": 1}', "not as it was written"),
         ('{"kind": "plan", "format_version": 1, "a": "\\ud800"}', "cannot be read"),
         ("[" * 100_000, "cannot be read"),
+        ('{"kind": "plan", "format_version": NaN}', "cannot be read"),
+        ('{"kind": "drift", "format_version": 1, "kind": "plan"}', "'kind' twice in one object"),
         ('{"kind": "plan", "format_version": ' + "1" * 5000 + "}", "cannot be read"),
     ],
 )

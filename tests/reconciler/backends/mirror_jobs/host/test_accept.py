@@ -157,6 +157,7 @@ def test_the_configuration_is_read_and_nothing_in_it_is_guessed(tmp_path: Path) 
         ("environments: [prod]\nmaster: [yarn]", "unknown keys: master"),
         ("- prod", "is no mapping"),
         ("a: [", "cannot be read"),
+        ("[" * 20_000, "cannot be read"),
     ):
         path.write_text(text)
         with pytest.raises(ReconcilerError, match=what):

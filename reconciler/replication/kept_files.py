@@ -1,0 +1,37 @@
+"""Reads files that our programs keep, as what any hand may have made of them since."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from reconciler.replication.json_codec import parsed
+
+MOST_BYTES = 256 << 20
+"""No file of a run, plan or report is as large."""
+
+
+def read_kept(path: Path, most: int | None = MOST_BYTES, errors: str = "strict") -> str:
+    """UTF-8. ``most``: bytes, None for any; ``errors``: as of ``bytes.decode``. Raises OSError and nothing else; at
+    once for a pipe or device, which has no end."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - a descriptor
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        content = file.read(-1 if most is None else most + 1)
+    if most is not None and len(content) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    try:
+        return content.decode(errors=errors)
+    except UnicodeDecodeError as error:
+        raise OSError(errno.EILSEQ, f"byte {error.start} of it is not UTF-8", str(path)) from None
+
+
+def read_json(path: Path) -> Any:
+    """Raises OSError as ``read_kept``, and ValueError for what is no JSON, or JSON that is not read the same by all."""
+    return parsed(read_kept(path))
+
+
+def reason(error: Exception) -> object:
+    """Why one of these could not be read, without what the operating system adds to it."""
+    return getattr(error, "strerror", None) or error
