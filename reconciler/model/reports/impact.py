@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import Operation, ResourceType
+from reconciler.model.acls import WILDCARD, Operation, ResourceType
 from reconciler.model.live import LiveTopic
 from reconciler.replication.offsets.position_metadata import PositionMark
 
@@ -54,9 +54,9 @@ class AccessShift:
     resource: ResourceType
     operations: tuple[Operation, ...]
     names: tuple[str, ...]
-    patterns: tuple[str, ...]
-    more: int
-    host: str
+    patterns: tuple[str, ...] = ()
+    more: int = 0
+    host: str = WILDCARD
     readers: tuple[ReadingGroup, ...] = ()
     unknown: tuple[str, ...] = ()
 

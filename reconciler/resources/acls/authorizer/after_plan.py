@@ -14,7 +14,7 @@ from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.plan import Plan, Planned
 from reconciler.model.reports.impact import AccessShift, ImpactQuery, ReadingGroup, Stakes
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
-from reconciler.resources.acls.authorizer.gains_and_losses import Shift, shifts
+from reconciler.resources.acls.authorizer.gains_and_losses import shifts
 from reconciler.resources.acls.authorizer.lockout import own_standing, takes_away
 from reconciler.resources.flows.routes import Route
 from reconciler.text import counted, first_of, grouped
@@ -79,7 +79,7 @@ def _of_cluster(
     rules = rules_after(cluster.acls, changes, cluster.name)
     before, after = Rulebook.of(cluster.acls), Rulebook.of(rules)
     names = {ResourceType.TOPIC: cluster.topics.keys() | new_topics}
-    all_shifts = shifts(before, after, [change.acl for change in changes], names)
+    all_shifts = shifts(before, after, [change.acl for change in changes], names, cluster.name)
     ours = own_standing(topology, cluster.name, routes, (before, after), changes)
     losses = [shift for shift in all_shifts if not shift.gained]
     harmless = [
@@ -87,19 +87,7 @@ def _of_cluster(
     ]
     return Outlook(
         tuple(
-            (
-                AccessShift(
-                    cluster.name,
-                    shift.principal,
-                    shift.gained,
-                    shift.resource,
-                    shift.operations,
-                    shift.names[:MOST_NAMES],
-                    shift.patterns,
-                    max(0, len(shift.names) - MOST_NAMES),
-                    shift.host,
-                )
-            )
+            replace(shift, names=shift.names[:MOST_NAMES], more=max(0, len(shift.names) - MOST_NAMES))
             for shift in all_shifts
         ),
         ours.refused,
@@ -109,7 +97,7 @@ def _of_cluster(
     )
 
 
-def _by(acl: AclBinding, loss: Shift) -> bool:
+def _by(acl: AclBinding, loss: AccessShift) -> bool:
     if acl.resource is not loss.resource or acl.principal not in (loss.principal, ANYONE):
         return False
     begins = "" if acl.wildcard else acl.name

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.model.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.reports.impact import AccessShift
 from reconciler.resources.acls.authorizer.decide import IMPLIES, AccessRequest, Rulebook
 
 Names = Mapping[ResourceType, Collection[str]]
@@ -34,22 +35,6 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
 """Operations that Kafka asks for on each kind of resource (kafka-acls documentation, "Operations and resources")."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Shift:
-    """``principal`` may (``gained``) or may no longer do ``operations`` on each of ``names``.
-
-    ``patterns`` (``pay.*``): of names that do not exist yet, those that begin so.
-    """
-
-    principal: str
-    gained: bool
-    resource: ResourceType
-    operations: tuple[Operation, ...]
-    names: tuple[str, ...]
-    patterns: tuple[str, ...] = ()
-    host: str = WILDCARD
-
-
 @dataclass(frozen=True, slots=True)
 class LockedOut:
     """A request that is needed, allowed today, and would be denied. ``by``: the denying rule; None: no rule is left."""
@@ -64,8 +49,10 @@ class LockedOut:
         return f"{self.request} would be denied{allowed}: {because}"
 
 
-def shifts(before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], names: Names) -> tuple[Shift, ...]:
-    """What changes for whom when ``touched`` rules come or go. Sorted by principal, losses first."""
+def shifts(
+    before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], names: Names, cluster: str = ""
+) -> tuple[AccessShift, ...]:
+    """What changes for whom when ``touched`` rules come or go, with all names. Sorted by principal, losses first."""
     classes = _Classes(before, after, {resource: sorted(some) for resource, some in names.items()})
     all_operations: dict[_Whose, dict[str, set[Operation]]] = defaultdict(lambda: defaultdict(set))
     for rule in touched:
@@ -81,7 +68,7 @@ def shifts(before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], nam
                         reach = all_operations[principal, now, rule.resource, rule.host]
                         for name in members:
                             reach[name].add(operation)
-    return tuple(_merged(all_operations))
+    return tuple(_merged(cluster, all_operations))
 
 
 def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]) -> tuple[LockedOut, ...]:
@@ -166,7 +153,7 @@ def _to_come(rule: AclBinding) -> str:
     return f"{'' if rule.wildcard else rule.name}{_NOBODYS}"
 
 
-def _merged(given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[Shift]:
+def _merged(cluster: str, given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[AccessShift]:
     """Names with the same operations make one shift."""
     for (principal, gained, resource, host), reach in sorted(given_operations.items()):
         together: dict[tuple[Operation, ...], list[str]] = defaultdict(list)
@@ -175,4 +162,4 @@ def _merged(given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> 
         for shared, names in sorted(together.items()):
             to_come = tuple(sorted(f"{name[:-1]}*" for name in names if name.endswith(_NOBODYS)))
             named = tuple(sorted(name for name in names if not name.endswith(_NOBODYS)))
-            yield Shift(principal, gained, resource, shared, named, to_come, host)
+            yield AccessShift(cluster, principal, gained, resource, shared, named, to_come, host=host)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from reconciler.model.acls import ANYONE, AclBinding, PatternType, Permission, ResourceType
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.environment.topology import Principal
+from reconciler.model.reports.impact import AccessShift
 from reconciler.model.reports.probe import Needs, ProbeCheck, ProbeVerdict
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
-from reconciler.resources.acls.authorizer.gains_and_losses import Shift, locked_out, shifts
+from reconciler.resources.acls.authorizer.gains_and_losses import locked_out, shifts
 from reconciler.resources.acls.authorizer.lockout import reached
 from reconciler.resources.acls.probe.rights import ProbedLogin, is_allowed
 from reconciler.resources.acls.probe.undo import by_hand, carried_out
@@ -100,14 +101,14 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
     return ProbeCheck(subject, ProbeVerdict.PASSED, f"as planned; {meanwhile}" if others else "as planned")
 
 
-def _concerns(acl: AclBinding, shift: Shift) -> bool:
+def _concerns(acl: AclBinding, shift: AccessShift) -> bool:
     if acl.resource is not shift.resource or acl.principal not in (shift.principal, ANYONE):
         return False
     begins = [pattern.removesuffix("*") for pattern in shift.patterns]
     return any(acl.covers_name(name) for name in (*shift.names, *begins)) or acl.name in begins
 
 
-def _against(given_shifts: Sequence[Shift]) -> str:
+def _against(given_shifts: Sequence[AccessShift]) -> str:
     shift = given_shifts[0]
     names = ", ".join((*shift.names, *shift.patterns)[:SHOWN])
     where = str(shift.resource) if shift.resource is ResourceType.CLUSTER else f"{shift.resource} {names}"

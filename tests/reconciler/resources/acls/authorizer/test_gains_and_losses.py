@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.reports.impact import AccessShift
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
-from reconciler.resources.acls.authorizer.gains_and_losses import OPERATIONS, SOMEBODY_ELSE, Shift, locked_out, shifts
+from reconciler.resources.acls.authorizer.gains_and_losses import OPERATIONS, SOMEBODY_ELSE, locked_out, shifts
 
 NAMES = ("pay", "pay.in", "pay.out", "q")
 RESOURCES = (ResourceType.TOPIC, ResourceType.GROUP)
@@ -76,7 +77,8 @@ def test_a_second_rule_that_allows_the_same_means_no_loss() -> None:
 def test_who_loses_a_prefix_loses_names_to_come() -> None:
     wide = rule("pay*", Operation.READ)
     (lost,) = shifts(Rulebook.of([wide]), Rulebook.of([]), [wide], {ResourceType.TOPIC: NAMES})
-    assert lost == Shift(
+    assert lost == AccessShift(
+        "",
         "User:a",
         False,
         ResourceType.TOPIC,
