@@ -220,11 +220,7 @@ def quoted(text: str) -> str:
     """``text`` in JSON's quotes. Nothing in it can end the line, move the cursor or hide: what does not print is told
     by its number. Two texts never read alike."""
     description = json.dumps(text, ensure_ascii=False)
-    return description if description.isprintable() else "".join(_escaped(each) for each in description)
-
-
-def _escaped(each: str) -> str:
-    return each if each.isprintable() else json.dumps(each)[1:-1]
+    return description if description.isprintable() else _NOT_ASCII.sub(_printable, description)
 
 
 def in_shell(text: str) -> str:

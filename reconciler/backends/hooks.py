@@ -51,7 +51,8 @@ def run_hook(hook: CutoverHook, facts: Mapping[str, str]) -> str:
         )
     raw = {**hook.headers, **{f"argument {n}": text for n, text in enumerate(hook.arguments)}, "text": hook.text}
     values = resolved_each(raw, f"hook {hook.target}, ", "the hook cannot run")
-    secrets = [part for text in raw.values() for part in _resolved_parts(text)]
+    references = [match.group(0) for text in raw.values() for match in REFERENCE.finditer(text)]
+    secrets = [resolve({"": reference}, os.environ, read_secret)[""] for reference in references]
     match hook.kind:
         case HookKind.COMMAND:
             words = _command(hook, [values[f"argument {n}"] for n in range(len(hook.arguments))], facts, secrets)
@@ -60,11 +61,6 @@ def run_hook(hook: CutoverHook, facts: Mapping[str, str]) -> str:
         case HookKind.FILE:
             words = _write(hook, values["text"])
     return words
-
-
-def _resolved_parts(text: str) -> list[str]:
-    """What each reference in a text stands for."""
-    return [resolve({"": match.group(0)}, os.environ, read_secret)[""] for match in REFERENCE.finditer(text)]
 
 
 def _command(hook: CutoverHook, arguments: list[str], facts: Mapping[str, str], secrets: list[str]) -> str:

@@ -56,7 +56,7 @@ def reconciler(
 @app.command("version", epilog=ending("0 shown; 1 error", "version"))
 def version() -> None:
     """Show the releases of this program and of what it runs on, for a bug report."""
-    from reconciler.backends.versions import versions
+    from reconciler.backends.mirror_jobs.runner.machine import versions
     from reconciler.errors import Unknown
 
     releases = versions()

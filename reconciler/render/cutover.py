@@ -3,12 +3,12 @@ need no more, such as that of a drill, are shown by ``page_in``, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, assert_never
 
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, GroupSeen, TopicSeen
-from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
+from reconciler.model.reports.failover import FailoverStep, Level, StepResult
 from reconciler.render.escape import lines_of, markdown
 from reconciler.render.plan.html import report_html
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
@@ -38,7 +38,10 @@ def count_words(count: int | None) -> str:
 
 
 def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
-    checks = {level: tuple(map(_check, _of(plan.checks, level))) for level in Level}
+    checks = {
+        level: tuple(SectionItem(it.text, (it.todo,) if it.todo else ()) for it in plan.checks if it.level is level)
+        for level in Level
+    }
     yield Section("Stops it", "nothing is done until this is resolved", checks[Level.STOPS], urgent=True)
     yield Section("To know", "it goes on, with this consequence", checks[Level.WARNS], urgent=True)
     steps = [SectionItem(f"{step.name}: {step.text}", (f"back by {step.rollback}",)) for step in plan.steps]
@@ -52,14 +55,6 @@ def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
     rules = tuple(SectionItem(str(rule)) for rule in sorted(plan.fence.rules))
     yield Section("Fence", f"rules that are to stand on {plan.origin}", rules)
     yield Section("In order", "", checks[Level.FINE])
-
-
-def _of(checks: Sequence[FailoverCheck], level: Level) -> list[FailoverCheck]:
-    return [check for check in checks if check.level is level]
-
-
-def _check(check: FailoverCheck) -> SectionItem:
-    return SectionItem(check.text, (check.todo,) if check.todo else ())
 
 
 def _topic(topic: TopicSeen) -> SectionItem:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from reconciler.backends.files import environment_name
-from reconciler.backends.run_metrics import Metrics, MetricsServer
+from reconciler.backends.metrics import Metrics, MetricsServer
 from reconciler.engine import loop as running
 from reconciler.engine.apply import limits
 from reconciler.engine.loop import LoopPace, Round

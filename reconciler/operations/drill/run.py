@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from reconciler.backends.drill_metrics import metrics_text
 from reconciler.backends.files import write_text
 from reconciler.backends.git import revision
+from reconciler.backends.metrics import drill_metrics
 from reconciler.backends.state.environment_records import read_cutovers, read_last_drills
 from reconciler.errors import ExitCode, Unknown, or_unknown
 from reconciler.model.environment.topology import Flow, Principal
@@ -21,15 +21,7 @@ from reconciler.model.state.audit_chain import digest
 from reconciler.model.state.last_drill import LastDrill, drill_key, dumps
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover.plan import CutoverRequest, planned
-from reconciler.operations.drill.decide import (
-    canary_of,
-    exactly_name,
-    places_of,
-    require_alone,
-    require_declared,
-    require_ready,
-    warnings_of,
-)
+from reconciler.operations.drill import decide
 from reconciler.operations.drill.live import DRILL, LiveDrill
 from reconciler.operations.drill.measure import objectives_seen
 from reconciler.operations.drill.steps import DrillRun, take_back
@@ -62,8 +54,8 @@ def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
     """Raises ReconcilerError for what ends it before it begins."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         flow = declared_flow(session.topology, name, "There is nothing to rehearse.")
-        canary = canary_of(name, options.canary)
-        require_declared(session.topology, flow, canary)
+        canary = decide.canary_of(name, options.canary)
+        decide.require_declared(session.topology, flow, canary)
         with execution(session, "drill", options.steal) as execute:
             report = _rehearsed(execute, flow, canary, options)
             _keep(execute, flow, report, options)
@@ -77,8 +69,8 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
     session, began_ms = execute.session, now_ms()
     topology = session.topology
     journals = read_cutovers(execute.lock.cluster, topology.environment, Principal.APPLY)
-    require_alone(topology, flow, canary, steering.pauses_of(session, flow.name), journals, DRILL)
-    request = CutoverRequest(flow.name, options.settings, exactly_name(canary), exactly_name(canary))
+    decide.require_alone(topology, flow, canary, steering.pauses_of(session, flow.name), journals, DRILL)
+    request = CutoverRequest(flow.name, options.settings, decide.exactly_name(canary), decide.exactly_name(canary))
     plan = planned(session, request, say_now)
 
     # What a killed drill left goes first: under its pause nothing is copied.
@@ -86,12 +78,12 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
     if plan.topics and (leftovers := _taken_back(execute, plan, canary)):
         findings = (f"an earlier drill was cut off, and was taken back now: {', '.join(leftovers)}",)
         plan = planned(session, request, say_now)
-    require_ready(plan, canary)
+    decide.require_ready(plan, canary)
     places = _places(session, flow, canary)
     world = LiveDrill(session, plan, execute, say, places, canary)
     course = DrillRun(world, plan, options.write_s, now_ms).run()
     now, holder = revision(session.folder), execute.lock.holder
-    notes = (*findings, *warnings_of(plan), *((places.note,) if places.note else ()))
+    notes = (*findings, *decide.warnings_of(plan), *((places.note,) if places.note else ()))
     if world.strange:
         notes += (f"others write into the canary: {world.strange:,} records that are not of this drill",)
     objectives = objectives_seen(flow.objectives, course.recovery_s, course.point)
@@ -115,7 +107,7 @@ def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
         if runs and not steering.pauses_of(session, back):
             standing = [back]
     survey = Survey(session.topology, move_of(session.topology, Way.FAILOVER, flow.name))
-    return places_of(session.topology, flow, canary, standing, survey.destination.partitions().keys())
+    return decide.places_of(session.topology, flow, canary, standing, survey.destination.partitions().keys())
 
 
 def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOptions) -> None:
@@ -144,7 +136,7 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
     if why := execute.lock.keep(drill_key(environment, flow.name), dumps(last)):
         say(f"the record of the last drill could not be written: {why}")
     if options.metrics is not None:
-        write_text(options.metrics, metrics_text(last, flow.objectives))
+        write_text(options.metrics, drill_metrics(last, flow.objectives))
         options.metrics.chmod(0o644)  # a collector reads it as another user
 
 

@@ -6,19 +6,19 @@ next one begins by taking these back, and lets its group begin behind everything
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.reports.cutover import CutoverPlan, CutoverStep, GroupSeen
-from reconciler.model.reports.drill import BackStep, CanaryRecords, RecoveryPoint
+from reconciler.model.reports.drill import BackStep, CanaryRecords, DrillPlaces, RecoveryPoint
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.operations.cutover.decide import group_seen
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
-from reconciler.operations.cutover.world import StepEnd, in_order, step_end, unfenced
+from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
 from reconciler.operations.drill.measure import PointWatch, next_numbers, tally, uncopied
-from reconciler.operations.drill.world import DrillWorld
 from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted
 
@@ -26,6 +26,40 @@ DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult
 BATCH, PAUSE_S, AFTER = 12, 0.2, 60
 """Records written at once at the origin, and the time between two batches; records written after each move."""
 NOT_OF_A_DRILL = frozenset({CutoverStep.BEFORE, CutoverStep.CLIENTS, CutoverStep.AFTER})
+
+
+class DrillWorld(CutoverWorld, Protocol):
+    """A cut-over that moves the canary alone, and the canary's client; ``live`` does it on clusters, tests in memory.
+    ``at_switch``: what the client does when it gets the destination's address, in place of the hook *switch*; no hook
+    of the environment runs. ``strange``: records met in the canary's topics that are not of this drill."""
+
+    places: DrillPlaces
+    at_switch: Callable[[], str]
+    strange: int
+
+    def copied(self) -> Mapping[Key, PartitionState]:
+        """The canary on the origin, and how far it is copied."""
+        ...
+
+    def copied_back(self) -> Mapping[Key, PartitionState]:
+        """What was written on the destination, and how far it is copied. Empty: nothing carries it."""
+        ...
+
+    def to_ends(self) -> None:
+        """The group begins behind everything that is there, on both sides."""
+        ...
+
+    def write(self, numbers: Sequence[int], *, there: bool) -> None:
+        """Returns once they are accepted. ``there``: on the destination."""
+        ...
+
+    def read(self, share: float, *, there: bool) -> Sequence[int]:
+        """The group reads on from its positions, up to this share of what there is, and commits."""
+        ...
+
+    def compare(self) -> tuple[int, int]:
+        """Records of this drill that were compared on both sides, and how many of them differ."""
+        ...
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.backends.run_metrics import Metrics
+from reconciler.backends.metrics import Metrics
 from reconciler.model.reports.health import Figures, Health
 
 

@@ -3,6 +3,7 @@ itself, as far as it can be asked without submitting anything."""
 
 import importlib.metadata
 import os
+import platform
 import re
 import shutil
 import socket
@@ -15,11 +16,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from confluent_kafka import libversion
+
 from reconciler.backends.mirror_jobs.runner.command_line import require_java, spark_submit
 from reconciler.errors import RunnerError, Unknown, or_unknown
 from reconciler.model.reports.doctor import Machine, SparkMaster
 from reconciler.replication.json_codec import parsed
 
+DISTRIBUTION = "kafka-topology-reconciler"
 _VERSION_OF_JAVA = re.compile(r'version "(?:1\.)?([0-9]+)')
 PAGE_PORT = 8080
 """Where a standalone master shows its page unless spark.master.ui.port says otherwise; it does not report which."""
@@ -35,6 +39,21 @@ _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 def machine(folder: Path) -> Machine:
     """``folder``: where runs are kept; what is above it is looked at while it is not there."""
     return Machine(_java(), _spark(), _free(folder), str(folder))
+
+
+def versions() -> dict[str, str | Unknown]:
+    """Releases of this program and of what it runs on, by name, in the order of a bug report. Java and Spark are needed
+    only where a mirror is started."""
+    here = machine(Path())
+    return {
+        DISTRIBUTION: importlib.metadata.version(DISTRIBUTION),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "confluent-kafka": importlib.metadata.version("confluent-kafka"),
+        "librdkafka": libversion()[0],
+        "spark": here.spark,
+        "java": here.java if isinstance(here.java, Unknown) else str(here.java),
+    }
 
 
 def _java() -> int | Unknown:

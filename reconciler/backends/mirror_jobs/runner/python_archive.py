@@ -50,7 +50,8 @@ class PythonArchive:
 
 def pack(out: Path | None) -> PythonArchive:
     """Writes it to ``out``, else into the working directory under a name with its digest. Raises RunnerError."""
-    contents = dict(sorted({"bin/python": _script().encode(), **dict(_files())}.items()))
+    script = _PYTHON.format(version=_version(), own=Path(sys.executable).resolve())
+    contents = dict(sorted({"bin/python": script.encode(), **dict(_files())}.items()))
     data = _tar(contents)
     version, machine = _version(), platform.machine()
     name = f"mirror-python-{version}-{machine}-{hashlib.sha256(data).hexdigest()[:8]}.tar.gz"
@@ -72,10 +73,6 @@ def pack(out: Path | None) -> PythonArchive:
 
 def _version() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def _script() -> str:
-    return _PYTHON.format(version=_version(), own=Path(sys.executable).resolve())
 
 
 def _distribution(name: str) -> importlib.metadata.Distribution:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedError, proper_token
 from reconciler.kafka.client.errors import SettingError
 
@@ -20,6 +21,7 @@ FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED = 1.0, 30.0, 5.0
 """Seconds between questions: doubled where the endpoint is busy; after a refusal for good at most the last."""
 _SPARE = 1.0
 _METHOD = "sasl.oauthbearer.method"
+_UNSECURED = ("principalClaimName", "principal", "scopeClaimName", "scope", "lifeSeconds")
 _ALIASES = {
     "sasl.oauthbearer.client.credentials.client.id": "sasl.oauthbearer.client.id",
     "sasl.oauthbearer.client.credentials.client.secret": "sasl.oauthbearer.client.secret",
@@ -109,10 +111,8 @@ def _source(oauth: Mapping[str, str]) -> Callable[[Mapping[str, str]], AccessTok
     extensions = pairs(oauth.get("sasl.oauthbearer.extensions", "").split(","))
     match method.lower():
         case "default":
-            from reconciler.kafka.client.auth.tokens import unsecured
-
             config = pairs(oauth.get("sasl.oauthbearer.config", "").split())
-            return lambda _: unsecured.token(config)
+            return lambda _: unsecured(config)
         case "oidc":
             from reconciler.kafka.client.auth.tokens import oidc
 
@@ -134,6 +134,25 @@ def _source(oauth: Mapping[str, str]) -> Callable[[Mapping[str, str]], AccessTok
 
             return gcp.token
     return lambda settings: _provided(method, settings)
+
+
+def unsecured(config: Mapping[str, str]) -> AccessToken:
+    """``default`` with ``enable.sasl.oauthbearer.unsecure.jwt``: a JWS without a signature (RFC 7515, appendix A.5).
+    ``config``: as librdkafka's ``sasl.oauthbearer.config`` says it, split."""
+    extensions = {name.removeprefix("extension_"): v for name, v in config.items() if name.startswith("extension_")}
+    unknown = [name for name in config if name not in _UNSECURED and not name.startswith("extension_")]
+    life = config.get("lifeSeconds", "3600")
+    if unknown or not config.get("principal") or not life.isdecimal():
+        raise SettingError(
+            "sasl.oauthbearer.config must hold principal=NAME, and may hold "
+            f"{', '.join(name for name in _UNSECURED if name != 'principal')} and extension_NAME, each as name=value"
+        )
+    now = time.time()
+    claims: dict[str, object] = {config.get("principalClaimName", "sub"): config["principal"]}
+    claims |= {"iat": round(now, 3), "exp": round(now + int(life), 3)}
+    if config.get("scope"):
+        claims[config.get("scopeClaimName", "scope")] = config["scope"].split(",")
+    return AccessToken(f"{encoded({'alg': 'none'})}.{encoded(claims)}.", now + int(life), extensions)
 
 
 def _provided(method: str, settings: Mapping[str, str]) -> AccessToken:

@@ -74,17 +74,15 @@ def is_allowed(rights: Rights | None, acl: AclBinding) -> bool | None:
             return None if rights.cluster is None else acl.operation.upper() in rights.cluster
         case ResourceType.TOPIC:
             operations = rights.operations.get(acl.name)
-            return acl.operation.upper() in operations if operations is not None else _denied(rights, acl.name)
+            if operations is not None:
+                return acl.operation.upper() in operations
+            return False if acl.name in rights.denied else None
         case ResourceType.GROUP:
             return _answer(rights.described if acl.operation is Operation.DESCRIBE else rights.groups, acl.name)
         case ResourceType.TRANSACTIONAL_ID if acl.operation is Operation.WRITE:
             return _answer(rights.transactional_ids, acl.name)
         case _:
             return None
-
-
-def _denied(rights: Rights, topic: str) -> bool | None:
-    return False if topic in rights.denied else None
 
 
 def _answer(answers: Mapping[str, bool] | Unknown, name: str) -> bool | None:

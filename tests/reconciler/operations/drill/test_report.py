@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.backends.drill_metrics import metrics_text
+from reconciler.backends.metrics import drill_metrics
 from reconciler.errors import BlockedError, ExitCode
 from reconciler.model.environment.topology import Objectives
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, GroupSeen, TopicSeen
@@ -104,7 +104,7 @@ def test_a_figure_that_is_not_known_has_no_sample() -> None:
     assert loads(dumps(last)) == last
     samples = {
         sample.name.removeprefix("reconciler_drill_"): sample.value
-        for family in text_string_to_metric_families(metrics_text(last, Objectives(drill_every_ms=86_400_000)))
+        for family in text_string_to_metric_families(drill_metrics(last, Objectives(drill_every_ms=86_400_000)))
         for sample in family.samples
         if sample.labels == {"environment": "prod", "flow": "f"}
     }
@@ -112,8 +112,8 @@ def test_a_figure_that_is_not_known_has_no_sample() -> None:
         "last_timestamp_seconds": 2.0, "last_met_timestamp_seconds": 1.0, "met": 0.0, "point_seconds": 0.5,
         "every_seconds": 86_400.0,
     }  # fmt: skip
-    assert "every_seconds" not in metrics_text(replace(last, verdict="met"), None)
-    assert "met{" in metrics_text(last, None)
+    assert "every_seconds" not in drill_metrics(replace(last, verdict="met"), None)
+    assert "met{" in drill_metrics(last, None)
 
 
 @pytest.mark.parametrize(("code", "stops"), [("job", True), ("lag", True), ("condition", True), ("hook", False)])
