@@ -4,51 +4,40 @@ from collections import Counter
 from collections.abc import Iterator
 
 from reconciler.kafka.address import host_port
-from reconciler.replication.handover import (
-    AGAIN,
-    CODEC,
-    FORMAT_VERSION,
-    FORWARD,
-    LOCAL,
-    MOST_LANES,
-    SAME,
-    TRANSLATED,
-    Endpoint,
-    FlowSettings,
-    HandoverError,
-    MirrorSettings,
-)
+from reconciler.replication import handover
 from reconciler.replication.json_codec import MalformedError, parsed
 from reconciler.replication.offsets import same
 
 MOST_PORT = 65_535
 
 
-def parse(text: str) -> MirrorSettings:
+def parse(text: str) -> handover.MirrorSettings:
     """Raises HandoverError, which names each field that is wrong, and its value."""
     try:
         given = parsed(text)
     except ValueError as error:
-        raise HandoverError(f"The hand-over is not JSON: {error}. Write it again with reconciler apply ENV.") from error
+        raise handover.HandoverError(
+            f"The hand-over is not JSON: {error}. Write it again with reconciler apply ENV."
+        ) from error
     version = given.pop("format_version", None) if isinstance(given, dict) else None
-    if version != FORMAT_VERSION:
-        raise HandoverError(
-            f"The hand-over has format_version {version!r}; this mirror job reads {FORMAT_VERSION}. Reconciler and "
-            "mirror job come from different releases: install one release of both and run apply."
+    if version != handover.FORMAT_VERSION:
+        raise handover.HandoverError(
+            f"The hand-over has format_version {version!r}; this mirror job reads {handover.FORMAT_VERSION}. "
+            "Reconciler and mirror job come from different releases: install one release of both and run apply."
         )
     try:
-        settings = CODEC.decoded(MirrorSettings, given)
+        settings = handover.CODEC.decoded(handover.MirrorSettings, given)
     except MalformedError as error:
         problem = f"The hand-over is malformed: {error}. Write it again with reconciler apply ENV."
-        raise HandoverError(problem) from error
+        raise handover.HandoverError(problem) from error
     if problems := list(_problems(settings)):
-        raise HandoverError(
+        raise handover.HandoverError(
             f"The hand-over cannot be used: {'; '.join(problems)}. Write it again with reconciler apply ENV."
         )
     return settings
 
 
-def _problems(settings: MirrorSettings) -> Iterator[str]:
+def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
     yield from _low("parallelism", settings.parallelism, 1)
     yield from _low("refresh_interval_ms", settings.refresh_interval_ms, 100)
     yield from _low("status_interval_ms", settings.status_interval_ms, 100)
@@ -66,18 +55,18 @@ def _problems(settings: MirrorSettings) -> Iterator[str]:
         yield from (f"flow {flow.name}: {problem}" for problem in _problems_of_flow(flow))
 
 
-def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
+def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
     start, internal = flow.start, flow.mirrormaker
     yield from _low("lanes", flow.lanes, 1)
-    if flow.lanes > MOST_LANES:
-        yield f"lanes is {flow.lanes}; {MOST_LANES} is the limit"
+    if flow.lanes > handover.MOST_LANES:
+        yield f"lanes is {flow.lanes}; {handover.MOST_LANES} is the limit"
     yield from _strange("delivery", flow.delivery, "exactly_once", "at_least_once")
     yield from _strange("isolation", flow.isolation, "read_committed", "read_uncommitted")
-    yield from _strange("start.kind", start.kind, "earliest", "latest", AGAIN, "timestamp", "offsets")
+    yield from _strange("start.kind", start.kind, "earliest", "latest", handover.AGAIN, "timestamp", "offsets")
     if start.kind == "timestamp" and start.timestamp_ms is None:
         yield "it starts at a timestamp but start.timestamp_ms is None"
     if start.kind == "offsets":
-        yield from _strange("start.otherwise", start.otherwise, "earliest", "latest", AGAIN)
+        yield from _strange("start.otherwise", start.otherwise, "earliest", "latest", handover.AGAIN)
         if start.offsets is None:
             yield "it starts at offsets but lacks the field start.offsets"
     for (topic, partition), offset in flow.start_offsets.items():
@@ -90,21 +79,24 @@ def _problems_of_flow(flow: FlowSettings) -> Iterator[str]:
         yield from _strange("mirrormaker_topics.offset_syncs.side", internal.offset_syncs.side, "source", "target")
     if flow.rate_limit is not None:
         yield from _low("rate_limit", flow.rate_limit, 1)
-    yield from _strange("offsets", flow.offsets, TRANSLATED, SAME)
+    yield from _strange("offsets", flow.offsets, handover.TRANSLATED, handover.SAME)
     if flow.keeps_offsets:
         asked = {"where": flow.where, "headers": flow.headers, "provenance": flow.provenance}
-        yield from (f"offsets is {SAME!r} beside {work}, which moves offsets" for work, given in asked.items() if given)
+        yield from (
+            f"offsets is {handover.SAME!r} beside {work}, which moves offsets" for work, given in asked.items() if given
+        )
         if flow.delivery != "exactly_once" or flow.isolation != "read_committed":
-            yield f"offsets is {SAME!r} with {flow.delivery} and {flow.isolation}; it goes with {same.ONLY} alone"
+            both = f"{flow.delivery} and {flow.isolation}"
+            yield f"offsets is {handover.SAME!r} with {both}; it goes with {same.ONLY} alone"
     if flow.filler_limit is not None:
         yield from _low("filler_limit", flow.filler_limit, 0)
     if flow.provenance is not None:
-        yield from _strange("provenance.carry", flow.provenance.carry, LOCAL, FORWARD)
+        yield from _strange("provenance.carry", flow.provenance.carry, handover.LOCAL, handover.FORWARD)
     yield from _servers(flow.source)
     yield from _servers(flow.target)
 
 
-def _servers(endpoint: Endpoint) -> Iterator[str]:
+def _servers(endpoint: handover.Endpoint) -> Iterator[str]:
     if not endpoint.bootstrap_servers:
         yield f"cluster {endpoint.cluster} has no bootstrap servers"
     for server in endpoint.bootstrap_servers:

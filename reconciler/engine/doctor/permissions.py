@@ -22,15 +22,8 @@ from reconciler.model.reports.doctor import Ask, Finding, Rights
 from reconciler.model.state.lock import transactional_id as lock_transactional_id
 from reconciler.replication.names import transactional_id
 from reconciler.resources.acls.desired import access_clusters
+from reconciler.resources.flows import same_offsets
 from reconciler.resources.flows.routes import Route
-from reconciler.resources.flows.same_offsets import (
-    MARKER_LIMIT,
-    MARKERS_ALLOWED,
-    MARKERS_NOT_ALLOWED,
-    flows_into,
-    keeping_flows,
-    marker_todo,
-)
 from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
 from reconciler.text import first_of, in_shell
@@ -73,7 +66,7 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
                     transactional_id(flow.state_name, lane) for flow in targets for lane in range(flow.lanes)
                 ),
                 described=_groups(topology, name, Principal.MIRROR, Operation.DESCRIBE),
-                markers=bool(keeping_flows(topology, name)),
+                markers=bool(same_offsets.keeping_flows(topology, name)),
             )
 
     # Brokers report no operations for topics that do not exist yet: their Read and Write are tried one by one.
@@ -125,14 +118,18 @@ def permission_findings(
 
         # Transaction markers are no problem if missing: flows copy without them, up to a limit that a user may accept.
         if (held := right.markers) is not None:
-            check, flows = Check(subject, f"markers of {who}"), flows_into(topology, cluster)
-            todo = marker_todo(topology, cluster, right.kafka_principal, command(right, "ClusterAction", "--cluster"))
+            check, flows = Check(subject, f"markers of {who}"), same_offsets.flows_into(topology, cluster)
+            todo = same_offsets.marker_todo(
+                topology, cluster, right.kafka_principal, command(right, "ClusterAction", "--cluster")
+            )
             if isinstance(held, Unknown):
-                yield check.unknown(held.error, f"{flows}: if it may not, {MARKER_LIMIT}", f"{held.todo}; {todo}")
+                yield check.unknown(
+                    held.error, f"{flows}: if it may not, {same_offsets.MARKER_LIMIT}", f"{held.todo}; {todo}"
+                )
             elif held:
-                yield check.ok(MARKERS_ALLOWED, f"{flows}: restarts of brokers cannot make a copy diverge")
+                yield check.ok(same_offsets.MARKERS_ALLOWED, f"{flows}: restarts of brokers cannot make a copy diverge")
             else:
-                yield check.warning(MARKERS_NOT_ALLOWED, f"{flows}: {MARKER_LIMIT}", todo)
+                yield check.warning(same_offsets.MARKERS_NOT_ALLOWED, f"{flows}: {same_offsets.MARKER_LIMIT}", todo)
 
 
 def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> Iterator[Lack]:

@@ -10,20 +10,7 @@ from typing import Any
 
 from reconciler.model.changes import ConfigChange, Risk
 from reconciler.model.config_values import human, same
-from reconciler.model.environment.topology import (
-    AccessSync,
-    Cluster,
-    CopyMode,
-    Flow,
-    Groups,
-    Mirror,
-    MirrorMakerTopics,
-    Objectives,
-    Topic,
-    TopicDefaults,
-    Topology,
-    Undeclared,
-)
+from reconciler.model.environment import topology
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.reports.edit import FieldChange
 from reconciler.replication.handover import Start
@@ -47,22 +34,22 @@ _MILLISECONDS = {
 }  # fmt: skip
 _BYTES = {"throttle_bytes_per_second", "bytes_in_flight", "rate_limit"}
 _YAML_NAMES: dict[tuple[type, str], str] = {
-    (AccessSync, "enabled"): "sync",
-    (Cluster, "prune_topics"): "prune.topics",
-    (Flow, "configs"): "sync_topic_configs",
-    (Flow, "headers"): "headers.add",
-    (Flow, "moved_from"): "moved",
-    (Flow, "selection"): "where",
-    (Groups, "interval_ms"): "interval",
-    **{(Objectives, f"{name}_ms"): name for name in ("rto", "rpo", "drill_every")},
-    (Mirror, "refresh_interval_ms"): "refresh_interval",
-    (Mirror, "status_interval_ms"): "status_interval",
-    (MirrorMakerTopics, "heartbeats"): "heartbeats_interval",
-    (MirrorMakerTopics, "internal_separator"): "internal_topic_separator",
-    (MirrorMakerTopics, "offset_syncs"): "offset_syncs_location",
+    (topology.AccessSync, "enabled"): "sync",
+    (topology.Cluster, "prune_topics"): "prune.topics",
+    (topology.Flow, "configs"): "sync_topic_configs",
+    (topology.Flow, "headers"): "headers.add",
+    (topology.Flow, "moved_from"): "moved",
+    (topology.Flow, "selection"): "where",
+    (topology.Groups, "interval_ms"): "interval",
+    **{(topology.Objectives, f"{name}_ms"): name for name in ("rto", "rpo", "drill_every")},
+    (topology.Mirror, "refresh_interval_ms"): "refresh_interval",
+    (topology.Mirror, "status_interval_ms"): "status_interval",
+    (topology.MirrorMakerTopics, "heartbeats"): "heartbeats_interval",
+    (topology.MirrorMakerTopics, "internal_separator"): "internal_topic_separator",
+    (topology.MirrorMakerTopics, "offset_syncs"): "offset_syncs_location",
     (ReassignmentPace, "throttle"): "throttle_bytes_per_second",
     (Start, "timestamp_ms"): "timestamp",
-    (Topic, "class_name"): "class",
+    (topology.Topic, "class_name"): "class",
 }
 _OF_FLOWS = {
     "access": "which rules travel with the topics; the live plan shows who gains and who loses access",
@@ -146,23 +133,26 @@ def _config(path: Path) -> bool:
 
 
 def meaning(
-    field: FieldChange, noun: Cluster | Topic | Flow | Mirror, before: Topology, after: Topology
+    field: FieldChange,
+    noun: topology.Cluster | topology.Topic | topology.Flow | topology.Mirror,
+    before: topology.Topology,
+    after: topology.Topology,
 ) -> FieldChange:
     """``field`` with its meaning. What an edit does to running jobs is a matter of ``flows.mirror_impacts``."""
     if field.means:
         return field
     match noun:
-        case Topic():
+        case topology.Topic():
             return _topic(field, noun, before.topics[noun.name])
-        case Cluster():
+        case topology.Cluster():
             return _cluster(field, noun, before.clusters[noun.name], after)
-        case Flow():
+        case topology.Flow():
             return _flow(field, noun, before, after)
-        case Mirror():
+        case topology.Mirror():
             return field
 
 
-def _flow(field: FieldChange, flow: Flow, before: Topology, after: Topology) -> FieldChange:
+def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, after: topology.Topology) -> FieldChange:
     if field.path == "moved" and flow.moved_from:
         return replace(field, before=NOT_SET, after=f"from {flow.moved_from}", means=f"renamed: {KEEPS}")
     if field.path == "moved":
@@ -183,21 +173,21 @@ def _flow(field: FieldChange, flow: Flow, before: Topology, after: Topology) -> 
     return replace(field, means=edits[0].why, risk=edits[0].risk, irreversible=edits[0].lasting)
 
 
-def _copies(field: FieldChange, flow: Flow, after: Topology) -> FieldChange:
+def _copies(field: FieldChange, flow: topology.Flow, after: topology.Topology) -> FieldChange:
     chosen = selector_of(flow)
     there = [each for each in after.topics.values() if flow.source in each.clusters]
     count = sum(chosen.why_not(topic.name) is None for topic in there)
     topics = f"{counted(count, 'remote topic')} of declared topics, and of what else it carries"
     if flow.read_only:
         means = f"stops other writers of {topics}; the live plan shows who loses the right"
-    elif field.before == CopyMode.READ_ONLY:
+    elif field.before == topology.CopyMode.READ_ONLY:
         means = f"whom rules let write may do so again: {topics}; their records are mixed with the mirror's"
     else:
         return replace(field, means="nothing is denied by it")
     return replace(field, means=means, risk=Risk.MEDIUM)
 
 
-def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
+def _topic(field: FieldChange, topic: topology.Topic, old: topology.Topic) -> FieldChange:
     section, _, key = field.path.partition(".")
     if section == "configs":
         before, after = old.configs.get(key), topic.configs.get(key)
@@ -239,14 +229,16 @@ def _topic(field: FieldChange, topic: Topic, old: Topic) -> FieldChange:
 
 
 def _undeclared(field: FieldChange) -> FieldChange:
-    if field.after == Undeclared.REMOVE:
+    if field.after == topology.Undeclared.REMOVE:
         means = "overrides that no file declares are taken off; the live plan shows which, and what topics fall back to"
         return replace(field, means=means, risk=Risk.MEDIUM)
     drift = "overrides that no file declares count as drift, and stay"
-    return replace(field, means=drift if field.after == Undeclared.DRIFT else "such overrides are left alone")
+    return replace(field, means=drift if field.after == topology.Undeclared.DRIFT else "such overrides are left alone")
 
 
-def _cluster(field: FieldChange, cluster: Cluster, old: Cluster, after: Topology) -> FieldChange:
+def _cluster(
+    field: FieldChange, cluster: topology.Cluster, old: topology.Cluster, after: topology.Topology
+) -> FieldChange:
     section, _, rest = field.path.partition(".")
     if section == "cluster_id":
         return replace(field, means="another cluster is meant: commands refuse to work on any but this one")
@@ -260,7 +252,9 @@ def _cluster(field: FieldChange, cluster: Cluster, old: Cluster, after: Topology
     return reaching(replace(field, path=rest), reach, old.defaults, cluster.defaults, path=field.path)
 
 
-def reaching(field: FieldChange, reach: str, old: TopicDefaults, new: TopicDefaults, path: str = "") -> FieldChange:
+def reaching(
+    field: FieldChange, reach: str, old: topology.TopicDefaults, new: topology.TopicDefaults, path: str = ""
+) -> FieldChange:
     """``field`` of a layer that counts for many topics: for which, and what the worst of it is. ``path``: its path in
     the YAML, where the layer is a part of something."""
     field_change = replace(field, path=path or field.path)

@@ -10,15 +10,7 @@ from reconciler.engine.edits.fields import SAME_NAMES, SAME_SET, words
 from reconciler.model.config_values import same
 from reconciler.model.environment.topology import Mirror, Topology
 from reconciler.model.live import LiveCluster, LiveState
-from reconciler.model.reports.edit import (
-    Fate,
-    FieldChange,
-    FlowImpact,
-    ItemChange,
-    MirrorImpact,
-    Sign,
-    TopicTravel,
-)
+from reconciler.model.reports import edit
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import explain_difference, mirror_handover
 from reconciler.resources.topics.config_sync import SyncedConfigs
@@ -65,17 +57,17 @@ def routes_of(before: Topology, after: Topology) -> RoutesOfBothSides:
     return RoutesOfBothSides(declared_routes(before), declared_routes(after))
 
 
-def flow_impacts(routes: RoutesOfBothSides) -> Iterator[FlowImpact]:
+def flow_impacts(routes: RoutesOfBothSides) -> Iterator[edit.FlowImpact]:
     was, now = _travels(routes.before), _travels(routes.after)
     for flow in sorted(was.keys() | now.keys()):
         old, new = was.get(flow, set()), now.get(flow, set())
         if old != new:
-            yield FlowImpact(flow, tuple(sorted(new - old)), tuple(sorted(old - new)))
+            yield edit.FlowImpact(flow, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
 
-def takeovers(impacts: Iterable[FlowImpact]) -> Mapping[str, str]:
+def takeovers(impacts: Iterable[edit.FlowImpact]) -> Mapping[str, str]:
     """Flow -> what it means that it copies from now on what another flow copied: above all, that it was renamed."""
-    losers: dict[TopicTravel, str] = {travel: impact.flow for impact in impacts for travel in impact.lost}
+    losers: dict[edit.TopicTravel, str] = {travel: impact.flow for impact in impacts for travel in impact.lost}
     by_name: dict[str, dict[str, int]] = {}
     for impact in impacts:
         for travel in impact.gained:
@@ -92,17 +84,17 @@ def takeovers(impacts: Iterable[FlowImpact]) -> Mapping[str, str]:
     return {flow: "; ".join(means) for flow, means in taken.items()}
 
 
-def following(routes: RoutesOfBothSides) -> Iterator[ItemChange]:
+def following(routes: RoutesOfBothSides) -> Iterator[edit.ItemChange]:
     """Remote topics on both sides whose partitions, factor or synced configs follow an edit of their source or flow."""
     was = {route.remote: route for route in routes.before}
     for route in routes.after:
         if (old := was.get(route.remote)) is None:
             continue
-        fields: list[FieldChange] = []
+        fields: list[edit.FieldChange] = []
         for name in ("partitions", "replication_factor"):
             before, after = getattr(old, name), getattr(route, name)
             if before != after:
-                fields.append(FieldChange(name, words((name,), before), words((name,), after)))
+                fields.append(edit.FieldChange(name, words((name,), before), words((name,), after)))
         old_set, new_set = (
             each.configs.set if isinstance(each.configs, SyncedConfigs) else {} for each in (old, route)
         )
@@ -111,16 +103,16 @@ def following(routes: RoutesOfBothSides) -> Iterator[ItemChange]:
             values = old_set[key].value if key in old_set else None, wanted.value if wanted else None
             if not same(key, *values):
                 shown = words(path, values[0]), words(path, values[1])
-                fields.append(FieldChange(".".join(path), *shown, wanted.origin if wanted else ""))
+                fields.append(edit.FieldChange(".".join(path), *shown, wanted.origin if wanted else ""))
         if fields:
             ref, means = str(route.remote), f"flow {route.flow}"
-            yield ItemChange(Sign.CHANGED, "remote topic", ref, means=means, fields=tuple(fields))
+            yield edit.ItemChange(edit.Sign.CHANGED, "remote topic", ref, means=means, fields=tuple(fields))
 
 
-def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[TopicTravel]]:
-    travels: dict[str, set[TopicTravel]] = {}
+def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[edit.TopicTravel]]:
+    travels: dict[str, set[edit.TopicTravel]] = {}
     for route in routes:
-        travels.setdefault(route.flow, set()).add(TopicTravel(route.source, route.remote))
+        travels.setdefault(route.flow, set()).add(edit.TopicTravel(route.source, route.remote))
     return travels
 
 
@@ -131,25 +123,29 @@ class TopologySides:
     before: Topology
     after: Topology
     routes: RoutesOfBothSides
-    items: Sequence[ItemChange]
+    items: Sequence[edit.ItemChange]
 
 
-def mirror_impacts(sides: TopologySides) -> Iterator[MirrorImpact]:
+def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
     before, after = sides.before, sides.after
     for name in sorted(before.mirrors.keys() | after.mirrors.keys()):
         old, new = before.mirrors.get(name), after.mirrors.get(name)
         if new is None or not new.flows:
             if old is not None and old.flows:
-                yield MirrorImpact(name, Fate.STOPS, because=("it is no longer declared, or has no flow left",))
+                yield edit.MirrorImpact(
+                    name, edit.Fate.STOPS, because=("it is no longer declared, or has no flow left",)
+                )
         elif old is None or not old.flows:
             fields = mirror_handover(after, new)
-            yield MirrorImpact(name, Fate.STARTS, "", str(fields["fingerprint"]), tuple(f"flow {f}" for f in new.flows))
+            yield edit.MirrorImpact(
+                name, edit.Fate.STARTS, "", str(fields["fingerprint"]), tuple(f"flow {f}" for f in new.flows)
+            )
         else:
             was, now = mirror_handover(before, old), mirror_handover(after, new)
             prints, harmless = (str(was["fingerprint"]), str(now["fingerprint"])), tuple(_harmless(new, sides))
             if prints[0] == prints[1]:
                 if harmless:
-                    yield MirrorImpact(name, Fate.KEEPS_RUNNING, *prints, harmless=harmless)
+                    yield edit.MirrorImpact(name, edit.Fate.KEEPS_RUNNING, *prints, harmless=harmless)
                 continue
             because = [*explain_difference(was, now)]
 
@@ -159,7 +155,7 @@ def mirror_impacts(sides: TopologySides) -> Iterator[MirrorImpact]:
             confs = old.spark_conf, new.spark_conf
             if keys := [key for key in sorted({*confs[0], *confs[1]}) if confs[0].get(key) != confs[1].get(key)]:
                 because.append(f"mirror {name}: spark_conf {', '.join(keys)}")
-            yield MirrorImpact(name, Fate.RESTARTS, *prints, tuple(because), harmless)
+            yield edit.MirrorImpact(name, edit.Fate.RESTARTS, *prints, tuple(because), harmless)
 
 
 def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
@@ -168,7 +164,7 @@ def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
     clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}
     near = {"flow": flows, "cluster": clusters}
     for item in sides.items:
-        if item.sign is not Sign.CHANGED or item.name not in near.get(item.kind, ()):
+        if item.sign is not edit.Sign.CHANGED or item.name not in near.get(item.kind, ()):
             continue
         for field in item.fields:
             if field.path.startswith("groups") and after.flows[item.name].groups.sync_offsets:

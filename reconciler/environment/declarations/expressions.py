@@ -12,15 +12,7 @@ from reconciler.model.environment.topology import Flow
 from reconciler.replication.expressions.tree import Every, Form, Item, Negated, Plain, Some, flat, form_of
 from reconciler.replication.expressions.unfit import unfit
 from reconciler.replication.policy import EXCLUDED_TOPICS, TopicSelector
-from reconciler.resources.flows.names.automata import (
-    ALPHABET,
-    Complement,
-    Language,
-    UndecidedError,
-    Union,
-    both,
-    shortest,
-)
+from reconciler.resources.flows.names import automata
 from reconciler.resources.flows.names.carried import selector_for
 from reconciler.resources.flows.names.policy_rules import Hops, internal
 from reconciler.resources.flows.names.regex import pattern
@@ -37,8 +29,8 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
             yield from faults
             continue
         excluded = [pattern(text) for text in (*EXCLUDED_TOPICS, *flow.exclude_topics)]
-        exclusion = Union(tuple(each.language for each in excluded if each.exact))
-        refused: list[tuple[Language, str, str]] = [
+        exclusion = automata.Union(tuple(each.language for each in excluded if each.exact))
+        refused: list[tuple[automata.Language, str, str]] = [
             (exclusion, "exclude_topics and the built-in exclusions", "Exclusion wins over topics"),
             (internal(flow.naming.separator), "the rule for internal topics", "Internal topics never travel"),
         ]
@@ -62,10 +54,10 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
                 yield nothing  # also of exclusions: a slip in one would copy what was to stay
             elif field == "topics":
                 # The rules add up: the one that leaves nothing over is named.
-                rest: tuple[Language, ...] = (pattern(text).language,)
+                rest: tuple[automata.Language, ...] = (pattern(text).language,)
                 for language, rule, why in refused:
-                    rest = (*rest, Complement(language))
-                    if _empty(both(*rest)):
+                    rest = (*rest, automata.Complement(language))
+                    if _empty(automata.both(*rest)):
                         problem = f'{subject} is "{text}", and all it matches is held back by {rule}'
                         yield Problem("regex-without-effect", where, problem, why, "Correct or remove it")
                         break
@@ -83,7 +75,7 @@ def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem 
     alien = f"'{char}'" if char.isascii() else named(char)
     todo = "Write several expressions as a list" if "," in text else "Correct or remove it"
     why = f"{of.capitalize()} names have letters, digits, '.', '_' and '-', and at most 249 of them"
-    if _empty(both(pattern(text).language)):
+    if _empty(automata.both(pattern(text).language)):
         because = f": none has {alien}" if char else ""
         return Problem("regex-never-matches", where, f"{head}which matches no legal {of} name{because}", why, todo)
     if char:
@@ -105,7 +97,7 @@ def _alien(form: Form) -> str:
 
 def _alien_in(item: Item) -> str:
     kind, value, flags = item
-    if kind is sre.LITERAL and chr(value) not in ALPHABET:
+    if kind is sre.LITERAL and chr(value) not in automata.ALPHABET:
         return chr(value)
     inner: Iterable[Any] = ()
     if kind is sre.BRANCH:
@@ -139,8 +131,8 @@ def expression_faults(flow: Flow, places: Places) -> list[Problem]:
     ]
 
 
-def _empty(language: Language) -> bool:
+def _empty(language: automata.Language) -> bool:
     try:
-        return shortest(language, states=_MOST_STATES) is None
-    except UndecidedError:
+        return automata.shortest(language, states=_MOST_STATES) is None
+    except automata.UndecidedError:
         return False

@@ -29,21 +29,8 @@ from reconciler.model.environment.topology import (
     OffsetsKept,
     Topology,
 )
+from reconciler.replication.expressions import record_filter
 from reconciler.replication.expressions.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
-from reconciler.replication.expressions.record_filter import (
-    AllOf,
-    AnyOf,
-    Equals,
-    Exists,
-    Header,
-    Key,
-    Matches,
-    Not,
-    Prefix,
-    Timestamp,
-    ValueTest,
-    Where,
-)
 from reconciler.replication.expressions.unfit import flags_of_a_part, unfit_for_values
 from reconciler.replication.handover import Naming, Start
 from reconciler.replication.names import CONTINUABLE
@@ -244,53 +231,53 @@ def _time_ms(text: str) -> int | Wrong:
     return Wrong("bad-timestamp", f'"{text}"', why, todo)
 
 
-def _selection(node: Node, reading: Reading, path: Path = ("where",)) -> Where:
+def _selection(node: Node, reading: Reading, path: Path = ("where",)) -> record_filter.Where:
     """Problems are noted; then the answer is not to be used."""
     assert isinstance(node, YamlMapping)
     if len(path) > MAX_DEPTH:
         reading.wrong(
             path, Wrong("bad-where", "where is nested too deeply", "No reviewer could follow it", "Write it flat")
         )
-        return AllOf(())
+        return record_filter.AllOf(())
     ((kind, entry),) = node.entries.items()
     here, inner = (*path, kind), entry.value
     match kind, inner:
         case "all" | "any", Sequence(items=items):
             parts = tuple(_selection(item, reading, (*here, index)) for index, item in enumerate(items))
-            return AllOf(parts) if kind == "all" else AnyOf(parts)
+            return record_filter.AllOf(parts) if kind == "all" else record_filter.AnyOf(parts)
         case "not", YamlMapping():
-            return Not(_selection(inner, reading, here))
+            return record_filter.Not(_selection(inner, reading, here))
         case "header", YamlMapping(entries=fields):
             name = fields["name"].value if "name" in fields else None
             assert isinstance(name, Scalar)
-            return Header(name.text, _value_test(inner, reading, here))
+            return record_filter.Header(name.text, _value_test(inner, reading, here))
         case "key", YamlMapping():
-            return Key(_value_test(inner, reading, here))
+            return record_filter.Key(_value_test(inner, reading, here))
         case "timestamp", YamlMapping():
             return _between(inner, reading, here)
     raise AssertionError(kind)
 
 
-def _value_test(node: YamlMapping, reading: Reading, path: Path) -> ValueTest:
+def _value_test(node: YamlMapping, reading: Reading, path: Path) -> record_filter.ValueTest:
     given = [key for key in node.entries if key != "name"]
     if len(given) != 1:
         problem = f"{path[-1]} has {' and '.join(given) or 'no test'}"
         todo = "Write one of equals, prefix, matches or exists; join several with all or any"
         reading.wrong(path, Wrong("bad-where", problem, "Each test asks one thing", todo))
-        return Exists(True)
+        return record_filter.Exists(True)
     kind, value = given[0], node.entries[given[0]].value
     match kind, value:
         case "exists", Scalar():
-            return Exists(value.data is True)
+            return record_filter.Exists(value.data is True)
         case "matches", Scalar(text=written):
             text = flags_of_a_part(written)
             if wrong := unfit_for_values(text):
                 reading.wrong((*path, kind), Wrong(wrong.code, f'"{text}", {wrong.what}', wrong.why, wrong.todo))
-            return Matches(text)
+            return record_filter.Matches(text)
         case "equals", _:
-            return Equals(_operand(value, reading, (*path, kind)))
+            return record_filter.Equals(_operand(value, reading, (*path, kind)))
         case _:
-            return Prefix(_operand(value, reading, (*path, kind)))
+            return record_filter.Prefix(_operand(value, reading, (*path, kind)))
 
 
 def _operand(node: Node, reading: Reading, path: Path) -> bytes:
@@ -308,7 +295,7 @@ def _operand(node: Node, reading: Reading, path: Path) -> bytes:
     return bytes.fromhex(digits.text)
 
 
-def _between(node: YamlMapping, reading: Reading, path: Path) -> Timestamp:
+def _between(node: YamlMapping, reading: Reading, path: Path) -> record_filter.Timestamp:
     by_name: dict[str, int] = {}
     for side, entry in node.entries.items():
         assert isinstance(entry.value, Scalar)
@@ -325,7 +312,7 @@ def _between(node: YamlMapping, reading: Reading, path: Path) -> Timestamp:
         reading.wrong(
             path, Wrong("bad-where", description, "No record could pass", "Exchange the two, or leave one out")
         )
-    return Timestamp(low, high)
+    return record_filter.Timestamp(low, high)
 
 
 def _additions(reading: Reading) -> tuple[AddedHeader, ...]:

@@ -10,15 +10,7 @@ from reconciler.environment.declarations.values import Wrong, spark_setting
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror, Topology
-from reconciler.replication.handover import (
-    CLIENT,
-    CLUSTER,
-    ChannelSettings,
-    Deployment,
-    ExecutorPython,
-    MasterKind,
-    master_kind,
-)
+from reconciler.replication import handover
 from reconciler.replication.handover_reader import MOST_PORT
 from reconciler.text import suggestion
 
@@ -45,9 +37,11 @@ _BY_KEY: Mapping[str, str] = {
 }
 _ALWAYS_BY_KEY = frozenset({"spark.master", "spark.submit.deployMode"})
 _WATCHED = "Who starts the driver watches it by Spark's client, and would take one that only starts for one that ended"
-_NO_CLUSTER_MODE: Mapping[MasterKind, str] = {
-    MasterKind.LOCAL: "A local master has no machines but this one",
-    MasterKind.STANDALONE: "Spark runs no Python driver on a standalone cluster: its submission would be refused",
+_NO_CLUSTER_MODE: Mapping[handover.MasterKind, str] = {
+    handover.MasterKind.LOCAL: "A local master has no machines but this one",
+    handover.MasterKind.STANDALONE: (
+        "Spark runs no Python driver on a standalone cluster: its submission would be refused"
+    ),
 }
 _NOT_IN_CLUSTER_MODE: Mapping[str, str] = {
     "spark.driver.host": "Spark sets it to the address of the machine that it chooses, and executors connect there",
@@ -58,14 +52,14 @@ _NOT_IN_CLUSTER_MODE: Mapping[str, str] = {
 
 def build_mirror(reading: Reading) -> Mirror:
     """``flows`` is empty if the entry names none; ``environment.load`` fills them in."""
-    channel: ChannelSettings | None = None
+    channel: handover.ChannelSettings | None = None
     if reading.node("channel") is not None:
         bind = reading.value("channel", "bind_address", default="")
         advertised = reading.value("channel", "advertised_address", default="")
-        channel = ChannelSettings(bind, advertised)
+        channel = handover.ChannelSettings(bind, advertised)
         if (ports := reading.value("channel", "ports", default=None)) is not None:
             first, _, last = str(ports).partition("-")
-            channel = ChannelSettings(bind, advertised, int(first), int(last))
+            channel = handover.ChannelSettings(bind, advertised, int(first), int(last))
             if not 0 < int(first) < int(last) <= MOST_PORT:
                 why = f"Ports go from 1 to {MOST_PORT}, and a new application needs one while the old one still listens"
                 todo = "Write the lower port, -, and a higher one, such as 40000-40010"
@@ -81,12 +75,12 @@ def build_mirror(reading: Reading) -> Mirror:
         status_interval_ms=reading.interval("status_interval", default=2_000),
         metrics_port=reading.value("metrics_port", default=0),
         metrics_host=reading.value("metrics_host", default="127.0.0.1"),
-        deployment=Deployment(
-            deploy_mode=reading.value("deploy_mode", default=CLIENT),
+        deployment=handover.Deployment(
+            deploy_mode=reading.value("deploy_mode", default=handover.CLIENT),
             executors=reading.value("executors", default=0),
             cores=reading.value("cores", default=0),
             memory=reading.value("memory", default=""),
-            python=ExecutorPython(
+            python=handover.ExecutorPython(
                 archive=reading.value("python", "archive", default=""),
                 executable=reading.value("python", "executable", default=""),
             ),
@@ -147,8 +141,8 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
             todo = "Remove it. Apply then replaces the running job, which goes on from its positions"
             yield Problem("one-path", places.of(mirror, "spark_conf", _PATH), problem, why, todo)
 
-        kind = master_kind(mirror.master)
-        if mirror.deployment.deploy_mode == CLUSTER:
+        kind = handover.master_kind(mirror.master)
+        if mirror.deployment.deploy_mode == handover.CLUSTER:
             if kind in _NO_CLUSTER_MODE:
                 problem = f"mirror {mirror.name}: deploy_mode is cluster, and the master {mirror.master}"
                 todo = "Write client. With hosted: true, mirror hosts keep the driver alive on machines of your choice"
@@ -164,7 +158,7 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
             yield from _spark_settings(mirror, section, conf, places)
 
 
-def _without_effect(mirror: Mirror, kind: MasterKind, places: Places) -> Iterator[Problem]:
+def _without_effect(mirror: Mirror, kind: handover.MasterKind, places: Places) -> Iterator[Problem]:
     """Keys that this master does not read, and cores that no lease would ever get."""
     said = f"mirror {mirror.name}: with the master {mirror.master}"
     if mirror.channel is not None and mirror.master.startswith("local"):
@@ -179,7 +173,7 @@ def _without_effect(mirror: Mirror, kind: MasterKind, places: Places) -> Iterato
         yield Problem("no-effect", places.of(mirror, "spark_conf", SPARK_SECRET), problem, why, "Remove it")
 
     deployment = mirror.deployment
-    if kind is MasterKind.LOCAL:
+    if kind is handover.MasterKind.LOCAL:
         for key in deployment.settings():
             if key != "deploy_mode":
                 problem = f"mirror {mirror.name}: {key} has no effect with the master {mirror.master}"
@@ -189,7 +183,7 @@ def _without_effect(mirror: Mirror, kind: MasterKind, places: Places) -> Iterato
                 )
                 yield Problem("no-effect", places.of(mirror, *key.split(".")), problem, why, todo)
         return
-    if kind is MasterKind.STANDALONE and deployment.executors and not deployment.cores:
+    if kind is handover.MasterKind.STANDALONE and deployment.executors and not deployment.cores:
         problem = f"mirror {mirror.name}: executors has no effect on a standalone cluster without cores"
         why = "There an executor gets all cores of its worker, unless cores says how many"
         yield Problem("no-effect", places.of(mirror, "executors"), problem, why, "Set cores, too")
@@ -225,7 +219,11 @@ def _spark_settings(mirror: Mirror, section: str, conf: Mapping[str, str], place
         why = f"With the name of a socket it would be longer than {_SOCKET_PATH_BYTES} bytes, and no task could start"
         todo = f"Name a folder of at most {most} bytes, such as /tmp"
         yield Problem("socket-path", places.of(mirror, section, _SOCKET_FOLDER), problem, why, todo)
-    elif conf.get(_SOCKETS) == "true" and not folder and master_kind(mirror.master) is not MasterKind.LOCAL:
+    elif (
+        conf.get(_SOCKETS) == "true"
+        and not folder
+        and handover.master_kind(mirror.master) is not handover.MasterKind.LOCAL
+    ):
         problem = f"mirror {mirror.name}: {section} sets {_SOCKETS} and no {_SOCKET_FOLDER}"
         why = (
             "The sockets would lie in the folder of a container; on YARN its path is too long, and no task could start"

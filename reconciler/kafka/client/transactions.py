@@ -11,16 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import GROUP, TRANSACTION, ClusterClient, Key, by_topic
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import (
-    CONCURRENT_TRANSACTIONS,
-    COORDINATOR_MOVED,
-    DENIED,
-    BrokerError,
-    ConnectionLostError,
-    check,
-)
 from reconciler.kafka.protocol import commit_offsets as position_requests
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
@@ -69,7 +62,7 @@ _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
 _FAR = 0.02
 _NOTHING_OPEN = frozenset({48, 49})  # INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING: expired, or another's by now
-_AGAIN = COORDINATOR_MOVED | {7, 13, CONCURRENT_TRANSACTIONS}
+_AGAIN = errors.COORDINATOR_MOVED | {7, 13, errors.CONCURRENT_TRANSACTIONS}
 
 T = TypeVar("T")
 
@@ -158,7 +151,7 @@ class Identity:
                 version=connection.version(protocol.InitProducerIdRequest),
             )
             answer = await connection.call(request)
-            check(answer.error_code, f"InitProducerId of {self.transactional_id or 'an idempotent producer'}")
+            errors.check(answer.error_code, f"InitProducerId of {self.transactional_id or 'an idempotent producer'}")
             self.version_2 = self.transactional and not self._classic and speaks_version_2(connection)
             return answer
 
@@ -176,7 +169,7 @@ class Identity:
         self.producer_id, self.epoch, self.version_2 = former.producer_id, former.epoch, former.version_2
         try:
             await self.end(committed=False)
-        except BrokerError as error:
+        except errors.BrokerError as error:
             if error.code not in _NOTHING_OPEN:
                 raise
             return await self.state() if before is not None and before.state == "Ongoing" else before
@@ -227,7 +220,7 @@ class Identity:
             unanswered = False
             for topic in answer.results_by_topic_v3_and_below:
                 for p in topic.results_by_partition:
-                    check(p.partition_error_code, f"adding {topic.name}-{p.partition_index} to the transaction")
+                    errors.check(p.partition_error_code, f"adding {topic.name}-{p.partition_index} to the transaction")
 
         await self._patiently(TRANSACTION, ask)
 
@@ -247,7 +240,7 @@ class Identity:
         sent(connection)
         error = await transaction_requests.aborted(connection, pending)
         if error not in _AGAIN:
-            check(error, f"aborting a transaction of {self.transactional_id}")
+            errors.check(error, f"aborting a transaction of {self.transactional_id}")
             self.disturbed = before
 
     async def coordinator(self) -> Connection:
@@ -290,7 +283,7 @@ class Identity:
             nonlocal tried
             tried += 1
             answer = await connection.call(request)
-            check(answer.error_code, f"EndTxn of {self.transactional_id}")
+            errors.check(answer.error_code, f"EndTxn of {self.transactional_id}")
             return answer
 
         answer = await self._patiently(TRANSACTION, ask)
@@ -322,8 +315,8 @@ class Identity:
         """None: the broker is older, or does not say."""
         transaction = await transaction_requests.ask(connection, str(self.transactional_id))
         if transaction is not None and transaction.error in _AGAIN:
-            raise BrokerError(transaction.error, f"state of {self.transactional_id}")
-        self._tells_state = transaction is not None and transaction.error not in DENIED
+            raise errors.BrokerError(transaction.error, f"state of {self.transactional_id}")
+        self._tells_state = transaction is not None and transaction.error not in errors.DENIED
         return None if transaction is None or transaction.error else transaction
 
     async def _add_offsets(self, connection: Connection) -> None:
@@ -334,7 +327,7 @@ class Identity:
             group_id=self._group,
             version=connection.version(protocol.AddOffsetsToTxnRequest),
         )
-        check((await connection.call(request)).error_code, f"adding group {self._group} to the transaction")
+        errors.check((await connection.call(request)).error_code, f"adding group {self._group} to the transaction")
 
     async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, OffsetToCommit]) -> None:
         grouped = {
@@ -350,9 +343,11 @@ class Identity:
         answer = await connection.call(request)
         for topic in answer.topics:
             for p in topic.partitions:
-                check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {self._group}")
+                errors.check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {self._group}")
         if (answered := sum(len(topic.partitions) for topic in answer.topics)) != len(positions):
-            raise BrokerError(-1, f"{answered} of {len(positions)} positions in group {self._group} were answered")
+            raise errors.BrokerError(
+                -1, f"{answered} of {len(positions)} positions in group {self._group} were answered"
+            )
 
     async def _patiently(self, kind: int | None, ask: Callable[[Connection], Awaitable[T]]) -> T:
         """Repeats a coordinator request while it may still succeed. With the same id and epoch each may be repeated."""
@@ -360,14 +355,14 @@ class Identity:
         while True:
             try:
                 return await ask(await self._coordinator(kind))
-            except ConnectionLostError:
+            except errors.ConnectionLostError:
                 failure: int | None = kind
                 if time.monotonic() > until:
                     raise
-            except BrokerError as error:
+            except errors.BrokerError as error:
                 if error.code not in _AGAIN or time.monotonic() > until:
                     raise
-                failure = kind if error.code in COORDINATOR_MOVED else None
+                failure = kind if error.code in errors.COORDINATOR_MOVED else None
             if failure is not None:
                 self._coordinators.pop(failure, None)
             await asyncio.sleep(pause)

@@ -11,15 +11,7 @@ from reconciler.backends.state.audit import NAME, illegible, read_copy, recorded
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.errors import ReconcilerError, Unknown, or_unknown
 from reconciler.model.environment.topology import Principal
-from reconciler.model.state.audit_chain import (
-    AuditVerification,
-    Record,
-    check,
-    compared,
-    digest,
-    pinned_somewhere,
-    report_in,
-)
+from reconciler.model.state import audit_chain
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.kept_files import read_json, reason
@@ -28,7 +20,7 @@ from reconciler.text import counted, moment
 _HERE = "this machine"
 
 
-def verify_audit(folder: Path, pinned: str, report: Path | None = None) -> AuditVerification:
+def verify_audit(folder: Path, pinned: str, report: Path | None = None) -> audit_chain.AuditVerification:
     """``pinned``: the head that an earlier run printed, or empty; it has to be in one of the places. ``report``: a
     document of a command, whose digest has to be there."""
     seal = "" if report is None else _seal_of(report)
@@ -45,12 +37,12 @@ def _seal_of(report: Path) -> str:
         raise ReconcilerError(f"{report} cannot be read as JSON: {reason(error)}", why, todo) from None
     if not isinstance(document, dict):
         raise ReconcilerError(f"{report} is no report", "It holds no JSON object.", todo)
-    return digest(document)
+    return audit_chain.digest(document)
 
 
-def verified(session: Session, pinned: str = "", seal: str = "") -> AuditVerification:
+def verified(session: Session, pinned: str = "", seal: str = "") -> audit_chain.AuditVerification:
     """As ``verify_audit``."""
-    records: dict[str, Sequence[Record] | Unknown] = {}
+    records: dict[str, Sequence[audit_chain.Record] | Unknown] = {}
     if (session.state / NAME).exists() or session.topology.audit_place() is None:
         records[_HERE] = or_unknown(str(session.state / NAME), lambda: recorded(session.state))
     if place := session.topology.audit_place():
@@ -58,7 +50,7 @@ def verified(session: Session, pinned: str = "", seal: str = "") -> AuditVerific
         ask = partial(read_copy, cluster, Principal.PLAN, place.name, environment, whole=True)
         records[f"{place.cluster}/{place.name}"] = or_unknown(f"topic {place.cluster}/{place.name}", ask)
     known = {name: lines for name, lines in records.items() if not isinstance(lines, Unknown)}
-    reports = compared({name: check(lines, pinned) for name, lines in known.items()}, known)
+    reports = audit_chain.compared({name: audit_chain.check(lines, pinned) for name, lines in known.items()}, known)
     if _HERE in reports and (lines := illegible(session.state)):
         doubt = f"{counted(lines, 'line')} in it, and none is a record: it was written over"
         reports[_HERE] = replace(reports[_HERE], doubts=(*reports[_HERE].doubts, doubt))
@@ -75,5 +67,7 @@ def verified(session: Session, pinned: str = "", seal: str = "") -> AuditVerific
             reports = {name: replace(report, doubts=(f"{doubt}taken off",)) for name, report in reports.items()}
     unknown = {name: lines for name, lines in records.items() if isinstance(lines, Unknown)}
     places = {name: unknown.get(name) or reports[name] for name in records}
-    recorded_report = report_in(seal, known) if seal else None
-    return AuditVerification(session.topology.environment, pinned_somewhere(places), recorded_report)
+    recorded_report = audit_chain.report_in(seal, known) if seal else None
+    return audit_chain.AuditVerification(
+        session.topology.environment, audit_chain.pinned_somewhere(places), recorded_report
+    )

@@ -18,19 +18,7 @@ from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, ProducerSeen, TopicSeen
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way
-from reconciler.operations.cutover.decide import (
-    checks_of_fence,
-    checks_of_left_out,
-    checks_of_names,
-    checks_of_offsets,
-    checks_of_probe,
-    checks_of_topics,
-    estimated_stop_s,
-    fence_of,
-    group_seen,
-    of_failover,
-    steps_of,
-)
+from reconciler.operations.cutover import decide
 from reconciler.operations.cutover.live import chosen_groups, partition_states, topic_idents
 from reconciler.operations.failover.decide import FailoverRequest, move_of
 from reconciler.operations.failover.fence import written_by_mirrors
@@ -103,11 +91,12 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
 
     writer = written_by_mirrors(topology, move.origin, idents.keys())
     mirror = speaker_of(topology.clusters[move.origin], Principal.MIRROR).kafka_principal
-    fence = fence_of(idents.keys(), rules, move.origin, writer, mirror)
+    fence = decide.fence_of(idents.keys(), rules, move.origin, writer, mirror)
     declared = topology.clusters[move.origin]
     probed = Principal.PROBE in declared.principals and bool(fence.rules)
     there = {name for topic in topics for name in (topic.topic, topic.copy)}
     shared = _shared(topology, request.flow, there)
+    chosen = expressions((request.groups,)) if request.groups else None
     plan = CutoverPlan(
         topology.environment,
         request.flow,
@@ -120,33 +109,33 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         {name: session.clusters[name].read(()).cluster_id for name in (move.origin, move.destination)},
         _digest(topology, request.flow),
         topics,
-        tuple(group_seen(each, members.get(each.group, ())) for each in groups),
-        {name: why for name, why in report.seen.unsupported.items() if not request.groups or _matches(request, name)},
+        tuple(decide.group_seen(each, members.get(each.group, ())) for each in groups),
+        {name: why for name, why in report.seen.unsupported.items() if chosen is None or chosen.match(name)},
         fence,
         "" if request.topics else move.started,
         (),
         (),
-        estimated_stop_s(topics, request.settings),
+        decide.estimated_stop_s(topics, request.settings),
         shared,
         {name: hook.words for name, hook in topology.hooks.items()},
         speaker_of(declared, Principal.PROBE).kafka_principal if probed else "",
         report.seen.copies.kept or bool(report.seen.copies.denied),
     )
     checks = (
-        *of_failover(report.checks, some=bool(request.topics)),
-        *checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
-        *checks_of_fence(fence, move, rules, sorted(idents)),
+        *decide.of_failover(report.checks, some=bool(request.topics)),
+        *decide.checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
+        *decide.checks_of_fence(fence, move, rules, sorted(idents)),
         *_denied(switch, plan),
         *_probe(declared, plan, rules),
         *_part(plan, move.started),
-        *(() if topology.flows[request.flow].keeps_offsets else checks_of_offsets(move)),
-        *checks_of_names([name for name in named if name not in idents], move),
+        *(() if topology.flows[request.flow].keeps_offsets else decide.checks_of_offsets(move)),
+        *decide.checks_of_names([name for name in named if name not in idents], move),
         *_unlisted(topology),
-        *checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
+        *decide.checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
     )
     levels = list(Level)[::-1]
     plan = replace(plan, checks=tuple(sorted(checks, key=lambda check: levels.index(check.level))))
-    return replace(plan, steps=tuple(steps_of(plan)))
+    return replace(plan, steps=tuple(decide.steps_of(plan)))
 
 
 def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest) -> list[str]:
@@ -180,10 +169,6 @@ def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest
     if not names:
         raise ReconcilerError(f"{request.names} names no topic", "Nothing is chosen.", "Write a topic a line.")
     return names
-
-
-def _matches(request: CutoverRequest, group: str) -> bool:
-    return expressions((request.groups,)).match(group)
 
 
 def _mine(states: Sequence[PartitionState], idents: Mapping[str, str]) -> dict[Key, PartitionState]:
@@ -269,7 +254,7 @@ def _probe(origin: Cluster, plan: CutoverPlan, rules: Rules) -> Iterator[Failove
     # Where the fence of an earlier run stands, its refusal says nothing about the time before.
     if plan.probe and isinstance(rules, frozenset) and not plan.fence.rules <= rules:
         allowed = let_write(Side(origin, Principal.PROBE), topics)
-        yield from checks_of_probe(topics, allowed, plan.probe, origin.name)
+        yield from decide.checks_of_probe(topics, allowed, plan.probe, origin.name)
 
 
 def _part(plan: CutoverPlan, back: str) -> Iterator[FailoverCheck]:

@@ -110,7 +110,7 @@ class RejoinPlan:
         topics = sorted(diverged_topics(self.parted))
         missing = [topic.name for topic in old.topics if topic.name not in topics] if old is not None else []
         if mine:
-            yield FailoverStep("keep", PLANNED, f"{_verb(self.place)} {self.words(mine)}")
+            yield FailoverStep("keep", PLANNED, f"{'keep' if self.place else 'DISCARD'} {self.words(mine)}")
         elif old is not None:
             yield FailoverStep("keep", ALREADY, f"an earlier run {_kept(old.place)} what only {self.source} had")
         else:
@@ -134,10 +134,6 @@ class RejoinPlan:
         count = counted(sum(each.source_records for each in mine), "record")
         to = f" in {self.place}" if self.place else ""
         return f"{count} that only {self.source} has{to}: {first_of(places, SHOWN)}"
-
-
-def _verb(place: str) -> str:
-    return "keep" if place else "DISCARD"
 
 
 def _kept(place: str) -> str:

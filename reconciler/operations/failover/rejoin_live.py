@@ -26,17 +26,9 @@ from reconciler.model.environment.topology import (
 )
 from reconciler.model.options import KeepDiverged
 from reconciler.model.plan import Planned, Result
+from reconciler.model.reports import failover
 from reconciler.model.reports.cutover import FenceChosen
 from reconciler.model.reports.doctor import Ask
-from reconciler.model.reports.failover import (
-    FailoverCheck,
-    FailoverFacts,
-    Key,
-    Level,
-    PartedPartition,
-    Way,
-    diverged_topics,
-)
 from reconciler.model.state.rejoin_journal import RejoinJournal, RejoinTopic, dumps, rejoin_key
 from reconciler.operations.apply.execution import Execution
 from reconciler.operations.apply.records import require_met_targets
@@ -78,7 +70,7 @@ class LiveRejoin:
 
     # looks
 
-    def parted(self) -> tuple[PartedPartition, ...]:
+    def parted(self) -> tuple[failover.PartedPartition, ...]:
         return parted(self.sides, partitions_of(self.sides))
 
     def topics(self, names: Collection[str]) -> Mapping[str, RejoinTopic]:
@@ -153,13 +145,13 @@ class LiveRejoin:
         self.fence.strike(wide)
         return len(wide)
 
-    def obstacles(self, plan: RejoinPlan, *, paused: bool) -> Iterator[FailoverCheck]:
+    def obstacles(self, plan: RejoinPlan, *, paused: bool) -> Iterator[failover.FailoverCheck]:
         """What would keep a later step from succeeding. Raises ReconcilerError for a cluster that is another one."""
         topology, source, target = self.session.topology, self.flow.source, self.flow.target
         if not paused:
             todo = f"reconciler failover ENV {self.flow.name}; or reconciler mirror pause ENV {self.flow.name}"
             yield _stop(f"{self.flow.name} is not paused: it would copy the old source while that is replaced", todo)
-        names = diverged_topics(plan.parted)
+        names = failover.diverged_topics(plan.parted)
         if plan.fenced and (why := self._named(plan.fenced).obstacle):
             server, topic = topology.clusters[source].bootstrap_servers[0], plan.fenced[0]
             text = f"a fence denies everyone to write {first_of(plan.fenced, 3)} on {source}, and so its mirror"
@@ -223,7 +215,7 @@ class LiveRejoin:
             why_not = "Without it no other run could go on, so the next step is not begun."
             raise ReconcilerError(f"the journal of the failback could not be written: {why}", why_not, "Run it again.")
 
-    def keep(self, partitions: Sequence[PartedPartition]) -> int:
+    def keep(self, partitions: Sequence[failover.PartedPartition]) -> int:
         if self.choice.keep is KeepDiverged.TO_FILE:
             return keep_in_file(self.sides, partitions, Path(self.choice.file))
         target, count = self.session.topology.clusters[self.flow.target], 0
@@ -286,19 +278,19 @@ class LiveRejoin:
 
     def _perform(self, change: TopicChange) -> None:
         item = Planned(change.id, change, str(change.stage), "", "", "")
-        (outcome,) = self.session.clusters[change.ref.cluster].perform([item], _unseen)
+        (outcome,) = self.session.clusters[change.ref.cluster].perform([item], lambda _: None)
         if outcome.result is not Result.DONE:
             problem, _, rest = outcome.error.partition("\n")
             raise ReconcilerError(problem, rest, "Fix it and run this again: it goes on.")
 
 
 def look_apart(
-    session: Session, facts: FailoverFacts, choice: DivergedChoice | None, fence: Fence, *, paused: bool
-) -> tuple[tuple[LiveRejoin, RejoinPlan] | None, list[FailoverCheck]]:
+    session: Session, facts: failover.FailoverFacts, choice: DivergedChoice | None, fence: Fence, *, paused: bool
+) -> tuple[tuple[LiveRejoin, RejoinPlan] | None, list[failover.FailoverCheck]]:
     """At a failback of a flow that keeps offsets: what makes both sides the same, None where nothing has to; and what
     is in the way. Raises ReconcilerError."""
     move, flow = facts.move, session.topology.flows[facts.move.flow]
-    if move.way is not Way.FAILBACK or not flow.keeps_offsets:
+    if move.way is not failover.Way.FAILBACK or not flow.keeps_offsets:
         return None, []
     if not facts.reachable:
         text = f"{move.origin} does not answer, so what both sides have cannot be compared"
@@ -356,15 +348,11 @@ def _creation(ref: TopicRef, partitions: int, factor: int | None, configs: Mappi
     return CreateTopic(ref, partitions, factor, wanted, Role.REMOTE, reason)
 
 
-def _unseen(_: object) -> None:
-    pass
+def _stop(text: str, todo: str) -> failover.FailoverCheck:
+    return failover.FailoverCheck("rejoin", failover.Level.STOPS, text, todo)
 
 
-def _stop(text: str, todo: str) -> FailoverCheck:
-    return FailoverCheck("rejoin", Level.STOPS, text, todo)
-
-
-def _bounds(side: Side, keys: Sequence[Key]) -> Mapping[Key, PartitionBounds]:
+def _bounds(side: Side, keys: Sequence[failover.Key]) -> Mapping[failover.Key, PartitionBounds]:
     bounds = side.bounds(keys)
     if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
         raise ReconcilerError(

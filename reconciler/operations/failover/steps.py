@@ -27,21 +27,8 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.operations.apply.execution import Execution
 from reconciler.operations.cutover.world import StepEnd, in_order
+from reconciler.operations.failover import decide
 from reconciler.operations.failover.copies import LIFT, RESTORE, ReadOnlyCopies
-from reconciler.operations.failover.decide import (
-    FailoverRequest,
-    checks_of,
-    due,
-    offsets_planned,
-    otherwise,
-    ours,
-    pause_reason,
-    started_by,
-    unread_ends,
-    unset,
-    untouched,
-    written,
-)
 from reconciler.operations.failover.fence import Fence, fence_planned
 from reconciler.operations.failover.rejoin import Rejoin, RejoinPlan
 from reconciler.operations.failover.rejoin_live import LiveRejoin, look_apart
@@ -63,7 +50,9 @@ Say = Callable[[str], None]
 class Switch:
     """One move of one environment. ``look`` first; ``carry_out`` once the user has agreed."""
 
-    def __init__(self, session: Session, move: ConsumerMove, request: FailoverRequest, say: Say, say_now: Say) -> None:
+    def __init__(
+        self, session: Session, move: ConsumerMove, request: decide.FailoverRequest, say: Say, say_now: Say
+    ) -> None:
         self.session = session
         self.move = move
         self.request = request
@@ -99,7 +88,7 @@ class Switch:
         away = self.move.way is Way.FAILBACK and self.survey.lost is not None
         copies = CopiesSeen() if away else self.copies.look()
         facts = replace(self.survey.look(self._seen_levers), fence=fence, copies=copies)
-        projected = replace(facts, groups=tuple(written(move, {}) for move in facts.groups))
+        projected = replace(facts, groups=tuple(decide.written(move, {}) for move in facts.groups))
         paused = self.move.started in self._seen_levers.pauses
         self._rejoin, obstacles = look_apart(self.session, facts, self.request.diverged, self.fence, paused=paused)
         steps = tuple(self._planned(projected))
@@ -154,11 +143,11 @@ class Switch:
 
         steps = in_order(self, acts.items(), ended)
         lag = self._left() if len(steps) == len(acts) else None
-        groups = tuple(moved) or tuple(map(untouched, facts.groups))
+        groups = tuple(moved) or tuple(map(decide.untouched, facts.groups))
         return self._report(replace(facts, groups=groups), steps, dry=False, lag=lag)
 
     def _report(self, facts: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, lag: int | None) -> Report:
-        environment, checks = self.session.topology.environment, checks_of(facts, self.request)
+        environment, checks = self.session.topology.environment, decide.checks_of(facts, self.request)
         return Report(environment, facts, checks, steps, dry, lag, time.monotonic() - self._began)
 
     # what would be done
@@ -173,7 +162,7 @@ class Switch:
         if flow is not None and flow.unread:
             yield FailoverStep("pause", SKIPPED, f"{move.drained} cannot be paused: {flow.unread}")
         elif flow is not None and self._pauses(levers):
-            if ours(flow.pause_reason):
+            if decide.ours(flow.pause_reason):
                 yield FailoverStep("pause", ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
             else:
                 if not facts.reachable:
@@ -186,7 +175,7 @@ class Switch:
                 yield FailoverStep("pause", PLANNED, f"pause {move.drained}: {move.destination} takes writes")
         elif flow is not None and flow.left:
             yield FailoverStep("drain", PLANNED, f"wait until {move.drained} has copied {_offsets_words(flow.left)}")
-        yield offsets_planned(facts.groups, move.destination)
+        yield decide.offsets_planned(facts.groups, move.destination)
         if lift := self._copies_step(facts, Way.FAILOVER):
             yield lift
         if move.started:
@@ -203,7 +192,7 @@ class Switch:
         """What the steps need, of whom, and where."""
         planned = {step.name for step in steps if step.result is PLANNED}
         clusters = self.session.topology.clusters
-        if wanted := unset(facts.groups):
+        if wanted := decide.unset(facts.groups):
             topics = sorted({topic for topics in wanted.values() for topic in topics})
             yield StepNeeds(clusters[self.move.destination], Principal.MIRROR, tuple(topics), tuple(sorted(wanted)))
         alters = dict[str, str]()
@@ -242,7 +231,7 @@ class Switch:
         if self.move.way is Way.FAILOVER:
             return True
         pause = levers.pauses.get(self.move.started)
-        return pause is not None and started_by(pause.reason, self.move.drained)
+        return pause is not None and decide.started_by(pause.reason, self.move.drained)
 
     # the steps
 
@@ -259,7 +248,7 @@ class Switch:
             raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
 
         # A partition without a leader has an unknown end: no position proves that it is copied.
-        if (unread := unread_ends(goal)) and not self.request.accept_loss:
+        if (unread := decide.unread_ends(goal)) and not self.request.accept_loss:
             raise ReconcilerError(
                 f"whether {name} has copied {unread} is not known: {self.move.origin} does not report where they end",
                 "Nothing was changed: consumers and the flow are as before.",
@@ -299,7 +288,7 @@ class Switch:
         back = self.move.started
         waits = bool(back) and (back in levers.pauses or not _runs(levers.jobs.get(back)))
         fresh = self.move.way is Way.FAILOVER and facts.reachable and waits
-        reason = pause_reason(self.move, back if fresh else "")
+        reason = decide.pause_reason(self.move, back if fresh else "")
 
         # A job that died with the origin confirms nothing; what is recorded holds all the same.
         if not facts.reachable:
@@ -319,16 +308,16 @@ class Switch:
     def _offsets(self, moved: list[GroupMove]) -> StepEnd:
         # Groups are read again: they may have read on since the report that the user agreed to.
         groups = self.survey.exact_groups()
-        wanted = due(groups)
+        wanted = decide.due(groups)
         asked = {
             group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
             for group, offsets in wanted.items()
         }
         share = [group.group for group in groups if group.origin.is_share]
         refused = self.survey.destination.commit(asked, share)
-        moved += [written(group, refused.get(group.group, {})) for group in groups]
+        moved += [decide.written(group, refused.get(group.group, {})) for group in groups]
         count = sum(map(len, wanted.values())) - sum(map(len, refused.values()))
-        wrong = otherwise(moved)
+        wrong = decide.otherwise(moved)
         if not count and not wrong:
             return ALREADY, "all offsets were set already"
         text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"

@@ -10,16 +10,8 @@ from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import authentication, unreachable
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import LATEST, ClusterClient
-from reconciler.kafka.client.errors import (
-    DENIED,
-    UNKNOWN_TOPIC,
-    AuthenticationFailedError,
-    BrokerError,
-    ConnectionLostError,
-    SettingError,
-    WireError,
-)
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Flow, Isolation, Principal, Topology
@@ -70,18 +62,18 @@ async def _translated(
             translations = await _as_they_are((source, target), wanted, selector.remote_name, reverse=request.reverse)
         else:
             translations = await translate(sides, wanted, selector.remote_name, reverse=request.reverse)
-    except BrokerError as error:
-        if error.code == UNKNOWN_TOPIC:
+    except errors.BrokerError as error:
+        if error.code == errors.UNKNOWN_TOPIC:
             problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
             why = "Without it positions cannot be translated."
             todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
             raise ReconcilerError(problem, why, todo) from None
-        if error.code in DENIED:
+        if error.code in errors.DENIED:
             todo = "Run reconciler doctor ENV: it names what is missing."
             why = "Positions are translated as the mirror."
             raise ClusterError(flow.target, "denied", str(error), why, todo) from None
         raise ClusterError(flow.target, "other", str(error)) from None
-    except WireError as error:
+    except errors.WireError as error:
         raise ClusterError(flow.target, "unreachable", str(error)) from None
     finally:
         for cluster in opened:
@@ -107,7 +99,7 @@ async def _as_they_are(
     places = [{key: key for key in wanted}, {key: (remote(key[0]), key[1]) for key in wanted}]
     ends: list[dict[Key, int]] = []
     for cluster, keys in zip(sides, places, strict=True):
-        answers: Mapping[Key, int | BrokerError] = {}
+        answers: Mapping[Key, int | errors.BrokerError] = {}
         if cluster is not None:
             await cluster.refresh({topic for topic, _ in keys.values()})
             answers = await cluster.list_offsets(dict.fromkeys(keys.values(), LATEST), committed=False)
@@ -151,11 +143,11 @@ async def _open(declared: DeclaredCluster, opened: list[ClusterClient], *, neede
         opened.append(cluster)
         async with asyncio.timeout(CONNECT_WITHIN):
             await cluster.refresh([])
-    except (ConnectionLostError, TimeoutError) as error:
+    except (errors.ConnectionLostError, TimeoutError) as error:
         if needed:
             why = str(error) or f"no answer within {CONNECT_WITHIN:.0f} s"
             raise unreachable(speaker_of(declared, Principal.MIRROR), (why,)) from None
         return None
-    except (AuthenticationFailedError, SettingError) as error:
+    except (errors.AuthenticationFailedError, errors.SettingError) as error:
         raise authentication(speaker_of(declared, Principal.MIRROR), str(error)) from None
     return cluster

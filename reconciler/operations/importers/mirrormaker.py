@@ -6,15 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reconciler.backends.files import (
-    environment_name,
-    is_taken,
-    read_environment,
-    read_given,
-    unused_file,
-    write_folder,
-    write_texts,
-)
+from reconciler.backends import files
 from reconciler.environment.importers.mirrormaker.environment import ImportedEnvironment, environment
 from reconciler.environment.importers.mirrormaker.properties_file import Mistake, Property, decoded
 from reconciler.environment.load import load
@@ -27,13 +19,13 @@ SHOWN = 10
 
 def run(paths: Sequence[Path], out: Path) -> str:
     """Writes nothing unless all files are valid. Raises ReconcilerError with all mistakes of all files."""
-    if is_taken(out):
+    if files.is_taken(out):
         why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
         into = shlex.quote(str(out))
         todo = f"Add to it what it lacks: reconciler import FILE... --into {into}; or choose another --out."
         raise ReconcilerError(f"{out} already exists", why, todo)
     imported, _ = read(paths, out)
-    write_folder(out, {out / name: text for name, text in imported.texts().items()})
+    files.write_folder(out, {out / name: text for name, text in imported.texts().items()})
     flows = f"{counted(len(imported.flows), 'flow')} ({first_of(imported.flows, SHOWN)})"
     said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate takes it as it is"]
     written = "".join(imported.texts().values())
@@ -54,7 +46,7 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
     names, texts = [path.name for path in paths], dict[str, str]()
     for path in dict.fromkeys(paths):
         try:
-            texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(read_given(path))
+            texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(files.read_given(path))
         except OSError as error:
             why = "It is to be imported."
             todo = "Name the file of connect-mirror-maker, JSON or properties of connectors, or Strimzi's resource."
@@ -65,7 +57,7 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
     mistakes = list(imported.notes.mistakes)
     known = {(mistake.where.file, mistake.where.line) for mistake in mistakes}
     try:
-        asked = load(imported.texts(), environment_name(folder))
+        asked = load(imported.texts(), files.environment_name(folder))
     except TopologyError as error:
         for problem in error.problems:
             mistake, own = _at_its_origin(problem, imported)
@@ -146,8 +138,8 @@ class Added:
 
 def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
     """``asked``: what the import alone declares. Raises ReconcilerError, and then nothing is written."""
-    there = read_environment(folder)
-    known = load(there, environment_name(folder), expired_too=True)
+    there = files.read_environment(folder)
+    known = load(there, files.environment_name(folder), expired_too=True)
 
     # One address in common is one cluster: a broker belongs to no two.
     apart = []
@@ -168,17 +160,17 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
     flows = [flow.name for flow in asked.flows.values() if declared(known, flow) is None]
     if not clusters and not flows:
         return Added(None, (), left)
-    path = unused_file(folder, FILE)
+    path = files.unused_file(folder, FILE)
     text = imported.text_of(clusters, flows)
     try:
-        load({**there, str(path): text}, environment_name(folder), expired_too=True)
+        load({**there, str(path): text}, files.environment_name(folder), expired_too=True)
     except TopologyError as error:
         lines = "\n".join(str(problem) for problem in error.problems)
         todo = f"Correct the files in {folder}, or MirrorMaker 2's, and import again."
         raise ReconcilerError(
             lines, "Together with the files in the folder it is not valid; nothing was written.", todo
         ) from None
-    write_texts({path: text})
+    files.write_texts({path: text})
     return Added(path, tuple(flows), left)
 
 

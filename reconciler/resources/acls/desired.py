@@ -14,6 +14,7 @@ from reconciler.model.acls import AccessRole, AclBinding, Operation, Permission,
 from reconciler.model.changes import About, Grant, Ignored, Subject
 from reconciler.model.environment.topology import OURS, Flow, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveState
+from reconciler.resources.acls import roles
 from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive
 from reconciler.resources.acls.read_only import (
     declared_users,
@@ -21,15 +22,6 @@ from reconciler.resources.acls.read_only import (
     is_lifted,
     mirror_principals,
     write_denials,
-)
-from reconciler.resources.acls.roles import (
-    bindings,
-    clusters_of,
-    expand_stable,
-    flows_of,
-    mirror_rights,
-    record_rights,
-    title_of,
 )
 from reconciler.resources.flows.routes import Routing
 from reconciler.text import ANY_FOLDER, counted, first_of
@@ -80,13 +72,16 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
     absent: dict[str, dict[AclBinding, Grant]] = {name: {} for name in topology.clusters}
     doubtful: dict[str, list[str]] = {name: [] for name in topology.clusters}
     for rule in topology.access:
-        grant = Grant(title_of(rule), DECLARED, str(rule.where))
-        for cluster in clusters_of(rule, topology):
+        grant = Grant(roles.title_of(rule), DECLARED, str(rule.where))
+        for cluster in roles.clusters_of(rule, topology):
             if rule.role is AccessRole.MIRROR:
-                rights = mirror_rights(flows_of(rule, topology), topology, routing.routes, cluster)
-                acls = bindings(rule, rights)
+                rights = roles.mirror_rights(roles.flows_of(rule, topology), topology, routing.routes, cluster)
+                acls = roles.bindings(rule, rights)
             else:
-                acls = (*expand_stable(rule), *bindings(rule, record_rights(rule.role, topology, cluster)))
+                acls = (
+                    *roles.expand_stable(rule),
+                    *roles.bindings(rule, roles.record_rights(rule.role, topology, cluster)),
+                )
             for acl in acls:
                 if rule.absent:
                     absent[cluster].setdefault(acl, grant)
@@ -98,7 +93,7 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
                     if before is None or (desired.travels and not before.travels):
                         here[desired.acl] = desired
         if rule.role is AccessRole.MIRROR:
-            _doubt(flows_of(rule, topology), live, doubtful)
+            _doubt(roles.flows_of(rule, topology), live, doubtful)
     flows = [flow for flow in topology.flows.values() if flow.access.enabled]
     _doubt(flows, live, doubtful)
     _doubt((flow for flow in topology.flows.values() if flow.read_only), live, doubtful)

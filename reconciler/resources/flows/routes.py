@@ -18,16 +18,9 @@ from reconciler.model.live import BrokerConfigs, ConfigValue, LiveState, Source,
 from reconciler.replication.policy import HEARTBEATS, NO_MATCH, TopicSelector
 from reconciler.resources.flows.explain import idle_names, left_out, left_out_words
 from reconciler.resources.flows.names.carried import plain_names, selector_for
+from reconciler.resources.topics import expected
 from reconciler.resources.topics.config_sync import SyncedConfigs, prospect_of_remote, synced_configs
 from reconciler.resources.topics.defaults import layers_of, replication_factor
-from reconciler.resources.topics.expected import (
-    Prospect,
-    Prospects,
-    declared_over,
-    prospect_of_declared,
-    prospect_of_hidden,
-    prospect_of_live,
-)
 from reconciler.resources.topics.internal import COMPACTED, heartbeats_places
 from reconciler.resources.topics.limits import KeptLess, kept_less
 
@@ -61,7 +54,7 @@ class Routing:
     them."""
 
     routes: tuple[Route, ...]
-    prospects: Prospects
+    prospects: expected.Prospects
     contested: frozenset[TopicRef]
     refused: tuple[Refused, ...]
     notes: tuple[str, ...]
@@ -241,7 +234,7 @@ def _nearest_first(hops: Mapping[TopicRef, TopicHop]) -> tuple[list[TopicRef], f
 
 def _values(
     topology: Topology,
-    prospects: Prospects,
+    prospects: expected.Prospects,
     brokers: Mapping[str, BrokerConfigs],
     makers: Mapping[TopicRef, Sequence[TopicHop]],
 ) -> tuple[Route, ...]:
@@ -255,7 +248,7 @@ def _values(
         for ref in on_rings:
             for hop in makers[ref]:
                 if (upstream := prospects.get(hop.source)) is not None:
-                    prospect = prospects.get(ref) or Prospect(None, brokers[ref.cluster])
+                    prospect = prospects.get(ref) or expected.Prospect(None, brokers[ref.cluster])
                     prospects.put(ref, prospect.at_least(upstream.partitions))
     depths: dict[TopicRef, int] = {}
     routes: list[Route] = []
@@ -288,7 +281,10 @@ def _values(
         desired = topology.topics.get(ref.name)
         if desired is not None and ref.cluster in desired.clusters:
             remote = replace(
-                remote, configs=declared_over(remote.configs, prospects[ref], layers_of(topology, ref.cluster, desired))
+                remote,
+                configs=expected.declared_over(
+                    remote.configs, prospects[ref], layers_of(topology, ref.cluster, desired)
+                ),
             )
         prospects.put(ref, remote)
     return tuple(sorted(routes, key=attrgetter("remote.cluster", "remote.name")))
@@ -296,24 +292,24 @@ def _values(
 
 def _prospects(
     topology: Topology, live: LiveState, present: Mapping[str, set[str]], brokers: Mapping[str, BrokerConfigs]
-) -> Prospects:
-    def work_out(ref: TopicRef) -> Prospect:
+) -> expected.Prospects:
+    def work_out(ref: TopicRef) -> expected.Prospect:
         cluster, desired = live.known(ref.cluster), topology.topics.get(ref.name)
         assert cluster is not None
         if ref.name not in cluster.topics and (hidden := cluster.hidden.get(ref.name)) is not None:
-            return prospect_of_hidden(hidden)
-        prospect = prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
+            return expected.prospect_of_hidden(hidden)
+        prospect = expected.prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
         if desired is not None and ref.cluster in desired.clusters:
-            prospect = prospect_of_declared(
+            prospect = expected.prospect_of_declared(
                 prospect, desired, layers_of(topology, ref.cluster, desired), brokers[ref.cluster]
             )
         if ref.name == HEARTBEATS and prospect is None:
             values = {key: ConfigValue(value, Source.TOPIC) for key, value in COMPACTED.items()}
-            prospect = Prospect(1, {**brokers[ref.cluster], **values})
+            prospect = expected.Prospect(1, {**brokers[ref.cluster], **values})
         assert prospect is not None
         return prospect
 
-    return Prospects(present, work_out)
+    return expected.Prospects(present, work_out)
 
 
 def _refusals(endless: Iterable[TopicHop], contested: Mapping[TopicRef, Sequence[TopicHop]]) -> Iterator[Refused]:

@@ -13,18 +13,7 @@ from reconciler.backends.mirror_jobs.host.control_topic import ControlStore, Lea
 from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.model.state.mirror_control import (
-    DESIRED,
-    PRESENCE,
-    DesiredMirror,
-    DesiredState,
-    Document,
-    HostLease,
-    HostPhase,
-    UnreadableRecordError,
-    read_desired,
-    read_lease,
-)
+from reconciler.model.state import mirror_control
 from reconciler.replication.names import desired_key, host_key, presence_key
 
 TAKEN_S = 20.0
@@ -63,21 +52,21 @@ class HostedMirror:
         self._flow = "FLOW"
         """One of its flows, by which commands name it."""
 
-    def desired(self) -> DesiredMirror | None:
+    def desired(self) -> mirror_control.DesiredMirror | None:
         """None where there is no record, or none that can be understood. Raises ClusterError."""
         try:
-            return read_desired(self._value(self._control.read()), self._environment, self._mirror)
-        except UnreadableRecordError:
+            return mirror_control.read_desired(self._value(self._control.read()), self._environment, self._mirror)
+        except mirror_control.UnreadableRecordError:
             return None
 
     def is_kept(self) -> bool:
         """Whether a host was asked to keep it running. A record that cannot be understood counts as that."""
         value = self._value(self._control.read())
         try:
-            desired = read_desired(value, self._environment, self._mirror)
-        except UnreadableRecordError:
+            desired = mirror_control.read_desired(value, self._environment, self._mirror)
+        except mirror_control.UnreadableRecordError:
             return True
-        return desired is not None and desired.state is DesiredState.RUNNING
+        return desired is not None and desired.state is mirror_control.DesiredState.RUNNING
 
     def observe(self) -> LiveMirror:
         """As its job reports it: what is desired is no news of what runs. ``detail`` says what the host does."""
@@ -96,18 +85,18 @@ class HostedMirror:
             return LiveMirror(self._mirror, JobState.ABSENT, detail=detail, unkept=unkept)
         return replace(reported, detail=detail, unkept=unkept)
 
-    def run(self, handover: str, submission: Document, asker: Asker, progress: Progress) -> LiveMirror:
+    def run(self, handover: str, submission: mirror_control.Document, asker: Asker, progress: Progress) -> LiveMirror:
         """Returns when the job that the host started for this generation reports itself running. Raises RunnerError."""
         document = json.loads(handover)
-        generation = self._write(DesiredState.RUNNING, document, submission, asker)
+        generation = self._write(mirror_control.DesiredState.RUNNING, document, submission, asker)
         fingerprint = document["fingerprint"]
         progress(f"mirror {self._mirror}: generation {generation} is written, fingerprint {fingerprint}")
 
-        def done(lease: HostLease) -> LiveMirror | None:
+        def done(lease: mirror_control.HostLease) -> LiveMirror | None:
             reported = self._status()
             report = lease.report
             if (
-                report.phase is HostPhase.RUNNING
+                report.phase is mirror_control.HostPhase.RUNNING
                 and reported is not None
                 and reported.state is JobState.RUNNING
                 and reported.application_id == report.application_id
@@ -124,18 +113,24 @@ class HostedMirror:
         """Returns when the host says that nothing of it runs there. Raises RunnerError."""
         before = self.desired()
         handover, submission = (before.handover, before.submission) if before is not None else ({}, {})
-        generation = self._write(DesiredState.STOPPED, handover, submission, asker)
+        generation = self._write(mirror_control.DesiredState.STOPPED, handover, submission, asker)
         progress(f"mirror {self._mirror}: stopping (generation {generation}), open transactions are committed first")
 
-        def done(lease: HostLease) -> bool | None:
+        def done(lease: mirror_control.HostLease) -> bool | None:
             reported = self._status()
             runs = reported is not None and reported.state is JobState.RUNNING
-            return True if lease.report.phase is HostPhase.STOPPED and not runs else None
+            return True if lease.report.phase is mirror_control.HostPhase.STOPPED and not runs else None
 
         self._await(generation, done, progress)
         progress(f"mirror {self._mirror}: stopped")
 
-    def _write(self, state: DesiredState, handover: Document, submission: Document, asker: Asker) -> int:
+    def _write(
+        self,
+        state: mirror_control.DesiredState,
+        handover: mirror_control.Document,
+        submission: mirror_control.Document,
+        asker: Asker,
+    ) -> int:
         """The generation that was written. Raises ClusterError, RunnerError."""
         key = desired_key(self._environment, self._mirror)
         self._flow = next((str(flow["name"]) for flow in handover.get("flows", ())), self._flow)
@@ -152,8 +147,8 @@ class HostedMirror:
             # Counted on from what was asked for and from what was carried out. Garbage, or the record of another
             # environment, is written over; that of a later release is not.
             try:
-                desired = read_desired(value, self._environment, self._mirror)
-            except UnreadableRecordError as error:
+                desired = mirror_control.read_desired(value, self._environment, self._mirror)
+            except mirror_control.UnreadableRecordError as error:
                 if "format version" in str(error):
                     raise RunnerError(
                         f"mirror {self._mirror}: {error}",
@@ -163,7 +158,7 @@ class HostedMirror:
                 desired = None
             written = desired.generation if desired is not None else 0
             generation = max(written, lease.report.generation if lease is not None else 0) + 1
-            record = DesiredMirror(
+            record = mirror_control.DesiredMirror(
                 self._environment,
                 self._mirror,
                 generation,
@@ -175,7 +170,7 @@ class HostedMirror:
                 asker.commit,
                 self._wall_ms(),
             )
-            if self._control.swap(key, value, DESIRED.dumps(record)):
+            if self._control.swap(key, value, mirror_control.DESIRED.dumps(record)):
                 return generation
             self._sleep(LOOK_S)  # readers see another writer's commit a moment later
         raise RunnerError(
@@ -184,7 +179,9 @@ class HostedMirror:
             "Run reconciler plan ENV to see what is left.",
         )
 
-    def _await(self, generation: int, done: Callable[[HostLease], Answer | None], progress: Progress) -> Answer:
+    def _await(
+        self, generation: int, done: Callable[[mirror_control.HostLease], Answer | None], progress: Progress
+    ) -> Answer:
         began, lines = self._clock(), WaitLines(progress, 0.0)
         sighting = LeaseWatch(None, began)
         moved, words = began, ""
@@ -210,7 +207,7 @@ class HostedMirror:
             if lease is not None and report is not None:
                 if (answer := done(lease)) is not None:
                     return answer
-                if report.phase is HostPhase.REFUSED:
+                if report.phase is mirror_control.HostPhase.REFUSED:
                     raise RunnerError(
                         f"mirror {self._mirror}: {report.what} (host on {lease.machine})",
                         f"{report.why} What ran before goes on.",
@@ -250,8 +247,8 @@ class HostedMirror:
         for key, value in sorted(entries.items()):
             if key.startswith(presence_key(self._environment, "")):
                 try:
-                    asked.append(PRESENCE.loads(value, {"environment": self._environment}).words)
-                except UnreadableRecordError:
+                    asked.append(mirror_control.PRESENCE.loads(value, {"environment": self._environment}).words)
+                except mirror_control.UnreadableRecordError:
                     asked.append(key)
         lease = self._lease(entries)
         if lease is not None:
@@ -269,8 +266,10 @@ class HostedMirror:
     def _value(self, entries: Mapping[str, bytes]) -> bytes | None:
         return entries.get(desired_key(self._environment, self._mirror))
 
-    def _lease(self, entries: Mapping[str, bytes]) -> HostLease | None:
+    def _lease(self, entries: Mapping[str, bytes]) -> mirror_control.HostLease | None:
         try:
-            return read_lease(entries.get(host_key(self._environment, self._mirror)), self._environment, self._mirror)
-        except UnreadableRecordError:
+            return mirror_control.read_lease(
+                entries.get(host_key(self._environment, self._mirror)), self._environment, self._mirror
+            )
+        except mirror_control.UnreadableRecordError:
             return None

@@ -18,15 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.backends.files import make_private
+from reconciler.backends.mirror_jobs.runner import command_line
 from reconciler.backends.mirror_jobs.runner import replace as replacing
-from reconciler.backends.mirror_jobs.runner.command_line import (
-    bundle,
-    job_environment,
-    require_master,
-    require_spark,
-    spark_secret,
-    submit_command,
-)
 from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
 from reconciler.backends.mirror_jobs.runner.replace import CANNOT_RUN, NotRunningError, StartedAs, await_running
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files
@@ -142,9 +135,9 @@ class SparkRunner:
     def require_startable(self, mirrors: Iterable[str]) -> None:
         """Raises RunnerError for what would keep a job from starting, before anything else is changed."""
         for name in mirrors:
-            require_spark()
+            command_line.require_spark()
             if name in self.mirrors:
-                require_master(self.mirrors[name])
+                command_line.require_master(self.mirrors[name])
 
     def start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         """Waits for one that starts already with this hand-over, and has not failed to. One that copied and is silent
@@ -205,8 +198,11 @@ class SparkRunner:
         """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
         by itself (JSON); without one it runs until it is stopped. Raises RunnerError."""
         settings = self.mirrors[mirror]
-        secret = spark_secret(settings, settings.master, os.environ)
-        environ = job_environment(settings.master, handover, os.environ, settings.deployment.deploy_mode) | secret
+        secret = command_line.spark_secret(settings, settings.master, os.environ)
+        environ = (
+            command_line.job_environment(settings.master, handover, os.environ, settings.deployment.deploy_mode)
+            | secret
+        )
         try:
             with private_files():
                 # What an earlier application left in the folder would be taken for this one's.
@@ -219,8 +215,8 @@ class SparkRunner:
                 if self._for_host:
                     (folder.path / ONCE).touch()
                 succession.settle(folder.path, self.state / mirror, needs)
-                bundle(folder.path / "bundle.zip")
-                succession.write_json(folder.path / "command.json", submit_command(settings, folder.path))
+                command_line.bundle(folder.path / "bundle.zip")
+                succession.write_json(folder.path / "command.json", command_line.submit_command(settings, folder.path))
                 asked_at_ms = int(time.time() * 1000)
                 succession.write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
 

@@ -9,17 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from reconciler.environment.importers.mirrormaker import token_logins
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, alike
-from reconciler.environment.importers.mirrormaker.token_logins import (
-    IAM_MECHANISM,
-    IAM_MODULE,
-    OAUTH_MODULE,
-    OF,
-    SECRETS,
-    JavaLogin,
-    token_login,
-)
 from reconciler.kafka.client.auth.supported_settings import BY_PASSWORD
 
 SECURITY = ("security.protocol", "ssl.", "sasl.")
@@ -85,7 +77,7 @@ class Client:
         for name in _SAME:
             if (prop := self._get(name)) and not self._in_vain(name, prop, protocol):
                 text = prop.value.strip()
-                self._add(name, "OAUTHBEARER" if text == IAM_MECHANISM else self._plain(prop, text), prop)
+                self._add(name, "OAUTHBEARER" if text == token_logins.IAM_MECHANISM else self._plain(prop, text), prop)
         name = "ssl.endpoint.identification.algorithm"
         if prop := self._get(name):  # Java takes an empty text for no check of names
             self._add(name, prop.value.strip().lower() or "none", prop)
@@ -158,12 +150,12 @@ class Client:
         if mechanism is None or mechanism.value.strip() == "GSSAPI":
             self._add_gssapi(origin)
             kinds = {"sasl.kerberos.keytab": "keyTab", "sasl.kerberos.principal": "principal"}
-        elif mechanism.value.strip() == IAM_MECHANISM:
-            self._tokens(mechanism, IAM_MODULE, {})
+        elif mechanism.value.strip() == token_logins.IAM_MECHANISM:
+            self._tokens(mechanism, token_logins.IAM_MODULE, {})
             return
         elif mechanism.value.strip() == "OAUTHBEARER" and origin is not None:
-            self._add(f"{OF}method", "oidc", origin)
-            kinds = {f"{OF}client.id": "clientId", f"{OF}client.secret": "clientSecret"}
+            self._add(f"{token_logins.OF}method", "oidc", origin)
+            kinds = {f"{token_logins.OF}client.id": "clientId", f"{token_logins.OF}client.secret": "clientSecret"}
         elif mechanism.value.strip() not in BY_PASSWORD and origin is None:
             return
         for setting, kind in kinds.items():
@@ -220,22 +212,22 @@ class Client:
         """OAUTHBEARER, and MSK's own mechanism."""
         handler = self._get("sasl.login.callback.handler.class")
         parts = (self.config.whole, self.config.of_cluster.get(self.cluster, {}))
-        own = {name: each for part in parts for name, each in part.items() if name.startswith(OF)}
-        if module == OAUTH_MODULE:
+        own = {name: each for part in parts for name, each in part.items() if name.startswith(token_logins.OF)}
+        if module == token_logins.OAUTH_MODULE:
             for option, name in _CREDENTIALS.items():
                 if option not in options and name in own:
                     options[option] = own[name].value.strip()
         asked = self._get("bootstrap.servers")
-        made = token_login(
-            JavaLogin(
+        made = token_logins.token_login(
+            token_logins.JavaLogin(
                 module,
-                handler.value.strip() if handler and module == OAUTH_MODULE else "",
+                handler.value.strip() if handler and module == token_logins.OAUTH_MODULE else "",
                 options,
                 {name: each.value.strip() for name, each in own.items()},
                 tuple(servers(asked)) if asked else (),
             )
         )
-        of_client = self._get("sasl.client.callback.handler.class") if module == IAM_MODULE else None
+        of_client = self._get("sasl.client.callback.handler.class") if module == token_logins.IAM_MODULE else None
         used = {own[name] for name in (*made.settings, *made.read, *_CREDENTIALS.values()) if name in own}
         self.notes.settled |= {each for each in (handler, of_client, *used) if each is not None}
         if made.refusal:
@@ -258,7 +250,7 @@ class Client:
                         f"{prop.where}: certificates of the token endpoint are read as PEM: "
                         f"keytool -list -rfc -keystore {text} > {pem}, on each machine that runs a command or a job"
                     )
-            elif setting in SECRETS:
+            elif setting in token_logins.SECRETS:
                 self._add(setting, self._secret(setting, text, origin), origin)
             elif setting not in _SAME or setting not in own:
                 self._add(setting, self._reference(setting, origin, text) or text, origin)

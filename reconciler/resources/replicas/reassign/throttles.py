@@ -10,19 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from reconciler.model import replicas
 from reconciler.model.live import LiveTopic
-from reconciler.model.replicas import (
-    FOLLOWER_RATE,
-    FOLLOWER_REPLICAS,
-    LEADER_RATE,
-    LEADER_REPLICAS,
-    Journal,
-    ListEntries,
-    Partition,
-    Placement,
-    ReplicaFacts,
-    ThrottleEdit,
-)
 
 EVERYTHING = "*"
 
@@ -30,8 +19,12 @@ Rates = Mapping[int, Mapping[str, str]]
 
 
 def journal_for(
-    begun: Journal, goals: Mapping[Partition, Placement], rate: int, facts: ReplicaFacts, live: Mapping[str, LiveTopic]
-) -> Journal:
+    begun: replicas.Journal,
+    goals: Mapping[replicas.Partition, replicas.Placement],
+    rate: int,
+    facts: replicas.ReplicaFacts,
+    live: Mapping[str, LiveTopic],
+) -> replicas.Journal:
     """What will be ours, beside what ``begun`` (an earlier run's, or an empty one) already made ours."""
     begun = _still_there(begun, facts, live)
     growing = {key: placement for key, placement in goals.items() if placement.added}
@@ -40,15 +33,19 @@ def journal_for(
     brokers = {
         (broker, key)
         for placement in growing.values()
-        for key, side in ((LEADER_RATE, placement.before), (FOLLOWER_RATE, placement.added))
+        for key, side in ((replicas.LEADER_RATE, placement.before), (replicas.FOLLOWER_RATE, placement.added))
         for broker in side
         if facts.rates.get(broker, {}).get(key) in (None, *map(str, ours))
     }
     lists = {(listed.topic, listed.key): listed for listed in begun.lists}
     entries: dict[tuple[str, str], list[str]] = {}
     for (topic, partition), placement in sorted(growing.items()):
-        entries.setdefault((topic, LEADER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.before)
-        entries.setdefault((topic, FOLLOWER_REPLICAS), []).extend(f"{partition}:{broker}" for broker in placement.added)
+        entries.setdefault((topic, replicas.LEADER_REPLICAS), []).extend(
+            f"{partition}:{broker}" for broker in placement.before
+        )
+        entries.setdefault((topic, replicas.FOLLOWER_REPLICAS), []).extend(
+            f"{partition}:{broker}" for broker in placement.added
+        )
     for (topic, key), wanted in entries.items():
         here = entries_of(live[topic].overrides.get(key, ""))
         # `*` throttles each partition already.
@@ -58,9 +55,9 @@ def journal_for(
         mine = known.entries if known else ()
         fresh = known.fresh if known else key not in live[topic].overrides
         added = tuple(name for name in wanted if name not in here and name not in mine)
-        lists[topic, key] = ListEntries(topic, key, (*mine, *added), fresh)
+        lists[topic, key] = replicas.ListEntries(topic, key, (*mine, *added), fresh)
     targets = {**begun.targets, **{key: placement.after for key, placement in goals.items()}}
-    return Journal(
+    return replicas.Journal(
         environment=begun.environment,
         began_ms=begun.began_ms,
         targets=MappingProxyType(targets),
@@ -70,7 +67,9 @@ def journal_for(
     )
 
 
-def _still_there(begun: Journal, facts: ReplicaFacts, live: Mapping[str, LiveTopic]) -> Journal:
+def _still_there(
+    begun: replicas.Journal, facts: replicas.ReplicaFacts, live: Mapping[str, LiveTopic]
+) -> replicas.Journal:
     """Without what is gone by now or was set by others: that is not ours to set or clear any more."""
     mine = set(map(str, begun.rates))
     flying = {move.key for move in facts.moves}
@@ -89,54 +88,54 @@ def _still_there(begun: Journal, facts: ReplicaFacts, live: Mapping[str, LiveTop
     )
 
 
-def set_lists(journal: Journal, live: Mapping[str, LiveTopic]) -> Iterator[ThrottleEdit]:
+def set_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Iterator[replicas.ThrottleEdit]:
     """Appends what is not there yet."""
     for listed in journal.lists:
         here = _there(listed, live) if listed.topic in live else (EVERYTHING,)
         if missing := [entry for entry in listed.entries if entry not in here and EVERYTHING not in here]:
-            yield ThrottleEdit(listed.key, "append", ",".join(missing), topic=listed.topic)
+            yield replicas.ThrottleEdit(listed.key, "append", ",".join(missing), topic=listed.topic)
 
 
-def set_rates(journal: Journal, rate: int, rates: Rates) -> Iterator[ThrottleEdit]:
+def set_rates(journal: replicas.Journal, rate: int, rates: Rates) -> Iterator[replicas.ThrottleEdit]:
     for broker, key in journal.brokers:
         if rates.get(broker, {}).get(key) != str(rate):
-            yield ThrottleEdit(key, "set", str(rate), broker=broker)
+            yield replicas.ThrottleEdit(key, "set", str(rate), broker=broker)
 
 
-def release(journal: Journal, arrived: Collection[Partition]) -> Iterator[ThrottleEdit]:
+def release(journal: replicas.Journal, arrived: Collection[replicas.Partition]) -> Iterator[replicas.ThrottleEdit]:
     """Removes partitions that need no throttle any more: a follower that is in sync but a record behind would be
     throttled with the others, and producers with acks=all would wait for it."""
     for listed in journal.lists:
         done = [entry for entry in listed.entries if (listed.topic, int(entry.partition(":")[0])) in arrived]
         if done:
-            yield ThrottleEdit(listed.key, "subtract", ",".join(done), topic=listed.topic)
+            yield replicas.ThrottleEdit(listed.key, "subtract", ",".join(done), topic=listed.topic)
 
 
-def clear_rates(journal: Journal, rates: Rates) -> Iterator[ThrottleEdit]:
+def clear_rates(journal: replicas.Journal, rates: Rates) -> Iterator[replicas.ThrottleEdit]:
     """Rates that still have a value of ours; a value that others set since then is theirs."""
     mine = set(map(str, journal.rates))
     for broker, key in journal.brokers:
         if rates.get(broker, {}).get(key) in mine:
-            yield ThrottleEdit(key, "delete", broker=broker)
+            yield replicas.ThrottleEdit(key, "delete", broker=broker)
 
 
-def clear_lists(journal: Journal, live: Mapping[str, LiveTopic]) -> Iterator[ThrottleEdit]:
+def clear_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Iterator[replicas.ThrottleEdit]:
     for listed in journal.lists:
         here = _there(listed, live)
         mine = [entry for entry in listed.entries if entry in here]
         set_by_us = listed.fresh and listed.topic in live and listed.key in live[listed.topic].overrides
         if set_by_us and set(here) <= set(listed.entries):
-            yield ThrottleEdit(listed.key, "delete", topic=listed.topic)
+            yield replicas.ThrottleEdit(listed.key, "delete", topic=listed.topic)
         elif mine:
-            yield ThrottleEdit(listed.key, "subtract", ",".join(mine), topic=listed.topic)
+            yield replicas.ThrottleEdit(listed.key, "subtract", ",".join(mine), topic=listed.topic)
 
 
-def kept_rates(goals: Iterable[Placement], journal: Journal, rates: Rates) -> dict[int, str]:
+def kept_rates(goals: Iterable[replicas.Placement], journal: replicas.Journal, rates: Rates) -> dict[int, str]:
     """Brokers that keep a rate set by others, which then limits our copying, too."""
     mine = set(map(str, journal.rates))
     by_name: dict[int, str] = {}
     for placement in goals:
-        for key, side in ((LEADER_RATE, placement.before), (FOLLOWER_RATE, placement.added)):
+        for key, side in ((replicas.LEADER_RATE, placement.before), (replicas.FOLLOWER_RATE, placement.added)):
             for broker in side if placement.added else ():
                 value = rates.get(broker, {}).get(key)
                 if value is not None and value not in mine:
@@ -144,7 +143,7 @@ def kept_rates(goals: Iterable[Placement], journal: Journal, rates: Rates) -> di
     return by_name
 
 
-def _there(listed: ListEntries, live: Mapping[str, LiveTopic]) -> tuple[str, ...]:
+def _there(listed: replicas.ListEntries, live: Mapping[str, LiveTopic]) -> tuple[str, ...]:
     """What the list of that topic holds now, of ours and of others; nothing where the topic is gone."""
     return entries_of(live[listed.topic].overrides.get(listed.key, "")) if listed.topic in live else ()
 

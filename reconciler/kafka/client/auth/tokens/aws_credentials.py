@@ -13,15 +13,8 @@ from calendar import timegm
 from collections.abc import Mapping
 from xml.etree import ElementTree
 
+from reconciler.kafka.client.auth.tokens import web
 from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, signed_post
-from reconciler.kafka.client.auth.tokens.web import (
-    IdentityEndpoint,
-    TokenRefusedError,
-    ask,
-    ask_json,
-    text_of,
-    text_of_file,
-)
 from reconciler.kafka.client.errors import SettingError
 
 _PREFIX = "sasl.oauthbearer.aws."
@@ -64,7 +57,7 @@ def _default(oauth: Mapping[str, str]) -> AwsKeys:
         if not (role := env.get("AWS_ROLE_ARN")):
             raise SettingError("AWS_WEB_IDENTITY_TOKEN_FILE is set without AWS_ROLE_ARN. Set the role, too")
         form = _role_form("AssumeRoleWithWebIdentity", role, env.get("AWS_ROLE_SESSION_NAME", _SESSION))
-        form["WebIdentityToken"] = text_of_file(path, "AWS_WEB_IDENTITY_TOKEN_FILE", "ascii")
+        form["WebIdentityToken"] = web.text_of_file(path, "AWS_WEB_IDENTITY_TOKEN_FILE", "ascii")
         todo = f"Let the service account of the token in {path} assume role {role}, in the role's trust policy"
         return _sts_keys(oauth, form, None, todo)
     if env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") or env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
@@ -87,23 +80,25 @@ def sts(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, t
     suffix = _SUFFIXES.get(at.partition("-")[0], "amazonaws.com")
     url = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{at}.{suffix}/"
     hidden = [text for text in (form.get("WebIdentityToken"), by and by.secret, by and by.session) if text]
-    endpoint = IdentityEndpoint(url, oauth, todo, hidden)
+    endpoint = web.IdentityEndpoint(url, oauth, todo, hidden)
     headers = (
         _FORM if by is None else signed_post(by, url, urllib.parse.urlencode(form).encode(), (at, "sts"), time.time())
     )
-    _, body = ask(endpoint, headers, form)
+    _, body = web.ask(endpoint, headers, form)
     if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # what STS never sends, and a parser could be kept busy with
-        raise TokenRefusedError(f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}")
+        raise web.TokenRefusedError(f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}")
     try:
         return ElementTree.fromstring(body)  # noqa: S314 - no entities, see above
     except ElementTree.ParseError:
-        raise TokenRefusedError(f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}") from None
+        raise web.TokenRefusedError(
+            f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}"
+        ) from None
 
 
 def sts_text(answer: ElementTree.Element, name: str) -> str:
     value = answer.findtext(f".//{{*}}{name}")
     if not value:
-        raise TokenRefusedError(f"the answer of AWS STS has no {name}")
+        raise web.TokenRefusedError(f"the answer of AWS STS has no {name}")
     return value
 
 
@@ -125,10 +120,10 @@ def _of_container(oauth: Mapping[str, str]) -> AwsKeys:
         raise SettingError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI is {url}: over http only {', '.join(_CONTAINER_HOSTS)}")
     proof = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
     if path := env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
-        proof = text_of_file(path, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "ascii")
+        proof = web.text_of_file(path, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "ascii")
     todo = "Check the role of the task or pod, and AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
-    endpoint = IdentityEndpoint(url, oauth, todo, [proof], local=True)
-    return _of_document(ask_json(endpoint, {"Authorization": proof} if proof else {}), endpoint)
+    endpoint = web.IdentityEndpoint(url, oauth, todo, [proof], local=True)
+    return _of_document(web.ask_json(endpoint, {"Authorization": proof} if proof else {}), endpoint)
 
 
 def _of_instance(oauth: Mapping[str, str]) -> AwsKeys:
@@ -136,22 +131,24 @@ def _of_instance(oauth: Mapping[str, str]) -> AwsKeys:
     base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
     todo = "Set AWS_ACCESS_KEY_ID, or give the instance a role and IMDSv2; in a container its hop limit has to be 2"
 
-    def at(path: str) -> IdentityEndpoint:
-        return IdentityEndpoint(f"{base}{path}", oauth, todo, local=True)
+    def at(path: str) -> web.IdentityEndpoint:
+        return web.IdentityEndpoint(f"{base}{path}", oauth, todo, local=True)
 
-    _, session = ask(at("/latest/api/token"), {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, method="PUT")
+    _, session = web.ask(at("/latest/api/token"), {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, method="PUT")
     headers = {"X-aws-ec2-metadata-token": session.decode("ascii", "replace").strip()}
     roles = "/latest/meta-data/iam/security-credentials/"
-    _, listed = ask(at(roles), headers)
+    _, listed = web.ask(at(roles), headers)
     role = listed.decode(errors="replace").split("\n")[0].strip()
     if not re.fullmatch(r"[\w+=,.@-]+", role):
-        raise TokenRefusedError(f"no token from {at(roles).where}: it names no role of the instance. {todo}")
-    return _of_document(ask_json(at(f"{roles}{role}"), headers), at(roles))
+        raise web.TokenRefusedError(f"no token from {at(roles).where}: it names no role of the instance. {todo}")
+    return _of_document(web.ask_json(at(f"{roles}{role}"), headers), at(roles))
 
 
-def _of_document(document: Mapping[str, object], endpoint: IdentityEndpoint) -> AwsKeys:
-    key, secret, session = (text_of(document, name, endpoint) for name in ("AccessKeyId", "SecretAccessKey", "Token"))
-    return AwsKeys(key, secret, session, _seconds(text_of(document, "Expiration", endpoint)))
+def _of_document(document: Mapping[str, object], endpoint: web.IdentityEndpoint) -> AwsKeys:
+    key, secret, session = (
+        web.text_of(document, name, endpoint) for name in ("AccessKeyId", "SecretAccessKey", "Token")
+    )
+    return AwsKeys(key, secret, session, _seconds(web.text_of(document, "Expiration", endpoint)))
 
 
 def _of_profile(profile: str) -> AwsKeys:
@@ -167,7 +164,7 @@ def _of_profile(profile: str) -> AwsKeys:
         frozen = session.Session(profile=profile).get_credentials().get_frozen_credentials()
     except (exceptions.BotoCoreError, AttributeError) as error:
         words = f"no keys of AWS profile {profile}: {error}. Log in again: aws sso login --profile {profile}"
-        raise TokenRefusedError(words) from None
+        raise web.TokenRefusedError(words) from None
     return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token or "")
 
 
@@ -176,4 +173,4 @@ def _seconds(stamp: str) -> float:
     try:
         return timegm(time.strptime(re.sub(r"\.\d+", "", stamp), "%Y-%m-%dT%H:%M:%SZ"))
     except ValueError:
-        raise TokenRefusedError(f"the keys of AWS expire at {stamp[:40]!r}, which is no time") from None
+        raise web.TokenRefusedError(f"the keys of AWS expire at {stamp[:40]!r}, which is no time") from None
