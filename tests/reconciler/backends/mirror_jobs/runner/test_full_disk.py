@@ -65,7 +65,7 @@ def test_a_long_log_is_cut_though_it_cannot_be_kept(tmp_path: Path, monkeypatch:
 def test_a_mirror_that_cannot_be_started_for_want_of_space_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconciler.backends.mirror_jobs.runner.spark_submit.bundle", full)
+    monkeypatch.setattr("reconciler.backends.mirror_jobs.runner.command_line.bundle", full)
     runner = SparkRunner(tmp_path, {"west": Mirror("west", ("f",), master="local[1]")}, lambda _: None)
     with pytest.raises(RunnerError, match="No space left on device") as told:
         runner.start("west", HANDOVER, lambda _: None)
