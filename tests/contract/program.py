@@ -54,7 +54,7 @@ def paths() -> dict[str, Path]:
 
 
 def modules() -> list[Module]:
-    return [_counted(name, path.read_text("utf-8")) for name, path in paths().items()]
+    return [_counted(name, path) for name, path in paths().items()]
 
 
 def needs() -> Needs:
@@ -93,8 +93,8 @@ def _room(module: str) -> str:
     return rest.partition(".")[0] if package == "reconciler_mirror" else ""
 
 
-def _counted(name: str, text: str) -> Module:
-    nodes = list(ast.walk(ast.parse(text)))
+def _counted(name: str, path: Path) -> Module:
+    text, nodes = path.read_text("utf-8"), list(ast.walk(parsed(path)))
     docstrings = set().union(*(_span(node) for node in nodes if _is_docstring(node)))
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
