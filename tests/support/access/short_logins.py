@@ -178,26 +178,31 @@ def of_kdc(realm: Sandbox) -> Iterator[Login]:
 
 
 @contextlib.contextmanager
-def of_password(folder: Path, mechanism: str) -> Iterator[Login]:
-    """Sessions of a minute. By SCRAM brokers get another password, and the file that has it is renewed later; those of
-    PLAIN are in the brokers' configuration, so there the file has another one for a while."""
-    secret, other = folder / "password", "another-of-ada"
+def of_password() -> Iterator[Login]:
+    """PLAIN, in sessions of a minute: its passwords lie in the brokers' configuration."""
+    with _issuer_and_brokers() as (_, sandbox):
+        written = {"sasl.password": "${env:PASSWORD_OF_ADA}"}
+        clients = {name: brokers.client(handle, "PLAIN") | written for name, handle in sandbox.clusters.items()}
+        yield Login(sandbox.clusters, clients, {"PASSWORD_OF_ADA": brokers.PASSWORD}, "")
+
+
+@contextlib.contextmanager
+def of_scram(folder: Path) -> Iterator[Login]:
+    """Sessions of a minute; brokers get another password, and the file that has it is renewed later."""
+    secret = folder / "password"
     secret.write_text(brokers.PASSWORD)
-    scram = mechanism != "PLAIN"
     with _issuer_and_brokers() as (_, sandbox):
 
         def renew() -> None:
-            secret.write_text(other if scram else brokers.PASSWORD)
+            secret.write_text("another-of-ada")
 
         def refuse() -> None:
-            for cluster in sandbox.clusters.values() if scram else ():
-                brokers.set_password(cluster, other)
-            if not scram:
-                secret.write_text(other)
+            for cluster in sandbox.clusters.values():
+                brokers.set_password(cluster, "another-of-ada")
 
         written = {"sasl.password": f"${{file:{secret}}}"}
-        clients = {name: brokers.client(handle, mechanism) | written for name, handle in sandbox.clusters.items()}
-        yield Login(sandbox.clusters, clients, {}, mechanism, refuse, renew)
+        clients = {name: brokers.client(handle, "SCRAM-SHA-256") | written for name, handle in sandbox.clusters.items()}
+        yield Login(sandbox.clusters, clients, {}, "SCRAM-SHA-256", refuse, renew)
 
 
 @contextlib.contextmanager
