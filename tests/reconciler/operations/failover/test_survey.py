@@ -23,8 +23,9 @@ from reconciler.model.reports.failover import (
     TranslatedPartition,
     Way,
 )
+from reconciler.operations.failover.charts import Chart, of_both, settled
 from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of
-from reconciler.operations.failover.survey import Chart, Survey, known_lag, of_both, settled, stopping_conditions
+from reconciler.operations.failover.survey import Survey, known_lag, stopping_conditions
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.offsets.map import CopiedRun, Exactness, Gap, PartitionMap, Stretch, Translation
 from reconciler.replication.status import ConditionCount, FlowStatus, LastLag, PartitionLag, ReportedCondition
