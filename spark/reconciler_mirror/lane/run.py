@@ -55,20 +55,21 @@ _log = logs.logger("batch path")
 T = TypeVar("T")
 
 
-def batch_path(lane: LaneSpec, control: Control) -> LaneReport:
+def batch_path(lane: LaneSpec, control: Control, counts: LaneCounts | None = None) -> LaneReport:
     """Fences the lane, reads its positions at the target, copies until the control says so, commits, returns.
+    ``counts``: of earlier attempts of the same lease, to go on from; None: this is the first.
 
     A lane whose claim is AWAITED is not fenced before ``Control.claim`` has one. Never raises for what fits in a
     LaneReport. Never loses or doubles a record, whenever it is killed.
     """
     tuning = Tuning(fetch_bytes=WORKED_BYTES, fetch_bytes_far=2 * WORKED_BYTES) if lane.work else Tuning()
-    return asyncio.run(Attempts(lane, control, tuning).run())
+    return asyncio.run(Attempt(lane, control, tuning, counts or LaneCounts()).run())
 
 
-class Attempts:
-    """Sessions one after the other, until the control or a later owner ends the lane."""
+class Attempt:
+    """Sessions one after the other, until the control or a later owner ends the lane, or it fails."""
 
-    def __init__(self, spec: LaneSpec, control: Control, tuning: Tuning) -> None:
+    def __init__(self, spec: LaneSpec, control: Control, tuning: Tuning, counts: LaneCounts) -> None:
         self._spec = spec
         self._control = control
         self._delivering = (SameOffsetsSessions if spec.keeps_offsets else Sessions)(tuning)
@@ -77,11 +78,13 @@ class Attempts:
         self._held: dict[Key, Condition] = {}
         self._copied: dict[Key, Copied] = {}
         self._known: dict[Key, tuple[int, Ids]] = {}
-        self._counts = LaneCounts()
-        self._retries = 0
+        self._counts = counts
+        self._throttled_before_s = counts.throttled_s
         self._unseen: frozenset[Key] = frozenset()
         self._throttle = Throttle(control.rate)
-        self._progress = LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
+        nothing = LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
+        self._progress = replace(nothing, transactions=counts.transactions, latency=counts.latency.snapshot())
+        self._total(self._progress)
 
     async def run(self) -> LaneReport:
         clusters: list[ClusterClient] = []
@@ -189,7 +192,7 @@ class Attempts:
                     raise
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
-            self._retries += 1
+            self._counts.retries += 1
             # A session that committed something had begun well, so its end says nothing about the next one.
             pause = PAUSE_FIRST if self._counts.transactions > before else min(PAUSE_LAST, pause * 2)
             standing = (unreachable(self._spec, "target", why), *self._held.values())
@@ -199,8 +202,9 @@ class Attempts:
 
     def _total(self, progress: LaneProgress) -> LaneProgress:
         """Adds what no session knows: retries, and how long the rate limit held the lane back."""
-        throttled_ms = int(self._throttle.waited_s * 1000)
-        self._progress = replace(progress, retries=self._retries, throttled_ms=throttled_ms)
+        counts = self._counts
+        counts.throttled_s = self._throttled_before_s + self._throttle.waited_s
+        self._progress = replace(progress, retries=counts.retries, throttled_ms=int(counts.throttled_s * 1000))
         return self._progress
 
     async def _unless_leaving(self, work: Awaitable[T]) -> bool:

@@ -139,13 +139,17 @@ class Changed:
 
 @dataclass(slots=True)
 class LaneCounts:
-    """What a lane has counted since its lease began, over all its sessions; committed only."""
+    """What a lane has counted since its lease began, over all its attempts and their sessions; committed only."""
 
     partitions: dict[Key, PartitionFigures] = field(default_factory=dict)
     """Also of partitions that have left, which may come back."""
     latency: LatencyCounter = field(default_factory=LatencyCounter)
     transactions: int = 0
     """Commits of positions."""
+    retries: int = 0
+    """Sessions and attempts that failed and were begun again."""
+    throttled_s: float = 0.0
+    """How long the rate limit held something back."""
     holes: int = 0
     """Stretches of offsets without a record that were filled, where copies keep offsets."""
     fillers: int = 0
@@ -170,7 +174,7 @@ class Lane:
         self.identity = identity  # of the producer that writes the data
         self.tuning = tuning
 
-        # What outlives sessions: ``Attempts`` hands it over to each.
+        # What outlives sessions: ``Attempt`` hands it over to each.
         self.counts = LaneCounts()
         self.copied: dict[Key, Copied] = {}  # runs for the offset map
         self.known: dict[Key, tuple[int, Ids]] = {}  # the position committed last, and of which topics

@@ -12,12 +12,13 @@ from typing import Any
 
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.lane.state import LaneCounts
 from reconciler_mirror.leases import channel, preflight
 from reconciler_mirror.leases.channel import ROWS, SPECS
 from reconciler_mirror.leases.worker_stderr import heard_while_at_work
 from reconciler_mirror.model.lane import (
     Claim,
-    CopyPath,
+    Control,
     LaneEnd,
     LaneKey,
     LaneProgress,
@@ -25,7 +26,6 @@ from reconciler_mirror.model.lane import (
     LaneSpec,
     PartitionProgress,
     PartitionSpec,
-    counted,
 )
 
 _FIRST_PAUSE_S = 0.5
@@ -37,6 +37,8 @@ LOOK_AGAIN_S = 30.0
 """How often an executor with a problem looks whether it is over."""
 _AT_WORK_S = 5.0  # a session reports once a second, and a little later the more partitions it has
 _log = logs.logger("lease")
+CopyPath = Callable[[LaneSpec, Control, LaneCounts], LaneReport]
+"""``batch_path``; a test gives another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ class ReportDelta:
 
 
 class LaneControl:
-    """A ``Control`` for one lane. Keeps counts over attempts, since each attempt counts from 0."""
+    """A ``Control`` for one lane, over all its attempts."""
 
     def __init__(self, lane: LaneSpec, lease: LeaseState) -> None:
         self._lease = lease
@@ -101,8 +103,6 @@ class LaneControl:
         self.wake: Callable[[], None] = lambda: None
         self._untold = ReportDelta()
         self._flow, self._claim = lane.flow, lane.claim
-        self._before: dict[tuple[str, int], PartitionProgress] = {}
-        self._before_all = self.latest
 
     def stopping(self) -> bool:
         return self._lease.stop.is_set()
@@ -136,9 +136,8 @@ class LaneControl:
 
     def report(self, progress: LaneProgress) -> None:
         self.reported_at = time.monotonic()
-        latest = progress.plus(self._before_all, self._before)
-        if latest != self.latest:
-            self.latest = latest
+        if progress != self.latest:
+            self.latest = progress
             self._lease.news.set()
 
     def take(self, specs: tuple[PartitionSpec, ...]) -> None:
@@ -156,14 +155,6 @@ class LaneControl:
     def untold(self) -> LaneProgress | None:
         """What the driver does not know yet: only the partitions that changed; None when nothing did."""
         return self._untold.of(self.latest)
-
-    def attempt_over(self, report: LaneReport) -> LaneReport:
-        self.report(report.progress)
-        self._before |= counted(self.latest.partitions)
-        if report.end is LaneEnd.FAILED:
-            self.latest = replace(self.latest, retries=self.latest.retries + 1)
-        self._before_all = self.latest
-        return replace(report, progress=self.latest)
 
 
 class LeaseState:
@@ -278,17 +269,28 @@ def _look(lease: LeaseSpec, state: LeaseState, line: channel.ChannelClient) -> N
 
 
 def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callable[[LaneReport], None]) -> LaneReport:
-    """Runs the path again after failures, with growing pauses, so that one bad lane costs the others nothing."""
-    pause = _FIRST_PAUSE_S
+    """Runs the path again after failures, with growing pauses, so that one bad lane costs the others nothing. Counts go
+    on from one attempt to the next."""
+    pause, counts = _FIRST_PAUSE_S, LaneCounts()
     report = LaneReport(LaneEnd.LEASE_OVER, control.latest)
     while not (control.stopping() or control.lease_over()):
         if not control.partitions():
             time.sleep(0.1)
             continue
         began = time.monotonic()
-        report = control.attempt_over(_attempt(replace(lane, claim=control.claim()), control, path))
+        # A path never raises; should it, the defect costs this lane a try and not the lease.
+        try:
+            report = path(replace(lane, claim=control.claim()), control, counts)
+        except Exception as error:  # noqa: BLE001  # whatever a bug raises
+            _log.exception("bug in the copy path", flow=lane.flow, lane=lane.lane)
+            nothing = replace(control.latest, partitions=(), conditions=(), at_work=False)
+            report = LaneReport(LaneEnd.FAILED, nothing, f"{type(error).__name__}: {error}")
         if report.end is not LaneEnd.FAILED:
+            control.report(report.progress)
             break
+        counts.retries += 1
+        report = replace(report, progress=replace(report.progress, retries=counts.retries))
+        control.report(report.progress)
         _log.warning("lane failed, retrying", flow=lane.flow, lane=lane.lane, error=report.error, pause_s=pause)
         tell(report)
         if time.monotonic() - began > 30:
@@ -299,16 +301,6 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
         pause = min(_LONGEST_PAUSE_S, pause * 2)
     tell(report)
     return report
-
-
-def _attempt(lane: LaneSpec, control: LaneControl, path: CopyPath) -> LaneReport:
-    """A path never raises; should it, the defect costs this lane a try and not the lease."""
-    try:
-        return path(lane, control)
-    except Exception as error:  # noqa: BLE001  # whatever a bug raises
-        _log.exception("bug in the copy path", flow=lane.flow, lane=lane.lane)
-        text = f"{type(error).__name__}: {error}"
-        return LaneReport(LaneEnd.FAILED, LaneProgress(lane.flow, lane.lane, (), at_work=False), text)
 
 
 def _tell_prepared(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:

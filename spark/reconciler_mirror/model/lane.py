@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -18,7 +18,7 @@ from reconciler.replication.expressions.record_filter import Where
 from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings, Provenance
 from reconciler.replication.names import ConditionCode, position_group, transactional_id
 from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner
-from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses, added
+from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,25 +271,6 @@ class PartitionProgress:
     losses: Losses = ()
     silent_since_ms: int | None = None
 
-    def plus(self, before: PartitionProgress) -> PartitionProgress:
-        """With the counts of ``before``, an earlier stretch of the same partition."""
-        return replace(
-            self,
-            records=self.records + before.records,
-            bytes=self.bytes + before.bytes,
-            filtered=self.filtered + before.filtered,
-            returning=self.returning + before.returning,
-            losses=added(before.losses, self.losses),
-        )
-
-
-def counted(partitions: Iterable[PartitionProgress]) -> dict[tuple[str, int], PartitionProgress]:
-    """By source topic and partition, those to which ``plus`` has something to add: where nothing was copied, a later
-    stretch keeps its row as it is."""
-    return {
-        (p.topic, p.partition): p for p in partitions if p.records or p.bytes or p.filtered or p.returning or p.losses
-    }
-
 
 @dataclass(frozen=True, slots=True)
 class HoleCounts:
@@ -342,22 +323,6 @@ class LaneProgress:
     held_back: int = 0
     at_work: bool = True
     holes: HoleCounts | None = None
-
-    def plus(self, before: LaneProgress, rows: Mapping[tuple[str, int], PartitionProgress]) -> LaneProgress:
-        """With what ``before`` counted, an earlier stretch of the lane; ``rows``: its partitions, by ``counted``."""
-        return replace(
-            self,
-            partitions=tuple(
-                p if (row := rows.get((p.topic, p.partition))) is None else p.plus(row) for p in self.partitions
-            )
-            if rows
-            else self.partitions,
-            transactions=self.transactions + before.transactions,
-            retries=self.retries + before.retries,
-            latency=self.latency.plus(before.latency),
-            throttled_ms=self.throttled_ms + before.throttled_ms,
-            holes=before.holes if self.holes is None else self.holes.plus(before.holes or HoleCounts()),
-        )
 
 
 class LaneEnd(StrEnum):
@@ -414,7 +379,3 @@ class Control(Protocol):
         """Hands a snapshot of the whole lane to the driver; cheap, may be called several times a second. Only what
         differs from the last one travels; a row that is the same object is not looked into."""
         ...
-
-
-CopyPath = Callable[[LaneSpec, Control], LaneReport]
-"""``lane.run.batch_path``; a test gives another."""

@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from reconciler_mirror.lane import session, transactional
 from reconciler_mirror.lane.positions import LanePosition, decode, hour_now
 from reconciler_mirror.lane.run import batch_path
+from reconciler_mirror.lane.state import LaneCounts
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import Sandbox
 
@@ -156,6 +158,20 @@ def test_a_start_is_committed_before_the_first_record(flow: Flow, delivery: str)
     held = flow.position()
     found = decode((flow.remote, 0), held.offset, held.metadata.rstrip("\0"))
     assert (found.offset, found.claim) == (20, Claim(1, "test"))
+
+
+def test_a_later_attempt_of_a_lease_counts_on(flow: Flow) -> None:
+    told: list[LaneProgress] = []
+    path = partial(batch_path, counts=LaneCounts())
+    for _ in range(2):
+        fill(flow.source, flow.topic, _records(50))
+        report, control = flow.run(path, flow.at_end())
+        told += [control.reports[0], report.progress]
+    first, second = told[1], told[3]
+    assert [progress.partitions[0].records for progress in (first, second)] == [50, 100]
+    assert first.transactions < second.transactions
+    assert first.latency.count < second.latency.count
+    assert told[2].transactions >= first.transactions, "the driver takes a count that goes back for an older report"
 
 
 # what an earlier release left at the target

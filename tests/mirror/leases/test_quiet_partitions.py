@@ -23,9 +23,7 @@ from reconciler_mirror.leases.task import LaneControl, LeaseState, ReportDelta
 from reconciler_mirror.model.lane import (
     Condition,
     Discovered,
-    LaneEnd,
     LaneProgress,
-    LaneReport,
     PartitionProgress,
     PartitionSpec,
 )
@@ -131,17 +129,6 @@ def test_once_the_lanes_partitions_changed_everything_is_told_again() -> None:
         assert control.untold() is None
     control.take(SPECS[:2])
     assert control.untold() is None
-
-
-def test_a_lane_that_failed_with_quiet_partitions_keeps_their_rows() -> None:
-    control = LaneControl(lane_spec(0, *SPECS), LeaseState(10.0))
-    rows = [quiet(number) for number in range(3)] + [quiet(3, records=2)]
-    control.report(snapshot(*rows))
-    control.untold()
-    control.attempt_over(LaneReport(LaneEnd.FAILED, snapshot(*rows), "broken"))
-    control.report(snapshot(*rows))
-    assert [now is before for now, before in zip(control.latest.partitions, rows, strict=True)] == [True] * 3 + [False]
-    assert control.latest.partitions[3].records == 4
 
 
 def test_the_board_builds_views_of_what_was_reported_and_of_what_lags() -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model.lane import Claim, Condition, CopyPath, LaneProgress, LaneReport, LaneSpec, PartitionSpec
+from reconciler_mirror.model.lane import Claim, Condition, Control, LaneProgress, LaneReport, LaneSpec, PartitionSpec
 from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.kafka.client.cluster import CommittedPosition
@@ -134,7 +134,10 @@ class Flow:
         return LaneSpec(**{**settings, **changes})  # type: ignore[arg-type]
 
     def run(
-        self, path: CopyPath, done: Callable[[LaneProgress], bool] = caught_up, **changes: object
+        self,
+        path: Callable[[LaneSpec, Control], LaneReport],
+        done: Callable[[LaneProgress], bool] = caught_up,
+        **changes: object,
     ) -> tuple[LaneReport, UntilControl]:
         lane = self.lane(**changes)
         control = UntilControl(lane.partitions, done)
