@@ -121,6 +121,7 @@ class Driver:
     def _run(self, stop_asked: Callable[[], bool]) -> DriverOutcome:
         number, shared, looked, began, settled = 0.0, 0.0, 0.0, time.monotonic(), False
         state: ApplicationState = "starting"
+        usual = self._settings.status_interval_ms / 1000
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
                 # The successor writes the status record now; ours would hide it.
@@ -132,15 +133,21 @@ class Driver:
                 return DriverOutcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
-            # Once it runs it stays `running`: a lane that later loses its task is a condition, and no second start.
-            settled = settled or self._settled(began)
+            # It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions
+            # has a task. ``apply`` waits for that, so a mirror without a core is never taken for one that runs. Then it
+            # stays `running`: a lane that later loses its task is a condition, and no second start.
+            taken = settled or self._board.all_run() or time.monotonic() - began > _SETTLED_S
+            settled = settled or (taken and not self._leases.lanes_without_task())
             now: ApplicationState = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
                 if hopeless := self._leases.tell_untasked():
                     return self._ended("failed", hopeless, announced=False)
             # A change of state is written at once, since apply waits for it.
-            if now != state or time.monotonic() - number >= self._status_interval_s():
+            # Who pauses or resumes waits until the status says so, and a cut-over refuses writes meanwhile.
+            confirms = time.monotonic() < self._confirms_until
+            interval = min(usual, _CONFIRM_S) if confirms else usual
+            if now != state or time.monotonic() - number >= interval:
                 number, state = time.monotonic(), now
                 self._tell(state)
                 self._metrics.open()
@@ -157,17 +164,6 @@ class Driver:
                 )  # by an application of another mirror, which has no record here
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
-
-    def _status_interval_s(self) -> float:
-        """Who pauses or resumes waits until the status says so, and a cut-over refuses writes meanwhile."""
-        usual = self._settings.status_interval_ms / 1000
-        return min(usual, _CONFIRM_S) if time.monotonic() < self._confirms_until else usual
-
-    def _settled(self, began: float) -> bool:
-        """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
-        task. ``apply`` waits for that, so a mirror without a core is never taken for one that runs."""
-        taken = self._board.all_run() or time.monotonic() - began > _SETTLED_S
-        return taken and not self._leases.lanes_without_task()
 
     # beside another application
 

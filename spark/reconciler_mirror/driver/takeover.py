@@ -223,7 +223,11 @@ class _Open:
         }
         ids = {(spec.target_topic, spec.partition): spec.topic_id for spec in specs}
         if (foreign := stranger(self.owner, self.moved_from, by, ids)) is not None:
-            raise provenance_ground.NotReadyError(_not_ours(self.flow, self.group, self.owner, foreign))
+            text = (
+                f"{self.flow.name} is not copied: {whose(self.group, self.flow.target.cluster, self.owner, *foreign)}"
+            )
+            todo = ways_on(self.flow.name, self.group, self.owner, foreign[1])
+            raise provenance_ground.NotReadyError(Condition("flow_not_ours", text, todo, stops=True))
 
     def _above(self, known: Sequence[LanePosition], application: str) -> Claim:
         """Who committed a position without ours removed the claim beside it; one made of the time is above
@@ -318,15 +322,6 @@ class _Open:
 
     async def _commit(self, lane_positions: Mapping[Key, LanePosition]) -> None:
         await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})
-
-
-def _not_ours(flow: FlowSettings, group: str, owner: Owner, foreign: tuple[Key, PositionMark]) -> Condition:
-    return Condition(
-        "flow_not_ours",
-        f"{flow.name} is not copied: {whose(group, flow.target.cluster, owner, *foreign)}",
-        ways_on(flow.name, group, owner, foreign[1]),
-        stops=True,
-    )
 
 
 def _of(lane_positions: Mapping[Key, LanePosition], keys: Iterable[Key]) -> dict[Key, LanePosition]:

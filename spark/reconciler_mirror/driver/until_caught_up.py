@@ -7,7 +7,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +20,7 @@ from reconciler_mirror.board.board import Board
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.lane.positions import start_offsets
 from reconciler_mirror.model.lane import Condition
-from reconciler_mirror.model.views import FlowView, PartitionView
+from reconciler_mirror.model.views import FlowView
 
 GRACE_S = 20.0
 """A condition that stops a partition for longer ends the mode; one that waits for a cluster has PATIENCE_S."""
@@ -85,7 +85,9 @@ class CatchUp:
         goals = [self.board.goal_view(view.settings.name) for view in flows]
         reached = all(goal is not None and goal.partitions == goal.done for goal in goals)
         if self.goal.calm_s:
-            reached = self._calm(flows)
+            calm = all(view.figures.records_lag == 0 for view in flows)
+            self._calm_since = (self._calm_since or time.monotonic()) if calm else None
+            reached = self._calm_since is not None and time.monotonic() - self._calm_since >= self.goal.calm_s
         if not reached:
             return None
         counts = ", ".join(f"{view.settings.name} {view.figures.records_total:,} records" for view in flows)
@@ -112,16 +114,11 @@ class CatchUp:
         """Why topics that the flow mirrors have no lane: they are in no lag and in no list of partitions."""
         return [condition for condition in self.board.discovered_now(flow).conditions if condition.stops]
 
-    def _calm(self, flows: Iterable[FlowView]) -> bool:
-        if any(view.figures.records_lag != 0 for view in flows):
-            self._calm_since = None
-            return False
-        self._calm_since = self._calm_since or time.monotonic()
-        return time.monotonic() - self._calm_since >= self.goal.calm_s
-
     def _hopeless(self, view: FlowView) -> str | None:
         now = time.monotonic()  # a clock that is set must end nothing
-        behind, laneless = self._left(view), self._without_lane(view.settings.name)
+        ends, done = self._ends.get(view.settings.name, {}), self.board.done(view.settings.name)
+        behind = [p for p in view.partitions if not ends or (p.topic, p.partition) in ends.keys() - done]
+        laneless = self._without_lane(view.settings.name)
         held = {pause.scope for pause in view.pauses}
         for partition in behind if held else ():
             around = scopes_around(view.settings.name, partition.topic, partition.partition)
@@ -150,11 +147,6 @@ class CatchUp:
         self._seen = {key: since for key, since in before.items() if key[0] != flow}
         self._seen |= {key: before.get(key, now) for key in conditions}
         return [(condition, self._seen[key]) for key, condition in conditions.items()]
-
-    def _left(self, view: FlowView) -> list[PartitionView]:
-        ends = self._ends.get(view.settings.name, {})
-        done = self.board.done(view.settings.name)
-        return [p for p in view.partitions if (p.topic, p.partition) in ends.keys() - done or not ends]
 
 
 async def _ends(flow: FlowSettings, keys: Collection[Key]) -> tuple[Ends, Ends]:

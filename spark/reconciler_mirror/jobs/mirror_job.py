@@ -126,7 +126,10 @@ def _outcome(run: JobRun, settings: MirrorSettings, asked: threading.Event) -> D
         started = now_ms()
         context = _context(settings)
     except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
-        return DriverOutcome("failed", Exit.FAILED, f"Spark did not start: {_in_words(error)}")
+        # The message of a Java exception without its stack: the lines between the call and the first frame.
+        said = before_frames(error)
+        why = " ".join(said[1:] or said).removeprefix(": ") or type(error).__name__
+        return DriverOutcome("failed", Exit.FAILED, f"Spark did not start: {why}")
     try:
         return _run(context, settings, run, started, asked)
     except HandoverError as error:
@@ -159,12 +162,6 @@ def _context(settings: MirrorSettings) -> Any:
         "spark.speculation": "false",  # a copy of a task would fence the task
     }
     return SparkContext.getOrCreate(with_defaults(own, {}))
-
-
-def _in_words(error: Exception) -> str:
-    """The message of a Java exception without its stack: the lines between the call and the first frame."""
-    said = before_frames(error)
-    return " ".join(said[1:] or said).removeprefix(": ") or type(error).__name__
 
 
 def _failed(text: str, code: int = int(Exit.FAILED)) -> int:

@@ -205,7 +205,14 @@ class Starter:
             self._begin(partition, known)
             partition.copied.target_end = copied_to
             if (loss := tail if isinstance(tail, TargetLoss) else loss) is not None:
-                self._stop_lost(partition, known, loss)
+                # Seen a second time, the position remembers it: later records, of aborted transactions for one, make
+                # the log longer again. The first time a broker may have answered that did not know yet that it leads
+                # no more.
+                again = seen_before(partition)
+                if known.lost is None and again:
+                    self._write_soon(partition)
+                partition.copied.lost = loss if again or known.lost is not None else None
+                lane.stop(partition, conditions.target_truncated(partition.spec, loss, known.offset))
             elif isinstance(tail, Ahead):
                 lane.stop(
                     partition, conditions.position_behind_copy(partition.spec, lane.spec.group, known.offset, tail)
@@ -243,15 +250,6 @@ class Starter:
         }
         chunks = await newest_chunks(target, lane.spec.state, ids)
         return {**{key: end_of(*chunk) for key, chunk in chunks.items()}, **own}, chunks
-
-    def _stop_lost(self, partition: Partition, known: positions.LanePosition, loss: TargetLoss) -> None:
-        """Seen a second time, the position remembers it: later records, of aborted transactions for one, make the log
-        longer again. The first time a broker may have answered that did not know yet that it leads no more."""
-        again = seen_before(partition)
-        if known.lost is None and again:
-            self._write_soon(partition)
-        partition.copied.lost = loss if again or known.lost is not None else None
-        self._lane.stop(partition, conditions.target_truncated(partition.spec, loss, known.offset))
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         self._lane.changed.add(partition)

@@ -155,7 +155,9 @@ class TargetLosses:
         """Where the logs of the copies end now, and what they lost. Raises BrokerError for an end that a broker refuses
         to give. A copy without a leader holds up no other: the first answer to what is copied there, or a look while it
         is idle, shows the loss as well."""
-        remembered = {p: known.lost or self._lost_before(p) for p, known in begun.items() if known.topic_id}
+        # What the position remembers, or an earlier session of this lane has seen.
+        seen = {p: p.copied.lost if p.copied.of == self._lane.ids(p) else None for p in begun}
+        remembered = {p: known.lost or seen[p] for p, known in begun.items() if known.topic_id}
         losses = {p: loss for p, loss in remembered.items() if loss is not None}
         asked = {p.target: LATEST for p in acknowledged}
         ends = await self._lane.target.list_offsets(asked, committed=False) if asked else {}
@@ -184,10 +186,6 @@ class TargetLosses:
             return None
         now = (await self._lane.target.list_offsets({partition.target: LATEST}, committed=False))[partition.target]
         return TargetLoss(now, before) if isinstance(now, int) and now < before else None
-
-    def _lost_before(self, partition: Partition) -> TargetLoss | None:
-        """What an earlier session of this lane has seen."""
-        return partition.copied.lost if partition.copied.of == self._lane.ids(partition) else None
 
     async def _placed(self, partition: Partition, loss: TargetLoss) -> TargetLoss:
         """With the source offset of the first record that is gone, where the offset map says it exactly."""

@@ -73,20 +73,18 @@ class ReportDelta:
         self._snapshot = now
         if self.everything or len(self._rows) > len(now.partitions):
             self.everything, self._rows = False, {}
-        rows = tuple(p for p in now.partitions if self._differs(p))
+        rows: list[PartitionProgress] = []
+        for row in now.partitions:
+            known = self._rows.get(key := (row.topic, row.partition))
+            if known is not row:
+                self._rows[key] = row
+                if known != row:
+                    rows.append(row)
         lane = replace(now, partitions=())
         if not rows and lane == self._lane:
             return None
         self._lane = lane
-        return replace(now, partitions=rows)
-
-    def _differs(self, row: PartitionProgress) -> bool:
-        key = (row.topic, row.partition)
-        known = self._rows.get(key)
-        if known is row:
-            return False
-        self._rows[key] = row
-        return known != row
+        return replace(now, partitions=tuple(rows))
 
 
 class LaneControl:

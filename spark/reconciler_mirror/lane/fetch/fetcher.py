@@ -94,12 +94,19 @@ class Fetcher:
             if not self._session.wanted and not self._paused:
                 self._changed.clear()
                 await self._changed.wait()
-            self._settle_down()
+            # Busy partitions that had nothing new for a while go back to the quiet ones.
+            now = time.monotonic()
+            if self._busy and now - self._looked > QUIET_AFTER:
+                self._looked = now
+                for partition in self.members():
+                    if partition.caught_up and now - partition.log.data_at > QUIET_AFTER:
+                        self._move(partition, busy=False)
             await self._room()
             if not self._session.wanted:
                 continue
             try:
-                connection = await lane.source.connection(self._node, self._purpose())
+                busy = f"fetch busy {self._number}" if self._line.narrow else "fetch busy"
+                connection = await lane.source.connection(self._node, busy if self._busy else "fetch")
                 if connection.in_flight and time.monotonic() > connection.expires_at:
                     await asyncio.sleep(EXPIRED_PAUSE)  # all sessions leave it, then a new one is made
                 else:
@@ -110,16 +117,14 @@ class Fetcher:
                     self.remove(partition)
                     lane.routes.look_again(partition, "the source broker is not reachable")
 
-    def _purpose(self) -> str:
-        if not self._busy:
-            return "fetch"
-        return f"fetch busy {self._number}" if self._line.narrow else "fetch busy"
-
     async def _room(self) -> None:
         """Waits until memory is free and not every partition is paused."""
         lane = self._lane
         while True:
-            self._resume()
+            limit = self._queue_limit() // 2
+            for partition in [p for p in self._paused if p.outbox.queued_bytes <= limit]:
+                self._paused.discard(partition)
+                self._want(partition)
             if not self._members or (lane.room_left() > 0 and self._session.wanted):
                 return
             lane.room.clear()
@@ -131,12 +136,6 @@ class Fetcher:
         if lane.throttle.limited:
             return max(LEAST_QUEUE, lane.memory // (2 * members))
         return max(lane.memory // lane.tuning.partition_share, lane.memory // (2 * members))
-
-    def _resume(self) -> None:
-        limit = self._queue_limit() // 2
-        for partition in [p for p in self._paused if p.outbox.queued_bytes <= limit]:
-            self._paused.discard(partition)
-            self._want(partition)
 
     def _want(self, partition: Partition) -> None:
         lane = self._lane
@@ -265,15 +264,6 @@ class Fetcher:
         self.remove(partition)
         self._lane.routes.place(partition)
 
-    def _settle_down(self) -> None:
-        """Busy partitions that had nothing new for a while go back to the quiet ones."""
-        now = time.monotonic()
-        if self._busy and now - self._looked > QUIET_AFTER:
-            self._looked = now
-            for partition in self.members():
-                if partition.caught_up and now - partition.log.data_at > QUIET_AFTER:
-                    self._move(partition, busy=False)
-
     def _refused(self, partition: Partition, answer: FetchedPartition) -> None:
         lane = self._lane
         self.remove(partition)
@@ -305,16 +295,13 @@ class Fetchers:
         partition.log.busy |= line.long and not partition.caught_up
         number = 0
         if partition.log.busy:
-            number = min(range(1, line.sessions() + 1), key=lambda number: self._size(node, number))
+            sizes = {each: fetcher.size for (of, each), fetcher in self._fetchers.items() if of == node}
+            number = min(range(1, line.sessions() + 1), key=lambda number: sizes.get(number, 0))
         fetcher = self._fetchers.get((node, number))
         if fetcher is None:
             fetcher = self._fetchers[node, number] = Fetcher(self._lane, (node, number), line, self._fetchers)
             self._start(fetcher.run())
         fetcher.add(partition)
-
-    def _size(self, node: int, number: int) -> int:
-        fetcher = self._fetchers.get((node, number))
-        return fetcher.size if fetcher is not None else 0
 
     def forget(self, partition: Partition) -> None:
         for fetcher in self._fetchers.values():

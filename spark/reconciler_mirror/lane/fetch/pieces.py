@@ -65,7 +65,11 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
     batches = scan(view)
     partition.figures.lost.forget_beyond(covered)
     for batch in sound(partition, view, batches, answer.high_watermark) if partition.hold.checking else batches:
-        _require_in_place(batch, after, answer.high_watermark)
+        # The checksum of a batch does not cover its base offset: one damaged on its way would move the position.
+        if not after <= batch.base < batch.next_offset <= answer.high_watermark + MOST_GROWN:
+            says = f"a batch says it holds offsets {batch.base} to {batch.next_offset}"
+            between = f"between {after} and the log's end {answer.high_watermark}"
+            raise MalformedResponseError(f"{says}, but lies {between}")
         if batch.start == batches[-1].start and _in_doubt(partition, batch, covered):
             break
         after = batch.next_offset
@@ -80,7 +84,10 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
         partition.log.covered_epoch = max(partition.log.covered_epoch, batch.leader_epoch)
     if wanted:
         partition.sizes.try_larger()
-        _choose(partition, wanted)
+        # Small batches cost more each than their records; the choice changes only when they are clearly small or big.
+        average = sum(batch.records for batch in wanted) / len(wanted)
+        gathers = average <= WHOLE_ABOVE if partition.sizes.gathers else len(wanted) > 1 and average < GATHER_BELOW
+        partition.sizes.gathers = gathers
     return make(partition, view, looked, buffer)
 
 
@@ -99,14 +106,6 @@ def delivered_pieces(
         if not count:
             raise
         return _pieces(partition, (view, wanted[:count]), buffer), wanted[count - 1].next_offset
-
-
-def _require_in_place(batch: Batch, after: int, end: int) -> None:
-    """The checksum of a batch does not cover its base offset: one that was damaged on its way would move the position.
-    ``after``: where the batch before it ended. Raises MalformedResponseError."""
-    if not after <= batch.base < batch.next_offset <= end + MOST_GROWN:
-        where = f"offsets {batch.base} to {batch.next_offset}"
-        raise MalformedResponseError(f"a batch says it holds {where}, but lies between {after} and the log's end {end}")
 
 
 def _in_doubt(partition: Partition, batch: Batch, expected: int) -> bool:
@@ -176,15 +175,6 @@ def sound(partition: Partition, view: memoryview, batches: list[Batch], end: int
             lost = position - max(batch.base, partition.log.covered)
             partition.figures.lost.add(position, Loss("corrupt_source_batch", lost, batches=1, text=f"{error}"))
             yield batch._replace(records=0, attributes=0, last_delta=position - batch.base - 1)
-
-
-def _choose(partition: Partition, wanted: list[Batch]) -> None:
-    """Small batches cost more each than their records; the choice changes only when they are clearly small or big."""
-    average = sum(batch.records for batch in wanted) / len(wanted)
-    if partition.sizes.gathers:
-        partition.sizes.gathers = average <= WHOLE_ABOVE
-    else:
-        partition.sizes.gathers = len(wanted) > 1 and average < GATHER_BELOW
 
 
 def _add_pieces(

@@ -81,7 +81,12 @@ class Sender:
                     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
                     self._send_all(connection)
                 except ConnectionLostError:
-                    self._unreachable()
+                    # Leaders move away from a broker that is down; what was ready is looked at after new metadata.
+                    waiting, self._ready = self._ready, deque()
+                    for partition in waiting:
+                        partition.outbox.ready = False
+                        self._lane.routes.later(partition, UNREACHABLE_PAUSE, moved=True)
+                    continue
             await self._wake.wait()
 
     async def _connected(self) -> Connection:
@@ -130,14 +135,6 @@ class Sender:
         wanted = max(self._latency / PER_REQUEST, round_trip / PER_REQUEST_FAR)
         self._window = max(tuning.requests_in_flight, min(tuning.most_in_flight, int(wanted)))
 
-    def _unreachable(self) -> None:
-        """Leaders move away from a broker that is down; ready partitions are looked at again after new metadata."""
-        waiting, self._ready = self._ready, deque()
-        for partition in waiting:
-            partition.outbox.ready = False
-            self._lane.routes.later(partition, UNREACHABLE_PAUSE, moved=True)
-        self._wake.set()
-
     def _next_request(self) -> dict[tuple[str, int], tuple[Partition, Piece]]:
         lane = self._lane
         chosen: dict[tuple[str, int], tuple[Partition, Piece]] = {}
@@ -166,12 +163,8 @@ class Sender:
         if held:
             self._ready.extendleft(reversed(held))
             lane.throttle.hold()
-            self._wake_after(delay)
+            self._timer = self._timer or asyncio.get_running_loop().call_later(delay, self._timer_over)
         return chosen
-
-    def _wake_after(self, delay: float) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(delay, self._timer_over)
 
     def _timer_over(self) -> None:
         self._timer = None
@@ -268,15 +261,12 @@ class Sender:
             partition.outbox.outstanding -= 1
             self._lane.resolve(self._outcome, partition, piece, answer)
         if joining:
-            self._joined()
+            self._joining -= 1
+            self._lane.joining(-1)
+            late, self._late = self._late, set()
+            for partition in late:
+                self.ready_again(partition)
         self.pump()
-
-    def _joined(self) -> None:
-        self._joining -= 1
-        self._lane.joining(-1)
-        late, self._late = self._late, set()
-        for partition in late:
-            self.ready_again(partition)
 
     def _read(
         self, connection: Connection, future: asyncio.Future[Frame], sent: Collection[tuple[str, int]]

@@ -37,8 +37,9 @@ class Throttle:
 
     def delay(self) -> float:
         """Seconds until something may be taken; 0 when it may be now."""
-        self._fill()
-        rate = self.rate
+        now, rate = self._clock(), self.rate
+        self._tokens = min(rate * BURST_S, self._tokens + (now - self._at) * rate)
+        self._at = now
         return 0.0 if rate <= NO_LIMIT or self._tokens > 0 else max(0.002, -self._tokens / rate)
 
     def take(self, size: int) -> None:
@@ -54,8 +55,3 @@ class Throttle:
         if self._waiting_since is not None:
             self._waited += self._clock() - self._waiting_since
             self._waiting_since = None
-
-    def _fill(self) -> None:
-        now, rate = self._clock(), self.rate
-        self._tokens = min(rate * BURST_S, self._tokens + (now - self._at) * rate)
-        self._at = now
