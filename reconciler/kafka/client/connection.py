@@ -99,13 +99,18 @@ class Connection:
         head = _HEAD.pack(size, key, version, correlation, len(self._client_id)) + tail
         return self._enqueue(correlation, [memoryview(head), *(memoryview(part) for part in parts)], patience)
 
-    async def ask(self, api: tuple[int, int, bool], body: bytes, read: Callable[[memoryview], T]) -> T:
-        """The answer to one hand-packed request, as ``read`` reads it. See ``send``."""
+    async def ask(self, api: tuple[int, int, bool], body: bytes, read: Callable[[memoryview], tuple[int, T]]) -> T:
+        """The answer to one hand-packed request; ``read`` gives the broker's throttle in ms before it. See ``send``.
+        Respects a throttle of the broker, as ``call``."""
+        if (wait := self.throttled_until - time.monotonic()) > 0:
+            await asyncio.sleep(wait)
         frame = await self.send(api, [body])
         try:
-            return read(frame.body)
+            throttle, answer = read(frame.body)
         finally:
             frame.drop()
+        self.throttle(throttle)
+        return answer
 
     @contextlib.contextmanager
     def read(self, frame: Frame) -> Iterator[None]:

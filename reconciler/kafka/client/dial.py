@@ -83,7 +83,6 @@ async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: 
             connection.start()
             asked = pack_api_versions("mirror", "1")
             answer = await connection.ask((API_VERSIONS, VERSION, True), asked, unpack_api_versions)
-            connection.throttle(answer.throttle)
             if answer.error == _UNSUPPORTED_VERSION:
                 raise UnsupportedBrokerError(f"broker {where} is older than Kafka 2.4; 2.8 or newer is needed")
             check(answer.error, f"ApiVersions of {where}")

@@ -43,8 +43,7 @@ class GroupClient:
             lowest, newest = group_members.LIST_LOWEST, group_members.LIST_NEWEST
             version = connection.negotiated(group_members.LIST_GROUPS, lowest, newest, "ListGroups")
             body, read = group_members.pack_list(version), partial(group_members.unpack_list, version, node=node)
-            throttle, error, groups = await connection.ask((group_members.LIST_GROUPS, version, True), body, read)
-            connection.throttle(throttle)
+            error, groups = await connection.ask((group_members.LIST_GROUPS, version, True), body, read)
             check(error, f"groups of broker {node} of {self.cluster.name}")
             return groups
 
@@ -69,12 +68,12 @@ class GroupClient:
                 key, version = group_members.DESCRIBE_GROUPS, group_members.DESCRIBE_VERSION
                 connection.negotiated(key, version, version, "DescribeGroups")
                 body, read = group_members.pack_describe(classic), group_members.unpack_describe
-                answers += await _answer(connection, key, version, body, read)
+                answers += await connection.ask((key, version, True), body, read)
             if consumer := [name for name in names if wanted[name] is GroupKind.CONSUMER]:
                 key, version = group_members.CONSUMER_GROUP_DESCRIBE, group_members.CONSUMER_VERSION
                 connection.negotiated(key, version, version, "ConsumerGroupDescribe")
                 body, read = group_members.pack_describe(consumer), group_members.unpack_consumer_describe
-                answers += await _answer(connection, key, version, body, read)
+                answers += await connection.ask((key, version, True), body, read)
             described_groups.update((group.group, group) for group in answers)
             return {group.group: group.error for group in answers}
 
@@ -105,12 +104,12 @@ class GroupClient:
                 for part in [others] if version == many else [[name] for name in others]:
                     body = group_offsets.pack_fetch(version, part, stable=stable)
                     read = partial(group_offsets.unpack_fetch, version, part)
-                    answers |= await _answer(connection, key, version, body, read)
+                    answers |= await connection.ask((key, version, True), body, read)
             if shared := [name for name in names if name in share]:
                 key, version = share_offsets.DESCRIBE_SHARE_OFFSETS, share_offsets.VERSION
                 connection.negotiated(key, version, version, "DescribeShareGroupOffsets")
                 body = share_offsets.pack_describe(shared)
-                answers |= await _answer(connection, key, version, body, share_offsets.unpack_describe)
+                answers |= await connection.ask((key, version, True), body, share_offsets.unpack_describe)
             offsets.update(answers)
             return {name: group.error for name, group in answers.items()}
 
@@ -216,12 +215,3 @@ async def _patiently(ask: Callable[[], Awaitable[T]], *passing: type[WireError])
                 raise
         await asyncio.sleep(pause)
         pause = min(pause * 2, _PAUSE_LAST)
-
-
-async def _answer(
-    connection: Connection, key: int, version: int, body: bytes, read: Callable[[memoryview], tuple[int, T]]
-) -> T:
-    """The answer to one request, without the throttle time that ``read`` finds before it."""
-    throttle, answer = await connection.ask((key, version, True), body, read)
-    connection.throttle(throttle)
-    return answer

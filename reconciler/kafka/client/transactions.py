@@ -9,17 +9,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import GROUP, TRANSACTION, ClusterClient, Key, by_topic
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.protocol import commit_offsets as position_requests
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.protocol import transactions as transaction_requests
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
-from reconciler.kafka.protocol.transactions import TransactionalProducer, TransactionState
+from reconciler.kafka.protocol.groups import group_offsets
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
+from reconciler.kafka.protocol.transactions import EndedTransaction, TransactionalProducer, TransactionState
 
 
 class Endings:
@@ -57,7 +58,6 @@ class Aborted(Endings):
 
 TRANSACTION_TIMEOUT_MS = 60_000
 RETRIED_FOR = 25.0
-_CLASSIC_END = 3
 _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
 _FAR = 0.02
@@ -192,35 +192,24 @@ class Identity:
             await self.add_partitions(named)
         if self._group:
             await self._patiently(TRANSACTION, self._add_offsets)
-        await self._end(committed=committed, newest=_CLASSIC_END)
+        await self._end(committed=committed, newest=transaction_requests.END_VERSION)
 
     async def add_partitions(self, keys: Iterable[Key]) -> None:
         """Classic only: announces partitions before their first batch of a transaction.
 
         One that was sent and not answered may come late and open another transaction: then ``disturbed``.
         """
-        request = protocol.AddPartitionsToTxnRequest
-        topic_type, named = request.AddPartitionsToTxnTopic, by_topic(keys)
-        unanswered = False
+        api = (transaction_requests.ADD_PARTITIONS, transaction_requests.ADD_VERSION, True)
+        body, unanswered = transaction_requests.pack_add(self._holder, by_topic(keys)), False
 
         async def ask(connection: Connection) -> None:
             nonlocal unanswered
             self.disturbed |= unanswered
             unanswered = True
-            topics = [topic_type(name=name, partitions=partitions) for name, partitions in named.items()]
-            answer = await connection.call(
-                request(
-                    v3_and_below_transactional_id=self.transactional_id,
-                    v3_and_below_producer_id=self.producer_id,
-                    v3_and_below_producer_epoch=self.epoch,
-                    v3_and_below_topics=topics,
-                    version=connection.version(request),
-                )
-            )
+            codes = await connection.ask(api, body, transaction_requests.unpack_add)
             unanswered = False
-            for topic in answer.results_by_topic_v3_and_below:
-                for p in topic.results_by_partition:
-                    errors.check(p.partition_error_code, f"adding {topic.name}-{p.partition_index} to the transaction")
+            for (topic, partition), code in codes.items():
+                errors.check(code, f"adding {topic}-{partition} to the transaction")
 
         await self._patiently(TRANSACTION, ask)
 
@@ -234,9 +223,8 @@ class Identity:
         """
         connection = await self.coordinator()
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
-        holder = TransactionalProducer(str(self.transactional_id), self.producer_id, self.epoch)
         before, self.disturbed = self.disturbed, True
-        pending = transaction_requests.send_abort(connection, holder, by_topic(joining))
+        pending = transaction_requests.send_abort(connection, self._holder, by_topic(joining))
         sent(connection)
         error = await transaction_requests.aborted(connection, pending)
         if error not in _AGAIN:
@@ -251,7 +239,11 @@ class Identity:
 
         return await self._patiently(TRANSACTION, itself)
 
-    async def commit_positions(self, positions: Mapping[Key, OffsetToCommit]) -> None:
+    @property
+    def _holder(self) -> TransactionalProducer:
+        return TransactionalProducer(str(self.transactional_id), self.producer_id, self.epoch)
+
+    async def commit_positions(self, positions: Mapping[Key, CommittedOffset]) -> None:
         """Into the open transaction, or at once for an idempotent producer. Keys are target topic and partition."""
         if not positions:
             return
@@ -262,33 +254,30 @@ class Identity:
     async def end(self, *, committed: bool) -> bool:
         """Ends the transaction; True: the epoch changed, so sequences of all partitions restart at 0."""
         self.commit_unanswered = committed
-        answer = await self._end(committed=committed, newest=5 if self.version_2 else _CLASSIC_END)
+        newest = transaction_requests.END_NEWEST if self.version_2 else transaction_requests.END_VERSION
+        ended = await self._end(committed=committed, newest=newest)
         self.commit_unanswered = False
         if not self.version_2:
             return False
-        self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        self.producer_id, self.epoch = ended.producer_id, ended.epoch
         return True
 
-    async def _end(self, *, committed: bool, newest: int) -> Any:
-        tried = 0
+    async def _end(self, *, committed: bool, newest: int) -> EndedTransaction:
+        tried, key = 0, transaction_requests.END
 
-        async def ask(connection: Connection) -> Any:
-            request = protocol.EndTxnRequest(
-                transactional_id=self.transactional_id,
-                producer_id=self.producer_id,
-                producer_epoch=self.epoch,
-                committed=committed,
-                version=connection.version(protocol.EndTxnRequest, newest),
-            )
+        async def ask(connection: Connection) -> EndedTransaction:
+            version = connection.negotiated(key, transaction_requests.END_VERSION, newest, "EndTxn")
+            body = transaction_requests.pack_end(self._holder, committed=committed)
             nonlocal tried
             tried += 1
-            answer = await connection.call(request)
-            errors.check(answer.error_code, f"EndTxn of {self.transactional_id}")
-            return answer
+            read = partial(transaction_requests.unpack_end, version=version)
+            ended = await connection.ask((key, version, True), body, read)
+            errors.check(ended.error, f"EndTxn of {self.transactional_id}")
+            return ended
 
-        answer = await self._patiently(TRANSACTION, ask)
+        ended = await self._patiently(TRANSACTION, ask)
         self.disturbed |= tried > 1
-        return answer
+        return ended
 
     async def state(self) -> TransactionState | None:
         """As the coordinator has it; no producer is fenced. None: the broker is older, or does not say."""
@@ -329,24 +318,22 @@ class Identity:
         )
         errors.check((await connection.call(request)).error_code, f"adding group {self._group} to the transaction")
 
-    async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, OffsetToCommit]) -> None:
-        grouped = {
-            topic: [(number, positions[topic, number]) for number in numbers]
-            for topic, numbers in by_topic(positions).items()
-        }
+    async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, CommittedOffset]) -> None:
         if self.transactional:
-            holder = (str(self.transactional_id), self.producer_id, self.epoch)
-            newest = 5 if self.version_2 else 3
-            request = position_requests.in_transaction(connection, self._group, holder, grouped, newest)
+            key, lowest = transaction_requests.COMMIT_OFFSETS, transaction_requests.COMMIT_VERSION
+            newest = transaction_requests.COMMIT_NEWEST if self.version_2 else lowest
+            version = connection.negotiated(key, lowest, newest, "TxnOffsetCommit")
+            body = transaction_requests.pack_commit(self._holder, self._group, positions)
         else:
-            request = position_requests.at_once(connection, self._group, grouped)
-        answer = await connection.call(request)
-        for topic in answer.topics:
-            for p in topic.partitions:
-                errors.check(p.error_code, f"position of {topic.name}-{p.partition_index} in group {self._group}")
-        if (answered := sum(len(topic.partitions) for topic in answer.topics)) != len(positions):
+            key, newest = group_offsets.OFFSET_COMMIT, group_offsets.COMMIT_VERSION
+            version = connection.negotiated(key, newest, newest, "OffsetCommit")
+            body = group_offsets.pack_commit(self._group, positions)
+        codes = await connection.ask((key, version, True), body, group_offsets.unpack_commit)
+        for (topic, partition), code in codes.items():
+            errors.check(code, f"position of {topic}-{partition} in group {self._group}")
+        if len(codes) != len(positions):
             raise errors.BrokerError(
-                -1, f"{answered} of {len(positions)} positions in group {self._group} were answered"
+                -1, f"{len(codes)} of {len(positions)} positions in group {self._group} were answered"
             )
 
     async def _patiently(self, kind: int | None, ask: Callable[[Connection], Awaitable[T]]) -> T:
@@ -388,6 +375,6 @@ def speaks_version_2(connection: Connection) -> bool:
     return (
         connection.features.get("transaction.version", 0) >= 2
         and newest.get(protocol.PRODUCE, 0) >= producing.VERSION_2
-        and newest.get(protocol.EndTxnRequest.API_KEY, 0) >= 5
-        and newest.get(protocol.TxnOffsetCommitRequest.API_KEY, 0) >= 5
+        and newest.get(transaction_requests.END, 0) >= transaction_requests.END_NEWEST
+        and newest.get(transaction_requests.COMMIT_OFFSETS, 0) >= transaction_requests.COMMIT_NEWEST
     )

@@ -13,11 +13,10 @@ _FINALIZED = 2
 class Offered(NamedTuple):
     """``versions``: API key -> lowest and highest version; ``features``: finalized ones with their level.
 
-    ``error``: 35 from a broker that does not know version 3 of this request. ``throttle`` in ms."""
+    ``error``: 35 from a broker that does not know version 3 of this request."""
 
     error: int
     versions: Mapping[int, tuple[int, int]]
-    throttle: int
     features: Mapping[str, int]
 
 
@@ -27,12 +26,12 @@ def pack_api_versions(software: str, version: str) -> bytes:
 
 
 @reading("an ApiVersions")
-def unpack_api_versions(frame: memoryview) -> Offered:
-    """Raises MalformedResponseError."""
+def unpack_api_versions(frame: memoryview) -> tuple[int, Offered]:
+    """(throttle in ms, what is offered). Raises MalformedResponseError."""
     reader = ResponseReader(frame, tagged=False)
     error = reader.int16()
     if error:
-        return Offered(error, {}, 0, {})
+        return 0, Offered(error, {}, {})
     versions: dict[int, tuple[int, int]] = {}
     for _ in range(reader.count()):
         key = reader.int16()
@@ -48,7 +47,7 @@ def unpack_api_versions(frame: memoryview) -> Offered:
         else:
             reader.take(end - reader.at)
     reader.finish(tagged=False)
-    return Offered(error, versions, throttle, features)
+    return throttle, Offered(error, versions, features)
 
 
 def _features(reader: ResponseReader) -> dict[str, int]:

@@ -30,8 +30,7 @@ async def delete_records(cluster: ClusterClient, before: Mapping[Key, int]) -> N
 
 async def _at(cluster: ClusterClient, node: int, before: Mapping[Key, int]) -> None:
     connection = await cluster.control(node)
-    throttle, errors = await connection.ask((DELETE_RECORDS, VERSION, True), pack(before, TIMEOUT_MS), unpack)
-    connection.throttle(throttle)
+    errors = await connection.ask((DELETE_RECORDS, VERSION, True), pack(before, TIMEOUT_MS), unpack)
     for (topic, partition), error in errors.items():
         check(error, f"deleting the records of {topic}-{partition} before offset {before[topic, partition]}")
 

@@ -1,5 +1,5 @@
 """What a coordinator is asked about transactions: DescribeTransactions and ListTransactions (KIP-664, from Kafka 3.0),
-and packed by hand for those who end hundreds a second AddPartitionsToTxn and EndTxn of the classic protocol."""
+and packed by hand for those who end hundreds a second AddPartitionsToTxn, TxnOffsetCommit and EndTxn."""
 
 import asyncio
 import struct
@@ -11,13 +11,16 @@ from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+from reconciler.kafka.protocol.groups.group_offsets import NO_MEMBER, CommittedOffset, Key, pack_offsets
 
 DESCRIBE_TRANSACTIONS, VERSION = 65, 0
 LIST_TRANSACTIONS = 66
 ADD_PARTITIONS, ADD_VERSION = 24, 3
 """The last version for clients; 4 is the brokers' own."""
-END, END_VERSION = 26, 3
-"""The last version that keeps the epoch."""
+END, END_VERSION, END_NEWEST = 26, 3, 5
+"""The last version that keeps the epoch, and that of KIP-890 version 2."""
+COMMIT_OFFSETS, COMMIT_VERSION, COMMIT_NEWEST = 28, 3, 5
+"""Likewise. Their layouts are the same."""
 NOT_ATTEMPTED = 55
 """Another partition of the request was refused."""
 _ID = struct.Struct(">q")
@@ -90,10 +93,7 @@ async def listed(connection: Connection, producer_ids: Sequence[int]) -> Mapping
     _, newest = connection.versions.get(LIST_TRANSACTIONS, (0, -1))
     if newest < VERSION or not producer_ids:
         return {}
-    throttle, error, ids = await connection.ask(
-        (LIST_TRANSACTIONS, VERSION, True), pack_list(producer_ids), unpack_list
-    )
-    connection.throttle(throttle)
+    error, ids = await connection.ask((LIST_TRANSACTIONS, VERSION, True), pack_list(producer_ids), unpack_list)
     check(error, f"transactions of {connection.where}")
     return ids
 
@@ -147,10 +147,10 @@ async def aborted(connection: Connection, sent: PendingAbort) -> int:
         connection.throttle(throttle)
     frame = await sent.ended
     with connection.read(frame):
-        throttle, error = unpack_end(frame.body)
+        throttle, ended = unpack_end(frame.body)
     connection.throttle(throttle)
     refused = [code for code in errors.values() if code != NOT_ATTEMPTED]
-    return refused[0] if refused else NOT_ATTEMPTED if errors else error
+    return refused[0] if refused else NOT_ATTEMPTED if errors else ended.error
 
 
 def pack(transactional_id: str) -> bytes:
@@ -179,8 +179,8 @@ def pack_list(producer_ids: Sequence[int]) -> bytes:
 
 
 @reading("a ListTransactions")
-def unpack_list(frame: memoryview) -> tuple[int, int, dict[int, str]]:
-    """(throttle in ms, Kafka's error code, transactional id by producer id)."""
+def unpack_list(frame: memoryview) -> tuple[int, tuple[int, dict[int, str]]]:
+    """(throttle in ms, (Kafka's error code, transactional id by producer id))."""
     reader = ResponseReader(frame)
     throttle, error, ids = reader.int32(), reader.int16(), dict[int, str]()
     for _ in range(reader.count()):
@@ -192,7 +192,7 @@ def unpack_list(frame: memoryview) -> tuple[int, int, dict[int, str]]:
         reader.tags()
         ids[producer_id] = name
     reader.finish()
-    return throttle, error, ids
+    return throttle, (error, ids)
 
 
 def pack_add(holder: TransactionalProducer, topics: Mapping[str, Sequence[int]]) -> bytes:
@@ -213,15 +213,31 @@ def unpack_add(frame: memoryview) -> tuple[int, dict[tuple[str, int], int]]:
     return throttle, errors
 
 
+def pack_commit(holder: TransactionalProducer, group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
+    """As ``group_offsets.pack_commit``, within the transaction; ``group_offsets.unpack_commit`` reads the answer."""
+    producer = _HOLDER.pack(holder.producer_id, holder.epoch)
+    parts = (string(holder.transactional_id), string(group), producer, NO_MEMBER, pack_offsets(offsets), NO_TAGS)
+    return b"".join(parts)
+
+
 def pack_end(holder: TransactionalProducer, *, committed: bool) -> bytes:
     producer = _HOLDER.pack(holder.producer_id, holder.epoch)
     return b"".join((string(holder.transactional_id), producer, bytes((committed,)), NO_TAGS))
 
 
+class EndedTransaction(NamedTuple):
+    """``error`` is Kafka's code. From version 5 on: the producer id and epoch of the next transaction."""
+
+    error: int
+    producer_id: int = -1
+    epoch: int = -1
+
+
 @reading("an EndTxn")
-def unpack_end(frame: memoryview) -> tuple[int, int]:
-    """(throttle in ms, Kafka's error code)."""
+def unpack_end(frame: memoryview, version: int = END_VERSION) -> tuple[int, EndedTransaction]:
+    """(throttle in ms, how it ended)."""
     reader = ResponseReader(frame)
     throttle, error = reader.int32(), reader.int16()
+    ended = EndedTransaction(error, *(reader.fixed(_HOLDER) if version >= END_NEWEST else ()))
     reader.finish()
-    return throttle, error
+    return throttle, ended

@@ -14,7 +14,7 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, CommittedPosition, Key
 from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.offsets.position_metadata import (
@@ -103,8 +103,8 @@ def is_older(later: LanePosition | None, earlier: LanePosition) -> bool:
     return later.topic_id == earlier.topic_id and went_back(later, earlier.offset)
 
 
-def to_commit(key: Key, position: LanePosition) -> OffsetToCommit:
-    return OffsetToCommit(position.offset, position.leader_epoch, encode(key, position) + END)
+def to_commit(key: Key, position: LanePosition) -> CommittedOffset:
+    return CommittedOffset(position.offset, position.leader_epoch, encode(key, position) + END)
 
 
 def encode(key: Key, position: LanePosition) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
 from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, BrokerError, WireError
 from reconciler.kafka.client.transactions import Endings, Identity
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.offsets.position_metadata import is_ours
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.conditions.lane import SupersededError
@@ -136,9 +136,9 @@ class Committer:
         restarted = await lane.identity.end(committed=True)
         self._finish({**moved, **corrected}, restarted=restarted)
 
-    def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, OffsetToCommit]:
+    def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, CommittedOffset]:
         claim, hour = self._lane.spec.claim, positions.hour_now()
-        written: dict[Key, OffsetToCommit] = {}
+        written: dict[Key, CommittedOffset] = {}
         for p, offset in moved:
             figures = (offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked)
             at = LanePosition(*figures, lost=p.copied.lost, remote_id=p.remote_id)

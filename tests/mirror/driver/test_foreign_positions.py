@@ -151,7 +151,7 @@ async def offsets_deleted(flow: Flow, partition: int) -> None:
     cluster = cluster_of(flow.target)
     try:
         connection = await cluster.control(await cluster.coordinator(group.decode(), GROUP))
-        assert await connection.ask((47, 0, False), body, lambda answer: bytes(answer[:2])) == bytes(2)
+        assert await connection.ask((47, 0, False), body, lambda answer: (0, bytes(answer[:2]))) == bytes(2)
     finally:
         cluster.close()
 

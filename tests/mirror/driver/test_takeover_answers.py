@@ -17,7 +17,6 @@ from reconciler_mirror.model.lane import Claim, PartitionSpec
 
 from reconciler.kafka.client.cluster import NO_ID, Key
 from reconciler.kafka.client.errors import UNKNOWN_TOPIC, BrokerError
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
 from reconciler.replication.handover import FlowSettings, Naming, Start
 from tests.support.lanes.lane_spec import lane
@@ -46,7 +45,7 @@ class Coordinator:
     pending: Collection[Key] = ()
     error: int = 0
     asked: int = 0
-    commits: list[Mapping[Key, OffsetToCommit]] = field(default_factory=list)
+    commits: list[Mapping[Key, CommittedOffset]] = field(default_factory=list)
     cluster: Any = field(default_factory=lambda: SimpleNamespace(name="west"))
 
     async def offsets(self, groups: Sequence[str], *, stable: bool = False) -> dict[str, GroupOffsets]:
@@ -84,7 +83,7 @@ class Identity:
     async def end(self, *, committed: bool) -> None:
         assert committed
 
-    async def commit_positions(self, wanted: Mapping[Key, OffsetToCommit]) -> None:
+    async def commit_positions(self, wanted: Mapping[Key, CommittedOffset]) -> None:
         if wanted:
             self._coordinator.commits.append(wanted)
 

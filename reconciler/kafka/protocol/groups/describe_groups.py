@@ -67,8 +67,8 @@ def pack_list(version: int) -> bytes:
 
 
 @reading("a ListGroups")
-def unpack_list(version: int, frame: memoryview, node: int) -> tuple[int, int, list[ListedGroup]]:
-    """(throttle in ms, error, groups). Raises MalformedResponseError."""
+def unpack_list(version: int, frame: memoryview, node: int) -> tuple[int, tuple[int, list[ListedGroup]]]:
+    """(throttle in ms, (error, groups)). Raises MalformedResponseError."""
     reader = ResponseReader(frame)
     throttle, error = reader.int32(), reader.int16()
     groups = []
@@ -79,7 +79,7 @@ def unpack_list(version: int, frame: memoryview, node: int) -> tuple[int, int, l
         reader.tags()
         groups.append(ListedGroup(group, kind, state, protocol, node))
     reader.finish()
-    return throttle, error, groups
+    return throttle, (error, groups)
 
 
 def _kind(word: str) -> GroupKind:

@@ -18,6 +18,8 @@ _PARTITION = struct.Struct(">iqi")
 _ERROR = struct.Struct(">ih")
 NO_GROUP = 69
 """GROUP_ID_NOT_FOUND: how some brokers answer for a group without offsets; Kafka itself names no offsets then."""
+NO_MEMBER = struct.pack(">i", -1) + uvarint(1) + NULL
+"""Generation, member and instance of a client that is no member."""
 _NOTHING_MORE = b"\1\0\0\0"  # of a partition, as a rule: no metadata, no error, no tagged fields
 
 
@@ -93,16 +95,21 @@ def _offsets(reader: ResponseReader) -> GroupOffsets:
 
 def pack_commit(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
     """As a client that is no member: the coordinator refuses it while the group has members."""
+    return b"".join((string(group), NO_MEMBER, pack_offsets(offsets), NO_TAGS))
+
+
+def pack_offsets(offsets: Mapping[Key, CommittedOffset]) -> bytes:
+    """By topic, as all requests that commit them have them."""
     by_topic: dict[str, list[bytes]] = {}
     for (topic, partition), committed in offsets.items():
         entry = (
             _PARTITION.pack(partition, committed.offset, committed.leader_epoch) + string(committed.metadata) + NO_TAGS
         )
         by_topic.setdefault(topic, []).append(entry)
-    parts = [string(group), struct.pack(">i", -1), uvarint(1), NULL, count(len(by_topic))]
+    parts = [count(len(by_topic))]
     for topic, entries in by_topic.items():
         parts += (string(topic), count(len(entries)), *entries, NO_TAGS)
-    return b"".join((*parts, NO_TAGS))
+    return b"".join(parts)
 
 
 @reading("an OffsetCommit")

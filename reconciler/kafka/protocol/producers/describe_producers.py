@@ -35,9 +35,7 @@ async def ask(
     _, newest = connection.versions.get(DESCRIBE_PRODUCERS, (0, -1))
     if newest < VERSION:
         return None
-    throttle, producers = await connection.ask((DESCRIBE_PRODUCERS, VERSION, True), pack(topics), unpack)
-    connection.throttle(throttle)
-    return producers
+    return await connection.ask((DESCRIBE_PRODUCERS, VERSION, True), pack(topics), unpack)
 
 
 def pack(topics: Mapping[str, Sequence[int]]) -> bytes:

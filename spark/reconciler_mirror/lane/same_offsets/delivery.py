@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError, WireError
 from reconciler.kafka.client.transactions import Aborted, Identity
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.names import data_producer, marker_producer
 from reconciler_mirror.conditions.lane import SupersededError
 from reconciler_mirror.lane import positions
@@ -80,7 +80,7 @@ class PositionWriter:
         self._last = time.monotonic()
         if moved:
             claim, hour = lane.spec.claim, positions.hour_now()
-            written: dict[Key, OffsetToCommit] = {}
+            written: dict[Key, CommittedOffset] = {}
             for p, offset in moved.items():
                 figures = (offset, p.position_id, p.epoch_at(offset), claim, hour)
                 at = positions.LanePosition(*figures, same=self._same.position(p), remote_id=p.remote_id)

@@ -23,7 +23,7 @@ from reconciler.kafka.client.errors import MOVED, FencedError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.kafka.records.batches import next_sequence, seal
 from reconciler.kafka.records.records import encode
 from tests.support.jobs.frozen_broker import freeze, thaw
@@ -144,7 +144,7 @@ async def _zombie(flow: Flow) -> None:
         await owner.start()
         assert owner.epoch > zombie.epoch
         with pytest.raises(FencedError):
-            await zombie.commit_positions({(flow.remote, 0): OffsetToCommit(5, 0, "")})
+            await zombie.commit_positions({(flow.remote, 0): CommittedOffset(5, 0, "")})
         raw = memoryview(encode([record(0, b"k", b"v", 1)], 0))
         seal(raw, (zombie.producer_id, zombie.epoch), 0, transactional=True)
         leader = cluster.leader(flow.remote, 0)

@@ -21,7 +21,7 @@ from reconciler.kafka.client.hanging_transactions import look
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.kafka.records.batches import seal
 from reconciler.kafka.records.records import encode as encode_records
 from tests.support.clusters import verify_partitions
@@ -61,7 +61,7 @@ class Predecessor:
         for partition in (0, 1):
             await self._write(partition)
         at = LanePosition(5, self._topic_id, 0, self._flow.lane().claim, 0, None)
-        written = {(remote, p): OffsetToCommit(5, 0, encode((remote, p), at)) for p in (0, 1)}
+        written = {(remote, p): CommittedOffset(5, 0, encode((remote, p), at)) for p in (0, 1)}
         if not positions_too:
             await identity.commit_positions(written)
         else:  # without announcing the group

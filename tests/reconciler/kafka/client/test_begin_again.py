@@ -17,7 +17,7 @@ from reconciler.kafka.client.errors import CONCURRENT_TRANSACTIONS, UNKNOWN_TOPI
 from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import generated as protocol
-from reconciler.kafka.protocol.commit_offsets import OffsetToCommit
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from tests.support.lanes.raw import cluster_of
 
 CreateTopic = Callable[..., str]
@@ -48,7 +48,7 @@ class Holders:
         until = time.monotonic() + 60
         while True:
             try:
-                return await holder.commit_positions({(self.topic, 0): OffsetToCommit(offset, 0, "")})
+                return await holder.commit_positions({(self.topic, 0): CommittedOffset(offset, 0, "")})
             except BrokerError as error:
                 if error.code != UNKNOWN_TOPIC or time.monotonic() > until:
                     raise

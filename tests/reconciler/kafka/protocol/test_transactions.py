@@ -7,15 +7,18 @@ import struct
 
 import pytest
 
+from reconciler.kafka.client.cluster import by_topic
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.client.log_ends import pack as pack_ends
 from reconciler.kafka.client.log_ends import unpack as unpack_ends
 from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.kafka.protocol.transactions import (
     TransactionalProducer,
     TransactionState,
     pack,
     pack_add,
+    pack_commit,
     pack_end,
     pack_list,
     unpack,
@@ -106,6 +109,50 @@ def test_a_transaction_is_ended_as_the_codec_has_it(committed: bool) -> None:
     assert pack_end(HOLDER, committed=committed) == body(made)
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_positions_are_committed_within_a_transaction_as_the_codec_has_it(version: int) -> None:
+    request = protocol.TxnOffsetCommitRequest
+    topic = request.TxnOffsetCommitRequestTopic
+    partition = topic.TxnOffsetCommitRequestPartition
+    offsets = {
+        ("a", 0): CommittedOffset(7, 2, "{}"),
+        ("a", 300): CommittedOffset(1 << 40),
+        ("b", 1): CommittedOffset(0),
+    }
+    of_topics = [
+        topic(
+            name=name,
+            partitions=[
+                partition(
+                    partition_index=number,
+                    committed_offset=offsets[name, number].offset,
+                    committed_leader_epoch=offsets[name, number].leader_epoch,
+                    committed_metadata=offsets[name, number].metadata,
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in by_topic(offsets).items()
+    ]
+    made = request(
+        transactional_id="mirror.f.0",
+        group_id="mirror.f",
+        producer_id=7001,
+        producer_epoch=3,
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=of_topics,
+        version=version,
+    )
+    assert pack_commit(HOLDER, "mirror.f", offsets) == body(made)
+
+
+def test_version_2_is_told_who_ends_the_next_transaction() -> None:
+    frame = struct.pack(">ibihqh", 9, 0, 5, 0, 7001, 4) + b"\0"
+    assert unpack_end(memoryview(frame), 5) == (5, (0, 7001, 4))
+
+
 def test_log_ends_are_asked_for_as_the_codec_has_it() -> None:
     request = protocol.OffsetForLeaderEpochRequest
     partition = request.OffsetForLeaderTopic.OffsetForLeaderPartition
@@ -118,7 +165,7 @@ def test_what_is_refused_is_told_by_partition() -> None:
     results = b"\x03" + struct.pack(">ih", 0, 0) + b"\0" + struct.pack(">ih", 1, 51) + b"\0"
     frame = struct.pack(">i", 9) + b"\0" + struct.pack(">i", 5) + b"\x02" + b"\x02a" + results + b"\0" + b"\0"
     assert unpack_add(memoryview(frame)) == (5, {("a", 1): 51})
-    assert unpack_end(memoryview(struct.pack(">ibih", 9, 0, 5, 47) + b"\0")) == (5, 47)
+    assert unpack_end(memoryview(struct.pack(">ibih", 9, 0, 5, 47) + b"\0")) == (5, (47, -1, -1))
 
 
 def test_log_ends_are_told_with_the_epoch_they_are_of() -> None:
@@ -131,6 +178,6 @@ def test_producers_are_asked_for_their_transactional_ids() -> None:
     assert pack_list([7, 258]) == b"\x01\x03" + struct.pack(">qq", 7, 258) + b"\x00"
     one = b"\x0bmirror.f.0" + struct.pack(">q", 7) + b"\x08Ongoing\x00"
     body = struct.pack(">ih", 5, 0) + b"\x02\x06Vague" + b"\x02" + one + b"\x00"
-    assert unpack_list(memoryview(struct.pack(">i", 9) + b"\0" + body)) == (5, 0, {7: "mirror.f.0"})
+    assert unpack_list(memoryview(struct.pack(">i", 9) + b"\0" + body)) == (5, (0, {7: "mirror.f.0"}))
     with pytest.raises(MalformedResponseError, match="a ListTransactions"):
         unpack_list(memoryview(struct.pack(">i", 9) + b"\0" + body[:-9]))

@@ -155,7 +155,7 @@ def test_a_listing_of_groups(version: int) -> None:
         for name, kind, state, type_ in listed
     ]
     answer = ListGroupsResponse(throttle_time_ms=0, error_code=0, groups=groups, version=version)
-    _, error, found = group_members.unpack_list(version, frame(answer), 4)
+    _, (error, found) = group_members.unpack_list(version, frame(answer), 4)
     kinds = [GroupKind.CLASSIC, GroupKind.CONSUMER, GroupKind.OTHER] if version == 5 else [GroupKind.CLASSIC] * 3
     states = ["Stable", "Empty", ""] if version >= 4 else [""] * 3
     assert error == 0
