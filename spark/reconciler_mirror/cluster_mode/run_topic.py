@@ -12,7 +12,7 @@ from reconciler.replication.handover import StatusPlace
 from reconciler.replication.records.compacted_topic import CompactedTopic
 from reconciler.replication.runs.driver_records import PARTS, Part, run_key, run_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients.own import FAILURES, cluster_of, follow
+from reconciler_mirror.clients.own import FAILURES, KeptCluster, follow
 
 _log = logs.logger("run")
 
@@ -28,7 +28,7 @@ class RunTopic:
         self._writing = threading.Lock()
         self._end = threading.Event()
         self._loop = asyncio.new_event_loop()
-        self._writer: CompactedTopic | None = None
+        self._kept = KeptCluster(place.cluster)
         self._known = False
         self._out_of_touch = time.monotonic()
         self.trouble = ""
@@ -87,14 +87,8 @@ class RunTopic:
         self._end.set()
 
     async def _write(self, key: str, value: bytes | None) -> None:
-        writer, self._writer = self._writer, None  # until it is known that this one is written
-        writer = writer or CompactedTopic(cluster_of(self._place.cluster), self._place.topic)
-        try:
-            await writer.append([(key, value)])
-        except BaseException:
-            writer.cluster.close()
-            raise
-        self._writer = writer
+        async with self._kept.use() as cluster:
+            await CompactedTopic(cluster, self._place.topic).append([(key, value)])
 
     def _lost(self, error: Exception) -> None:
         why = str(error)

@@ -9,13 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.small_topics import INVALID_TIMESTAMP
 from reconciler.replication.handover import Endpoint, FlowSettings
 from reconciler.replication.mirrormaker_records import HEARTBEATS, Heartbeat
 from reconciler.replication.records.compacted_topic import CompactedTopic
-from reconciler_mirror.clients.own import FAILURES, cluster_of
+from reconciler_mirror.clients.own import FAILURES, KeptCluster
 from reconciler_mirror.model.lane import Condition
 
 _PATIENCE_S, _ANSWER_S = 5.0, 10.0
@@ -52,24 +51,19 @@ class Heartbeats:
         await asyncio.gather(*(self._beat(*place) for place in self._places))
 
     async def _beat(self, endpoint: Endpoint, source: str, target: str) -> None:
-        cluster: ClusterClient | None = None
+        kept = KeptCluster(endpoint)
         while not self._end.is_set():
             try:
-                cluster = cluster or cluster_of(endpoint)
                 beat = Heartbeat(source, target, int(time.time() * 1000))
-                topic = CompactedTopic(cluster, HEARTBEATS, patience=_PATIENCE_S)
-                async with asyncio.timeout(_ANSWER_S):
+                async with kept.use() as cluster, asyncio.timeout(_ANSWER_S):
+                    topic = CompactedTopic(cluster, HEARTBEATS, patience=_PATIENCE_S)
                     await topic.append([beat.record()], at_ms=beat.timestamp_ms)
                 self._note(endpoint.cluster, "")
             except FAILURES as error:
                 refused = isinstance(error, BrokerError) and error.code == INVALID_TIMESTAMP
                 self._note(endpoint.cluster, str(error) or "no answer", _TODO_CLOCK if refused else _TODO)
-                if cluster is not None:
-                    cluster.close()
-                cluster = None  # a password or a certificate may have been renewed
             await asyncio.sleep(self._interval)
-        if cluster is not None:
-            cluster.close()
+        kept.close()
 
     def _note(self, cluster: str, why: str, todo: str = _TODO) -> None:
         """``why`` empty: one was written there."""

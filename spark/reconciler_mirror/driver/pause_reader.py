@@ -13,6 +13,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 
 from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.replication.handover import StatusPlace
@@ -88,11 +89,8 @@ class PauseReader:
         records = [(pause_key(self._environments[0], pause.scope), dumps(pause)) for pause in pauses]
         patience = WRITE_AGAIN_S
         try:
-            cluster = cluster_of(self._place.cluster)
-            try:
+            with closing(cluster_of(self._place.cluster)) as cluster:
                 await CompactedTopic(cluster, self._place.topic).append(records)
-            finally:
-                cluster.close()
         except FAILURES as error:
             patience = REFUSED_S
             _log.warning("lost pauses cannot be written again yet", topic=self._place.topic, why=str(error))

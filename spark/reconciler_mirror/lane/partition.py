@@ -6,15 +6,14 @@ milliseconds: those are timestamps as records have them.
 """
 
 import time
-from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from uuid import UUID
 
 from reconciler.kafka.client.cluster import NO_ID, Key, printed_id
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.produce.outbox import BatchSizes, Outbox, Piece
-from reconciler_mirror.model.counters import LossCounter
+from reconciler_mirror.model.counters import Loss, Losses, OnceCommitted, added
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
@@ -70,34 +69,6 @@ class Phase(StrEnum):
     STOPPED = "stopped"
     PAUSED = "paused"
     LEAVING = "leaving"
-
-
-class Passed:
-    """Records of one partition that were filtered out, counted once the position has passed them. Each entry: the
-    offset after a source batch, and how many of it were left out and why."""
-
-    __slots__ = ("_waiting", "filtered", "returning")
-
-    def __init__(self) -> None:
-        self._waiting: deque[tuple[int, int, int]] = deque()
-        self.filtered = 0
-        self.returning = 0
-
-    def add(self, next_offset: int, filtered: int, returning: int) -> None:
-        if filtered or returning:
-            self._waiting.append((next_offset, filtered, returning))
-
-    def forget_beyond(self, offset: int) -> None:
-        """The fetch position fell back to ``offset``: what lies behind it is read again."""
-        while self._waiting and self._waiting[-1][0] > offset:
-            self._waiting.pop()
-
-    def committed(self, offset: int) -> None:
-        """Counts what lies before ``offset``."""
-        while self._waiting and self._waiting[0][0] <= offset:
-            _, filtered, returning = self._waiting.popleft()
-            self.filtered += filtered
-            self.returning += returning
 
 
 @dataclass(slots=True, eq=False)
@@ -294,10 +265,14 @@ class PartitionFigures:
     open_bytes: int = 0
     waiting_since: int | None = None
     """Milliseconds: the oldest record that is fetched and not committed."""
-    passed: Passed = field(default_factory=Passed)
-    """Records that were filtered out; the sorting of fetched batches adds them."""
-    lost: LossCounter = field(default_factory=LossCounter)
-    """What was left behind where the flow goes on."""
+    filtered: int = 0
+    """Records that ``where`` kept from the target, committed; ``returning``: that provenance did."""
+    returning: int = 0
+    losses: Losses = ()
+    """What was left behind where the flow goes on, committed."""
+    passed: OnceCommitted[tuple[int, int]] = field(default_factory=OnceCommitted)
+    """Records that were filtered out, and returning ones; the sorting of fetched batches adds them."""
+    lost: OnceCommitted[Loss] = field(default_factory=OnceCommitted)
 
     def begin(self) -> None:
         """With a session, or when the partition comes back to the lane."""
@@ -315,8 +290,13 @@ class PartitionFigures:
 
     def committed(self, offset: int, oldest_ms: int | None) -> None:
         """All that is acknowledged, up to the position ``offset``. ``oldest_ms``: of what is not."""
-        self.passed.committed(offset)
-        self.lost.committed(offset)
+        for filtered, returning in self.passed.committed(offset):
+            self.filtered += filtered
+            self.returning += returning
+        for loss in self.lost.committed(offset):
+            # The text is the condition's, of a partition that would have stopped.
+            text = loss.text.replace(" is not copied further", "", 1)
+            self.losses = added(self.losses, [replace(loss, text=text)])
         self.records += self.open_records
         self.bytes += self.open_bytes
         self.open_records = self.open_bytes = 0

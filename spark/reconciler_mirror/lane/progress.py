@@ -84,10 +84,10 @@ def row(lane: Lane, partition: Partition) -> PartitionProgress:
         p.hold.left_waiting if p.hold.pausing else p.figures.waiting_since or p.hold.left_waiting,
         "record level" if p.reworked else "",
         p.reworked,
-        p.figures.passed.filtered,
-        p.figures.passed.returning,
+        p.figures.filtered,
+        p.figures.returning,
         lane.is_paused(p),
-        p.figures.lost.counted,
+        p.figures.losses,
         p.log.silent_since_ms,
     )
 

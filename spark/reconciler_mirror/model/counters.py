@@ -10,9 +10,11 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
 
+T = TypeVar("T")
 BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000)
 """Upper bounds of the buckets, inclusive; one more bucket is above them all."""
 
@@ -112,21 +114,23 @@ def since(now: Losses, before: Losses) -> Losses:
     return tuple(losses)
 
 
-class LossCounter:
-    """Of one partition. A loss counts when the position behind it is committed; a fall back before it forgets it."""
+class OnceCommitted(Generic[T]):
+    """What counts of one partition when the position behind it is committed; a fall back before that forgets it."""
 
     def __init__(self) -> None:
-        self.counted: Losses = ()
-        self._open: deque[tuple[int, Loss]] = deque()
+        self._open: deque[tuple[int, T]] = deque()
 
-    def add(self, position: int, loss: Loss) -> None:
-        # The text is the condition's, of a partition that would have stopped.
-        self._open.append((position, replace(loss, text=loss.text.replace(" is not copied further", "", 1))))
+    def add(self, position: int, count: T) -> None:
+        self._open.append((position, count))
 
-    def committed(self, position: int) -> None:
+    def committed(self, position: int) -> Sequence[T]:
+        """What counts from now on."""
+        due: list[T] = []
         while self._open and self._open[0][0] <= position:
-            self.counted = added(self.counted, [self._open.popleft()[1]])
+            due.append(self._open.popleft()[1])
+        return due
 
     def forget_beyond(self, position: int) -> None:
+        """The fetch position fell back: what lies behind ``position`` is read again."""
         while self._open and self._open[-1][0] > position:
             self._open.pop()

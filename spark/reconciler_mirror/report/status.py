@@ -13,14 +13,13 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.small_topics import INVALID_TIMESTAMP, NO_TIMESTAMP
 from reconciler.replication import status
 from reconciler.replication.handover import MirrorSettings, StatusPlace
 from reconciler.replication.records.compacted_topic import CompactedTopic
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.clients.own import FAILURES, cluster_of
+from reconciler_mirror.clients.own import FAILURES, KeptCluster
 from reconciler_mirror.model.views import FlowView, path_counts, pause_counts, worst
 
 _PATIENCE_S, _ANSWER_S = 4.0, 8.0
@@ -163,7 +162,7 @@ class StatusWriter:
     def __init__(self, place: StatusPlace) -> None:
         self._place = place
         self._runner = asyncio.Runner()
-        self._cluster: ClusterClient | None = None
+        self._kept = KeptCluster(place.cluster)
         self._complained = ""
         self._timestamp: int | None = None
 
@@ -172,7 +171,6 @@ class StatusWriter:
         try:
             self._runner.run(self._append(content))
         except FAILURES as error:
-            self._disconnect()  # the next record logs in with renewed secrets
             why = str(error) or f"no answer within {_ANSWER_S:.0f} s"
             if why != self._complained:
                 self._complained = why
@@ -189,15 +187,14 @@ class StatusWriter:
         return True
 
     def close(self) -> None:
-        self._disconnect()
+        self._kept.close()
         self._runner.close()
 
     async def _append(self, content: Mapping[str, Any]) -> None:
-        self._cluster = self._cluster or cluster_of(self._place.cluster)
-        await asyncio.sleep(0)  # a broker that hung up since the last record is noticed now
-        topic = CompactedTopic(self._cluster, self._place.topic, patience=_PATIENCE_S)
         entries = [(self._place.key, json.dumps(content, separators=(",", ":")).encode())]
-        async with asyncio.timeout(_ANSWER_S):
+        async with self._kept.use() as cluster, asyncio.timeout(_ANSWER_S):
+            await asyncio.sleep(0)  # a broker that hung up since the last record is noticed now
+            topic = CompactedTopic(cluster, self._place.topic, patience=_PATIENCE_S)
             try:
                 await topic.append(entries, at_ms=now_ms() if self._timestamp is None else self._timestamp)
             except BrokerError as error:
@@ -211,14 +208,6 @@ class StatusWriter:
                     todo="compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms",
                 )
                 await topic.append(entries, at_ms=NO_TIMESTAMP)
-
-    def _disconnect(self) -> None:
-        if self._cluster is not None:
-            self._cluster.close()
-            self._place = replace(
-                self._place, cluster=replace(self._place.cluster, cluster_id=self._cluster.cluster_id)
-            )
-        self._cluster = None
 
 
 def now_ms() -> int:

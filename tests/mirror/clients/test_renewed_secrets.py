@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from reconciler_mirror.clients import own
 from reconciler_mirror.driver import discovery as cluster_topics
-from reconciler_mirror.driver import heartbeats
 from reconciler_mirror.driver.discovery import WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader
@@ -150,7 +149,7 @@ def test_a_heartbeat_that_was_not_taken_is_followed_by_one_over_a_new_connection
     closed: list[object] = []
 
     def cluster_of(_: Endpoint) -> Any:
-        cluster = SimpleNamespace(topics={})
+        cluster = SimpleNamespace(topics={}, cluster_id="")
         cluster.close = lambda: closed.append(cluster)
         made.append(cluster)
         return cluster
@@ -161,7 +160,7 @@ def test_a_heartbeat_that_was_not_taken_is_followed_by_one_over_a_new_connection
         beats.append(at_ms)
 
     beats: list[int] = []
-    monkeypatch.setattr(heartbeats, "cluster_of", cluster_of)
+    monkeypatch.setattr(own, "cluster_of", cluster_of)
     monkeypatch.setattr(CompactedTopic, "append", append)
     mirrormaker = SimpleNamespace(heartbeats_ms=10)
     end, told = threading.Event(), list[Condition | None]()

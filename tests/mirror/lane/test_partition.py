@@ -27,32 +27,32 @@ def test_what_is_dropped_before_it_is_sent_is_fetched_again_and_counts_as_nothin
     assert partition.outbox.add([piece(10, epoch=2), piece(20, epoch=3)]) == 200
     partition.log.covered, partition.log.covered_epoch = 30, 3
     for after in (10, 20, 30):
-        partition.figures.passed.add(after, 1, 0)
+        partition.figures.passed.add(after, (1, 0))
         partition.figures.lost.add(after, Loss("corrupt_source_batch", 1))
     assert partition.planned() == 10
     assert partition.drop_unsent() == 200
     assert (partition.log.reached, partition.log.covered, partition.log.covered_epoch) == (0, 10, 1)
     assert partition.log.in_order
     partition.figures.committed(30, None)
-    assert (partition.figures.passed.filtered, partition.figures.lost.counted[0].offsets) == (1, 1)
+    assert (partition.figures.filtered, partition.figures.losses[0].offsets) == (1, 1)
 
 
 def test_what_a_session_has_not_committed_is_counted_by_the_next_one_alone() -> None:
     figures = PartitionFigures()
     figures.fetched([piece(0), piece(10)])
     figures.acknowledged(piece(0))
-    figures.passed.add(5, 2, 1)
+    figures.passed.add(5, (2, 1))
     figures.committed(10, 1_010)
     assert (figures.records, figures.bytes, figures.waiting_since) == (10, 100, 1_010)
     figures.acknowledged(piece(10))
-    figures.passed.add(15, 7, 7)
+    figures.passed.add(15, (7, 7))
     figures.lost.add(20, Loss("record_refused", 1, 1))
     figures.begin()
     assert figures.waiting_since is None
     figures.acknowledged(piece(10))
     figures.committed(20, None)
     assert (figures.records, figures.bytes) == (20, 200)
-    assert (figures.passed.filtered, figures.passed.returning, figures.lost.counted) == (2, 1, ())
+    assert (figures.filtered, figures.returning, figures.losses) == (2, 1, ())
 
 
 def test_sequences_of_what_was_refused_are_used_again() -> None:

@@ -85,8 +85,8 @@ def test_exactly_the_records_that_pass_arrive_and_the_position_passes_all(
     assert covered == offset - batches[-1][2]
     steps = [piece.next_offset for piece in pieces]
     assert steps == sorted(set(steps))
-    partition.figures.passed.committed(covered)
-    assert partition.figures.passed.filtered == total - len(expected)
+    partition.figures.committed(covered, None)
+    assert partition.figures.filtered == total - len(expected)
 
 
 @given(_batches, st.integers(0, 40))
@@ -132,21 +132,21 @@ def test_neighbours_are_gathered_also_over_batches_that_are_left_out_as_a_whole(
     raw = bytearray().join(batch_of([(1, None, b"v", [])], offset) for offset in range(20))
     pieces, covered, partition = work_on(raw, RecordWork(Key(Exists(True))))
     assert (pieces, covered) == ([], 20)
-    partition.figures.passed.committed(20)
-    assert partition.figures.passed.filtered == 20
+    partition.figures.committed(20, None)
+    assert partition.figures.filtered == 20
 
 
 def test_what_is_left_out_counts_once_when_it_is_read_again() -> None:
     raw = batch_of([(1, None, b"v", [])] * 5, 0) + batch_of([(1, None, b"v", [])] * 5, 5)
     _, covered, partition = work_on(raw, RecordWork(Key(Exists(True))))
-    partition.figures.passed.committed(5)
+    partition.figures.committed(5, None)
     partition.log.reached = 5
     partition.drop_unsent()
     partition.log.covered = 5
     partition.figures.passed.forget_beyond(5)
     pieces_of(partition, FetchedPartition("orders", 3, 0, 10, 10, 0, (), -1, memoryview(raw)), None, delivered_pieces)
-    partition.figures.passed.committed(covered)
-    assert partition.figures.passed.filtered == 10
+    partition.figures.committed(covered, None)
+    assert partition.figures.filtered == 10
 
 
 def test_awkward_records_survive() -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reconciler_mirror.report import status
+from reconciler_mirror.clients import own
 from reconciler_mirror.report.status import StatusWriter
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
@@ -55,7 +55,7 @@ def test_a_write_that_fails_keeps_no_connection(monkeypatch: pytest.MonkeyPatch)
         if len(made) < 5:
             raise AbsentTopicError(3, "topic gone on west")
 
-    monkeypatch.setattr(status, "cluster_of", connect)
+    monkeypatch.setattr(own, "cluster_of", connect)
     monkeypatch.setattr(CompactedTopic, "append", append)
     with closing(StatusWriter(StatusPlace(Endpoint("west", ("127.0.0.1:1",)), "gone", "test/west"))) as writer:
         assert [writer.write({"n": n}) for n in range(6)] == [False] * 4 + [True] * 2

@@ -228,7 +228,8 @@ def worked_pieces(
             continue
         records = [record for record in records_of(view, batch) if record.offset >= partition.log.covered]
         done = worker.apply(records)
-        partition.figures.passed.add(batch.next_offset, done.filtered, done.returning)
+        if done.filtered or done.returning:
+            partition.figures.passed.add(batch.next_offset, (done.filtered, done.returning))
         if whole and not done.changed:
             yield from gathering.flush()
             yield Piece.whole(view[batch.start : batch.end], batch, buffer)
