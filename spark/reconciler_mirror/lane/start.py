@@ -241,14 +241,10 @@ class Starter:
         """Up to where they had been committed, at least, whatever the group coordinator says: by what this lane itself
         has committed or begun at, else by the offset map. A lane that remembers needs no map, which may have no leader
         just when a session begins again because a broker went away. And the chunks of the map that say so."""
-        lane, target = self._lane, self._lane.target
+        lane = self._lane
         own = {p.source: at for p in unknown if (at := lane.committed_before(p)) is not None}
-        ids = {
-            p.source: (p.log.topic_id, target.topics[p.spec.target_topic].topic_id)
-            for p in unknown
-            if p.spec.topic_id and p.source not in own
-        }
-        chunks = await newest_chunks(target, lane.spec.state, ids)
+        ids = {p.source: lane.ids(p) for p in unknown if p.spec.topic_id and p.source not in own}
+        chunks = await newest_chunks(lane.target, lane.spec.state, ids)
         return {**{key: end_of(*chunk) for key, chunk in chunks.items()}, **own}, chunks
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
@@ -369,9 +365,8 @@ class Starter:
         return [p for p in fresh if p.hold.phase is Phase.STARTING]
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
-        target, spec = self._lane.target, self._lane.spec
-        ids = {p.source: (p.log.topic_id, target.topics[p.spec.target_topic].topic_id) for p in offsets}
-        before = await copied_before(target, ids)
+        spec = self._lane.spec
+        before = await copied_before(self._lane.target, {p.source: self._lane.ids(p) for p in offsets})
         for partition, offset in offsets.items():
             _, copied_to = before.get(partition.source, (spec.flow, None))
             self._lane.stop(partition, conditions.position_foreign(partition.spec, spec.group, offset, copied_to))

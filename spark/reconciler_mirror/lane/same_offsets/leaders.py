@@ -42,25 +42,11 @@ class Leaders:
 
     async def sequences(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError | None]:
         """Raises ConnectionLostError and UnsupportedBrokerError."""
-        by_node = self._cluster.by_leader(keys)
-        sequences: dict[Key, int | BrokerError | None] = {
-            key: BrokerError(5, _subject(key, self._cluster)) for key in by_node.pop(NO_LEADER, ())
+        answers = await _producers(self._cluster, keys)
+        return {
+            key: value if isinstance(value, BrokerError) else _last(value, self._producer_of(key))
+            for key, value in answers.items()
         }
-        for node, led in by_node.items():
-            connection = await self._cluster.control(node)
-            answers = await describe_producers.ask(connection, by_topic(led))
-            if answers is None:
-                raise UnsupportedBrokerError(
-                    f"broker {connection.where} does not offer DescribeProducers: offsets: same needs Kafka 3.0 or "
-                    "newer at the target"
-                )
-            for key, value in answers.items():
-                sequences[key] = (
-                    BrokerError(value, _subject(key, self._cluster))
-                    if isinstance(value, int)
-                    else _last(value, self._producer_of(key))
-                )
-        return sequences
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         """Raises ConnectionLostError."""
@@ -78,8 +64,27 @@ def _last(producers: describe_producers.Producers, producer_id: int) -> int | No
     return None
 
 
-def _subject(key: Key, cluster: ClusterClient) -> str:
-    return f"producers of {key[0]}-{key[1]} on {cluster.name}"
+async def _producers(
+    cluster: ClusterClient, keys: Iterable[Key]
+) -> Mapping[Key, describe_producers.Producers | BrokerError]:
+    """As their leaders know them. Raises ConnectionLostError and UnsupportedBrokerError."""
+    by_node, answers = cluster.by_leader(keys), dict[Key, describe_producers.Producers | int]()
+    answers |= dict.fromkeys(by_node.pop(NO_LEADER, ()), NO_LEADER_KNOWN)
+    for node, led in by_node.items():
+        connection = await cluster.control(node)
+        answer = await describe_producers.ask(connection, by_topic(led))
+        if answer is None:
+            raise UnsupportedBrokerError(
+                f"broker {connection.where} does not offer DescribeProducers: offsets: same needs Kafka 3.0 or "
+                "newer at the target"
+            )
+        answers |= {key: answer.get(key, UNSUPPORTED) for key in led}
+    return {
+        key: BrokerError(value, f"producers of {key[0]}-{key[1]} on {cluster.name}")
+        if isinstance(value, int)
+        else value
+        for key, value in answers.items()
+    }
 
 
 class _Seen(NamedTuple):
@@ -242,27 +247,15 @@ class MarkerRequests:
             raise FencedError(PRODUCER_FENCED, f"transactional id {self._identity.transactional_id}")
 
     async def last_markers(self, keys: Iterable[Key]) -> Mapping[Key, Epochs | BrokerError]:
-        """Raises ConnectionLostError."""
-        by_node = self._cluster.by_leader(keys)
-        last: dict[Key, Epochs | BrokerError] = {
-            key: BrokerError(NO_LEADER_KNOWN, f"markers of {key[0]}-{key[1]}") for key in by_node.pop(NO_LEADER, ())
-        }
-        for node, led in by_node.items():
-            answers = await describe_producers.ask(await self._cluster.control(node), by_topic(led)) or {}
-            for key in led:
-                producers = answers.get(key, UNSUPPORTED)
-                last[key] = (
-                    BrokerError(producers, f"markers of {key[0]}-{key[1]}")
-                    if isinstance(producers, int)
-                    else self._last(producers)
-                )
+        """Raises ConnectionLostError and UnsupportedBrokerError."""
+        last: dict[Key, Epochs | BrokerError] = {}
+        for key, value in (await _producers(self._cluster, keys)).items():
+            if isinstance(value, BrokerError):
+                last[key] = value
+            else:
+                mine = [Epochs(p.epoch, p.coordinator_epoch) for p in value if p.producer_id == self._producer_id]
+                last[key] = mine[0] if mine else Epochs()
         return last
-
-    def _last(self, producers: describe_producers.Producers) -> Epochs:
-        for producer in producers:
-            if producer.producer_id == self._producer_id:
-                return Epochs(producer.epoch, producer.coordinator_epoch)
-        return Epochs()
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         """Raises ConnectionLostError."""
