@@ -267,7 +267,7 @@ def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
     names = sorted(known)
     near = nearest(name, names)
     if near is not None:
-        return f"Perhaps {near} is meant"
+        return f"Perhaps you mean {near}"
     if names and len(names) <= 20:
         return f"Known here: {', '.join(names)}"
     return otherwise

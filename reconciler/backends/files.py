@@ -30,7 +30,7 @@ def read_environment(folder: Path) -> Mapping[str, str]:
 def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]:
     """As ``read_environment``, with what can be read in spite of the problems, so that all can be reported at once."""
     if not folder.is_dir():
-        problem = f"{folder} is {'a file, not a folder' if folder.exists() else 'not there'}"
+        problem = f"{folder} {'is a file, not a folder' if folder.exists() else 'does not exist'}"
         why = "An environment is a folder with *.yaml files"
         return {}, (Problem("no-folder", Where(str(folder)), problem, why, "Check the path"),)
     texts: dict[str, str] = {}
@@ -63,7 +63,7 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
             texts[str(path)] = read
     if not texts and not problems:
         problem = "the environment has no *.yaml file"
-        why = "An empty environment would mean that nothing is wanted any more"
+        why = "An empty environment would mean that nothing is declared any more"
         problems.append(Problem("no-files", Where(str(folder)), problem, why, "Check the folder's name"))
     return texts, tuple(problems)
 

@@ -108,7 +108,7 @@ def snapshot(folder: Path, ref: str) -> Snapshot:
     """``ref`` is anything git knows as a commit; ``main...`` is where HEAD left main. Raises ReconcilerError."""
     if not folder.is_dir():
         raise ReconcilerError(
-            f"{folder} is not there",
+            f"{folder} does not exist",
             f"Whether it was removed since {ref} or never was: an environment that is gone declares nothing, and"
             " nothing on its clusters is changed because of that.",
             "Check the path; a folder that was removed on purpose is no longer to be planned.",

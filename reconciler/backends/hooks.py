@@ -28,9 +28,7 @@ from reconciler.text import time_words
 
 MOST_OUTPUT = 4_000
 """Bytes of output that are kept, the last ones."""
-_TWICE = (
-    "It may have taken effect all the same. Run the command again: the hook runs again, so it must do no harm twice."
-)
+_TWICE = "It may still have taken effect. Run the command again: the hook runs again, so it must do no harm twice."
 
 
 def unlisted(hook: CutoverHook) -> str:

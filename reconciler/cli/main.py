@@ -156,7 +156,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="the flows, again every 2 s, until Ctrl-C")] = False,
     check: Annotated[bool, typer.Option("--check", help="end by the verdict, for probes and cron")] = False,
 ) -> None:
-    """A verdict with what to do; clusters, mirror jobs, and per flow: rate, lag, conditions."""
+    """Show a verdict with what to do; clusters, mirror jobs, and per flow: rate, lag, conditions."""
     from reconciler.errors import ReconcilerError
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.clusters.status import drills_of, lock_of, standing, verdict_now
@@ -216,12 +216,12 @@ def verify(
     parquet: Annotated[str, typer.Option("--parquet", metavar="DIR", help="write the table of chunks there")] = "",
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="records before this time")] = None,
-    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="not the mirror's Spark master")] = None,
+    master: Annotated[str | None, typer.Option("--master", metavar="URL", help="another Spark master")] = None,
     sample: Annotated[
         str | None, typer.Option("--sample", metavar="SIZE", help="only 1% or 5000 records of each partition")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="the same sample again")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on where an earlier run came to")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue where an earlier run ended")] = False,
 ) -> None:
     """Prove both sides of a flow equal, record by record, while the mirror runs."""
     from reconciler.model.environment.topology import Principal
@@ -271,7 +271,7 @@ def run(
     metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus")] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="address to serve metrics on")] = "127.0.0.1",
     steal: console.StealOption = "",
-    page: Annotated[bool, typer.Option("--serve", help="also the live page, as the command serve does")] = False,
+    page: Annotated[bool, typer.Option("--serve", help="also serve the live page")] = False,
     page_port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="with --serve; 0: any that is free")
     ] = live.PORT,
@@ -289,8 +289,8 @@ def run(
     controller.run(env, controller.pace(interval, autonomy), controller.Beside(address, beside_page), steal)
 
 
-Profile = Annotated[str, typer.Option("--profile", help="plain, ha, trio or secure")]
-AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha, trio or secure; all when left out")]
+Profile = Annotated[str, typer.Option("--profile", help="plain, ha, trio, secure or kerberos")]
+AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha, trio, secure, kerberos; else all")]
 Port = Annotated[int | None, typer.Option("--port", help="base of all ports; also SANDBOX_PORT")]
 
 
@@ -324,7 +324,7 @@ def sandbox_down(
 
 @sandbox_app.command("status", epilog=ending(DONE, "sandbox status"))
 def sandbox_status(profile: AnyProfile = None, form: console.FormatOption = console.OutputFormat.TEXT) -> None:
-    """Which clusters are up, on which ports."""
+    """Show which clusters are up, on which ports."""
     _require_sandbox()
     from reconciler_sandbox import commands as sandbox
 

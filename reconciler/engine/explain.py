@@ -127,5 +127,5 @@ def _nowhere(basis: ExplainBasis, subject: str, unknown: tuple[Unknown, ...]) ->
     return ReconcilerError(
         f"environment {basis.topology.environment} has no {kinds} {subject}",
         f"It is neither declared nor made by a flow, nor seen on a cluster that was asked{silent}.",
-        f"Perhaps {' or '.join(near)}?" if near else "Write cluster/topic to ask about a topic that is not there yet.",
+        f"Perhaps {' or '.join(near)}?" if near else "Write cluster/topic to ask about a topic to come.",
     )

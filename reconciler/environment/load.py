@@ -115,7 +115,7 @@ def load(
     documents += [Document(problem.where.file, None, (problem,)) for problem in unread]
     problems = [problem for document in documents for problem in document.problems]
     if not documents:
-        why = "An empty environment would mean that nothing is wanted any more"
+        why = "An empty environment would mean that nothing is declared any more"
         todo = "Check the folder's name"
         problems.append(Problem("no-files", Where(environment), "the environment has no *.yaml file", why, todo))
     problems += (problem for document in documents for problem in check_shape(document))

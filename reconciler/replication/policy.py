@@ -161,7 +161,7 @@ def make_policy(policy: str, separator: str, source_alias: str, *, trusted: bool
         module = __name__
     elif not trusted and not policy_permitted(policy):
         raise ValueError(
-            f"naming policy {policy!r} is not imported, because nothing outside of the topology allows it. Set"
+            f"naming policy {policy!r} is not imported, because nothing outside the topology allows it. Set"
             f" {VARIABLE}=policy:{policy} where this program runs, or declare it as an entry point {POLICY_GROUP}"
         )
     try:

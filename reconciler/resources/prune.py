@@ -46,7 +46,7 @@ def too_many_pruned(topology: Topology, problem: str, gone: Sequence[str], befor
     limit = topology.rules.shrink_limit
     if too_many(gone, before, limit, left=before - len(gone)):
         why = f"{len(gone)} of {before} {problem} would be pruned, more than {limit.percent} %: {names_shown(gone)}"
-        todo = f"Check whether a file is missing or empty. If it is meant, {AGREE}"
+        todo = f"Check whether a file is missing or empty. If it is intended, {AGREE}"
         yield Refused(Subject(About.PRUNE, name=f"of {problem}"), Reason(Why.PRUNE_ABOVE_LIMIT, why), todo)
 
 
@@ -91,6 +91,6 @@ def _refusals(topology: Topology, live: LiveState, going: Mapping[str, Sequence[
         topics = [topic for topic in cluster.topics if not topic.startswith("__")] if cluster else []
         if too_many(names, len(topics), limit, left=len(topics) - len(names)):
             problem = f"{len(names)} of {len(topics)} topics of {name} would be pruned, more than {limit.percent} %"
-            todo = f"Check whether a file or flow is missing. If it is meant, {AGREE}"
+            todo = f"Check whether a file or flow is missing. If it is intended, {AGREE}"
             subject = Subject(About.PRUNE, name=f"of {name}")
             yield Refused.of(subject, Why.PRUNE_ABOVE_LIMIT, f"{problem}: {names_shown(names)}", todo)

@@ -30,7 +30,7 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
         problem = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {first_of(lost, SHOWN)}"
         if not now:
             problem = f"no {word} are declared any more; {problem}"
-        todo = f"Check whether a file is missing or empty. If it is meant, {AGREE}"
+        todo = f"Check whether a file is missing or empty. If it is intended, {AGREE}"
         yield Refused(Subject(About.DECLARED, name=word), Reason(Why.SHRUNKEN_WISH, problem), todo)
 
 
@@ -45,7 +45,7 @@ def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: S
     lost = gone[: max(0, len(gone) - created)]
     if too_many(lost, owned, limit, left=1):
         problem = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are no longer needed"
-        todo = f"Check whether a file or a flow is missing. If it is meant, {AGREE}"
+        todo = f"Check whether a file or a flow is missing. If it is intended, {AGREE}"
         subject = Subject(About.DECLARED, name=f"access rules of {cluster}")
         yield Refused.of(subject, Why.ACCESS_ABOVE_LIMIT, f"{problem}: {first_of(lost, SHOWN)}", todo)
 

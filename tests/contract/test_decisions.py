@@ -44,3 +44,10 @@ def test_the_index_names_each_decision_once_with_its_title_and_status() -> None:
         for record in RECORDS
         if (found := STATUS.match(record.read_text("utf-8")))
     }
+
+
+def test_a_newcomer_is_led_to_fifteen_of_them() -> None:
+    first = INDEX.partition("## Read these fifteen first")[2].partition("\n## ")[0]
+    links = re.findall(r"^\* (\d+), .+: \[.+\]\((.+)\)$", first, re.MULTILINE)
+    assert len(links) == 15
+    assert all((FOLDER / link).is_file() and Path(link).name.startswith(f"{int(number):04}-") for number, link in links)

@@ -1,9 +1,10 @@
 """Every problem code of the source is explained: those of folders by docs/change/messages.md, the others by an example
-of tests/golden/messages.md, which gives just the message shown."""
+of tests/golden/messages.md, which gives just the message shown. UPDATE_GOLDEN=1, without xdist, writes it."""
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +21,8 @@ from tests.support.paths import ROOT
 
 PROGRAM: Any = get_command(app)
 PAGE = (ROOT / "docs" / "change" / "messages.md").read_text(encoding="utf-8")
-EXAMPLES = (ROOT / "tests" / "golden" / "messages.md").read_text(encoding="utf-8")
+EXAMPLES_FILE = ROOT / "tests" / "golden" / "messages.md"
+EXAMPLES = EXAMPLES_FILE.read_text("utf-8")
 
 
 def sections(page: str) -> dict[str, str]:
@@ -86,6 +88,12 @@ def test_each_example_gives_the_message_shown(code: str) -> None:
     with pytest.raises(TopologyError) as caught:
         load(files, "example")
     told = [str(problem) for problem in caught.value.problems if problem.code == code]
+    if os.environ.get("UPDATE_GOLDEN") and len(shown) == len(told):
+        page = EXAMPLES_FILE.read_text("utf-8")
+        for before, now in zip(shown, told, strict=True):
+            page = page.replace(f"```text\n{before}```", f"```text\n{now}\n```")
+        EXAMPLES_FILE.write_text(page, "utf-8")
+        return
     assert shown == [f"{message}\n" for message in told]
 
 

@@ -188,7 +188,7 @@ def test_a_folder_whose_links_lead_to_each_other_is_not_there(
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     ended = cli(command, tmp_path / "a")
-    assert (ended.code, "is not there" in ended.words) == (1, True), ended.words
+    assert (ended.code, "does not exist" in ended.words) == (1, True), ended.words
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from ruamel.yaml import YAML
 
 from tests.support.paths import ROOT
 
@@ -63,3 +66,22 @@ def test_what_was_left_behind_is_named(
     (release / name).write_text(text.replace(before, after), "utf-8")
     (problem,) = script.problems(release, "v9.8.7")
     assert says in problem
+
+
+@pytest.mark.parametrize(
+    ("verified", "code"),
+    [("echo true", 0), ("echo false", 1), ("exit 1", 1)],
+    ids=["signed", "not by one whom GitHub knows", "no tag object"],
+)
+def test_a_tag_without_a_verified_signature_is_not_released(tmp_path: Path, verified: str, code: int) -> None:
+    steps = YAML(typ="safe").load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]["build"]["steps"]
+    (step,) = (each for each in steps if "verification.verified" in each.get("run", ""))
+    assert step["if"] == "github.ref_type == 'tag'"
+    (tmp_path / "gh").write_text(
+        f'#!/bin/sh\ncase "$2" in */ref/tags/v1.2.3) echo abc ;; */tags/abc) {verified} ;; esac\n'
+    )
+    (tmp_path / "gh").chmod(0o755)
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REPOSITORY": "o/r", "TAG": "v1.2.3"}
+    done = subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], env=environ, capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert ("(tag -s v1.2.3)" in done.stdout) == bool(code)

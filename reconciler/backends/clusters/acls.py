@@ -136,7 +136,7 @@ class AclRequests(Requests):
             return [acl for acl, change in sent.items() if (acl in shown) is isinstance(change, DeleteAcl)]
 
         for acl, broker in until_shown(self.brokers() if sent else (), differing).items():
-            state = "is not there yet" if isinstance(sent[acl], CreateAcl) else "is still there"
+            state = "does not exist yet" if isinstance(sent[acl], CreateAcl) else "still exists"
             failed[acl] = f"{state} on broker {broker}\nRun plan again."
         return failed
 

@@ -152,7 +152,7 @@ async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
     lowest, highest = await bounds(source)
     if stored is None and end and (low or end > WINDOWS[-1]):
         has = f"{target.cluster.name} begins at {low}" if low else f"{target.cluster.name} has {end:,} records"
-        why = "what was copied before is not there to compare" if low else f"{WINDOWS[-1]:,} are compared at most"
+        why = "earlier copies no longer exist to compare" if low else f"{WINDOWS[-1]:,} are compared at most"
         raise NotPairedError(f"{has}, and {why}")
     position = lowest if stored is None else stored
     for window in WINDOWS:

@@ -105,7 +105,7 @@ def _why_refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], co
     if error.verify_code in _UNKNOWN_AUTHORITY:
         return (
             "the broker's certificate is of an authority that is not trusted here. Name that authority's certificate "
-            f"in ssl.ca.location, or look whether this is the broker that is meant ({error.verify_message})"
+            f"in ssl.ca.location, or check whether this is the right broker ({error.verify_message})"
         )
     if error.verify_code in _OTHER_NAME and context is not None:
         # Asks once more for the names: Python shows nothing of a certificate that it refused.

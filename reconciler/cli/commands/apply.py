@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.backends.clusters.cluster import KafkaCluster
 
 app = console.App()
-reassignments_app = console.App(help="Reassignments of replicas that are under way.", no_args_is_help=True)
+reassignments_app = console.App(help="Reassignments of replicas under way.", no_args_is_help=True)
 
 
 @app.command(
@@ -110,7 +110,7 @@ Unplanned = Annotated[
 Loss = Annotated[bool, typer.Option("--accept-loss", help="continue although records there are not copied")]
 Drain = Annotated[str, typer.Option("--drain", metavar="DURATION", help="how long copying may take to catch up")]
 Fence = Annotated[
-    bool, typer.Option("--fence", help="failover: deny everyone to write FLOW's topics there, until the failback")
+    bool, typer.Option("--fence", help="failover: deny everyone Write on FLOW's topics there, until the failback")
 ]
 Diverged = Annotated[
     KeepDiverged | None,
@@ -215,7 +215,7 @@ _add("failback", "Move consumers of FLOW back to its source, their offsets trans
 
 @reassignments_app.command(epilog=ending("0 success; 1 error or unknown", "reassignments show environments/prod"))
 def show(env: console.Env, form: console.FormatOption = console.OutputFormat.TEXT) -> None:
-    """Which partitions are on the way on each cluster, whose they are, and how much is left to copy."""
+    """Show partitions under reassignment on each cluster, who began it, and how much is left to copy."""
     from reconciler.errors import Unknown
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.session.session import open_session
@@ -236,7 +236,7 @@ def cancel(
     yes: console.YesOption = False,
     steal: console.StealOption = "",
 ) -> None:
-    """Take back what an apply of this environment has on the way, and clear its throttles. Never what others began."""
+    """Take back reassignments that this environment began, and clear its throttles. Never what others began."""
     from reconciler.errors import Unknown
     from reconciler.operations.apply.run import changing
     from reconciler.resources.replicas.observe import facts_of

@@ -126,9 +126,7 @@ def _ask(question: str, default: str) -> str:
     return str(typer.prompt(question, default=default, show_default=bool(default), err=True))
 
 
-@app.command(
-    epilog=ending("0 done; 1 error, such as a shell that is none of these", "completion bash", "completion zsh")
-)
+@app.command(epilog=ending("0 done; 1 error, such as an unknown shell", "completion bash", "completion zsh"))
 def completion(shell: Annotated[CompletionShell, typer.Argument(metavar="SHELL", help="bash, zsh or fish")]) -> None:
     """Print the script that completes commands, options, environments, and names of their YAML."""
     from typer._completion_shared import get_completion_script

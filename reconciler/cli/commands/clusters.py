@@ -35,7 +35,7 @@ def drift(
     ] = None,
     sides: Annotated[bool, typer.Option("--parity", help="compare both sides of each flow instead")] = False,
 ) -> None:
-    """What differs from git, with nothing in mind to change; for schedules. --accept writes it into the files."""
+    """Show what differs from git, without an edit; for schedules. --accept writes it into the files."""
     if accepted and sides:
         raise ReconcilerError("--accept and --parity are given together", "Each needs a separate run", "Choose one.")
     if accepted and (form is not Page.TEXT or out is not None):
@@ -109,7 +109,7 @@ def adopt(
         list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
     ] = None,
 ) -> None:
-    """Write topology files from a live cluster; says done only when a plan of them is empty."""
+    """Write topology files from a live cluster; done once a plan of them is empty."""
     from reconciler.operations.adopt import run as adoption
 
     if servers is not None:
@@ -135,7 +135,7 @@ def doctor(
         bool, typer.Option("--executors", help="ask the Spark executors of each mirror too; starts an application")
     ] = False,
 ) -> None:
-    """Connectivity, certificates, permissions of each principal with the missing commands, and settings that matter."""
+    """Check logins, certificates, settings, and rights of each principal, with the commands that grant missing ones."""
     from reconciler.operations.clusters import doctor as diagnosis
     from reconciler.render.reports.doctor import checkup_html, checkup_json, checkup_text
 

@@ -55,7 +55,7 @@ def plan(
         str, typer.Option("--catch-up", metavar="DURATION", help="how long members may take to read the rest")
     ] = "30s",
     clients: Annotated[
-        str, typer.Option("--clients", metavar="DURATION", help="how long clients are waited for at the target")
+        str, typer.Option("--clients", metavar="DURATION", help="how long to wait for clients at the target")
     ] = "10m",
     unfence: Annotated[bool, typer.Option("--unfence", help="let the source take writes again in the end")] = False,
     abort: Annotated[
@@ -63,7 +63,7 @@ def plan(
     ] = False,
     form: Form = Format.TEXT,
 ) -> None:
-    """Look at both clusters: who writes, who reads, what each step does and how it is taken back. Changes nothing."""
+    """Check both clusters: who writes, who reads, what each step does and how it is taken back. Changes nothing."""
     from reconciler.model.reports.cutover import CutoverSettings
     from reconciler.operations.cutover.plan import CutoverRequest
     from reconciler.operations.cutover.run import plan as make

@@ -84,7 +84,7 @@ def serve(
     certificate: CertOption = None,
     key: KeyOption = None,
 ) -> None:
-    """A live page: map with rates and lag, flows, what to do, drift, pending plan, lock, groups. It changes nothing."""
+    """Serve a live page: map with rates and lag, flows, what to do, drift, plan, lock, groups. Changes nothing."""
     require_web_server()
     from reconciler.operations.serve.run import serve as answer
 

@@ -34,7 +34,7 @@ app = App(help="Start, stop, pause and move the mirror job.", no_args_is_help=Tr
 
 FlowArgument = Annotated[
     str | None,
-    typer.Argument(metavar="FLOW", help="a flow; its whole mirror is meant", autocompletion=completion.flows),
+    typer.Argument(metavar="FLOW", help="a flow; stands for its whole mirror", autocompletion=completion.flows),
 ]
 Flow = Annotated[
     str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out", autocompletion=completion.flows)
@@ -157,7 +157,7 @@ def start(
     env: Env,
     flow: FlowArgument = None,
     until_caught_up: Annotated[
-        bool, typer.Option("--until-caught-up", help="copy what the sources hold now, then stop by itself")
+        bool, typer.Option("--until-caught-up", help="copy what the sources hold now, then stop")
     ] = False,
     lag_zero_for: Annotated[
         str | None, typer.Option("--lag-zero-for", metavar="DURATION", help="with it: stop after no lag for so long")
@@ -215,7 +215,7 @@ def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
     "pack", epilog=ending("0 written; 1 error", "mirror pack", "mirror pack --out /srv/spark/mirror-python.tar.gz")
 )
 def pack(out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="where to write it")] = None) -> None:
-    """Make the archive of Python packages that executors of a cluster need, for a mirror's python.archive."""
+    """Write the archive of Python packages that executors of a cluster need, for a mirror's python.archive."""
     from reconciler.backends.mirror_jobs.runner import python_archive
 
     archive = python_archive.pack(out)

@@ -73,7 +73,7 @@ def translate(
     request = TranslateRequest(flow, tuple(dict.fromkeys(groups or ())), given, reverse)
     selector = selector_of(topology.flows[flow])
     if topic and not reverse and (why := selector.why_not(topic)) is not None:
-        say(f"flow {flow} does not mirror {topic} now: {why}; what it copied before is translated all the same")
+        say(f"flow {flow} does not mirror {topic} now: {why}; its earlier copies are still translated")
     translations = translated(topology, request, selector)
     match form:
         case TableFormat.TABLE:
@@ -108,7 +108,7 @@ def diverged() -> None:
     ),
 )
 def list_(env: Env, flow: SameOffsetsFlow) -> None:
-    """Where both sides part, partition by partition: the exact offset, and how many records each side has alone."""
+    """Show where both sides part, by partition: the exact offset, and the records that each side has alone."""
     from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
     from reconciler.operations.session.session import read_topology
     from reconciler.render.reports.failover import parted_text

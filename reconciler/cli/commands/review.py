@@ -172,7 +172,7 @@ def explain(
     form: console.FormatOption = console.OutputFormat.TEXT,
     offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
 ) -> None:
-    """Where each value comes from, which flows carry a topic and why, and its name on each cluster."""
+    """Show where each value comes from, which flows carry a topic and why, and its name on each cluster."""
     from reconciler.operations.review import plan as reviewing
     from reconciler.render.reports.declared import explanation_json, explanation_text
 
@@ -209,7 +209,7 @@ def compare(
     form: console.PageOption = Page.TEXT,
     out: console.OutOption = None,
 ) -> None:
-    """What ENV_B would have to declare to be as ENV_A: topics, flows, access, settings. Asks no cluster."""
+    """Show what ENV_B would have to declare to match ENV_A: topics, flows, access, settings. Asks no cluster."""
     from reconciler.operations.review.plan import compare_folders
     from reconciler.render.reports.promotion import promotion_in
 

@@ -130,7 +130,7 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
     texts = list(dict.fromkeys(each.text or each.code for each in conditions))
     if texts:
         left = f"; and {len(texts) - SHOWN} more: reconciler status ENV" if len(texts) > SHOWN else ""
-        why = "lanes are copied by none of these executors, or by fewer than are wanted"
+        why = "lanes are copied by none of these executors, or by fewer than requested"
         todo = next((each.todo for each in conditions if each.todo), "See docs/mirror/spark/clusters.md")
         yield check.problem("; ".join(texts[:SHOWN]) + left, why, todo)
     elif live.state is JobState.STARTING or any(flow.state != "running" for flow in live.flows.values()):

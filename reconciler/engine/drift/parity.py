@@ -69,7 +69,7 @@ def both_sides(
         elif here or there:
             words = [counted(len(topic.partitions), "partition") if topic else "no topic" for topic in (here, there)]
             side = "remote" if here else "source"
-            why = f"the {side} topic is not there; apply makes what is declared or matched"
+            why = f"the {side} topic does not exist; apply creates declared and matched topics"
             yield ends.apart("topic", words[0], words[1], ParityVerdict(False, why))
 
 

@@ -121,7 +121,7 @@ def with_remedies(
                 if isinstance(change, AlterConfigs) and config:
                     single = replace(change, configs=(config,))
                 if concerns(single, place):
-                    drift.append(f"{deviation.subject}: live {deviation.found}, git wants {deviation.wished}")
+                    drift.append(f"{deviation.subject}: live {deviation.found}, git declares {deviation.wished}")
         if drift:
             cause = replace(cause, todo=f"{first_of(drift, _SHOWN)}: reconciler apply {folder}")
         elif cause.code == "record_refused" and any(word in cause.text for word in _TOO_LARGE):

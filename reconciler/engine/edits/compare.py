@@ -18,7 +18,7 @@ from reconciler.model.environment.rollout import Course
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import EditComparison, FieldChange, ItemChange, Sign
 from reconciler.resources.flows.renames import as_called_now, entry
-from reconciler.resources.topics.diff_deletions import STAYS, WAY
+from reconciler.resources.topics.diff_deletions import STAYS
 from reconciler.text import counted
 
 _REMOVED = {
@@ -97,13 +97,13 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
         like = f"; {new} is like it under another name" if item.kind == "topic" else ""
         return replace(item, means=f"{item.means}{like}")
     if item.kind == "topic":
-        means = f"like {old} under another name: {STAYS.format(old=old, new=new)}. {WAY}"
+        means = f"like {old} under another name: {STAYS.format(old=old, new=new)}"
     else:
         means = item.means or (
-            f"like {old} under another name: positions belong to a flow's name and do not come along, so partitions"
+            f"like {old} under another name: positions belong to a flow's name and stay behind, so partitions"
             f" that {old} had copied stop with position_missing until mirror seek {new} --from-flow {old}"
         )
-        means += f"; if it is {old} renamed, write {entry(old, new)}: then they do"
+        means += f"; to rename {old}, write {entry(old, new)}, which keeps them"
     return replace(item, means=means)
 
 

@@ -123,8 +123,8 @@ SECTIONS: tuple[EditedSection[Any], ...] = (
         noun="access rule",
         of=lambda topology: (topology.access_declared, topology.access),
         title=_title,
-        gone="its rules are deleted where an apply from here made them or found them declared, unless something else"
-        " asks for them; others stay",
+        gone="rules that an apply from here made or found declared are deleted, unless another entry asks for them;"
+        " others stay",
         absent_gone="nothing ensures any more that there are no such rules",
         meaning=_of_rule,
     ),

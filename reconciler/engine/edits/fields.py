@@ -241,7 +241,7 @@ def _cluster(
 ) -> FieldChange:
     section, _, rest = field.path.partition(".")
     if section == "cluster_id":
-        return replace(field, means="another cluster is meant: commands refuse to work on any but this one")
+        return replace(field, means="commands refuse to work on any cluster but the one with this id")
     if section == "prune":
         return replace(field, means="what plan --prune and apply --prune may delete there", risk=Risk.MEDIUM)
     if section != "defaults":

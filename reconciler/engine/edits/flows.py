@@ -78,7 +78,7 @@ def takeovers(impacts: Iterable[edit.FlowImpact]) -> Mapping[str, str]:
     for flow, counts in by_name.items():
         for loser, count in counts.items():
             taken.setdefault(flow, []).append(
-                f"it takes over {counted(count, 'topic')} of flow {loser}, whose positions do not come along:"
+                f"it takes over {counted(count, 'topic')} of flow {loser}, whose positions stay behind:"
                 f" partitions that {loser} had copied stop with position_missing until mirror seek --from-flow {loser}"
             )
     return {flow: "; ".join(means) for flow, means in taken.items()}

@@ -337,7 +337,7 @@ def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if sides.outside((cluster,)):
         why = OUTSIDE
     elif sides.live.topic(ref) is None:
-        why = item.means if item.sign is Sign.REMOVED else "the topic is not there"
+        why = item.means if item.sign is Sign.REMOVED else "the topic does not exist"
     else:
         removed = item.sign is Sign.REMOVED
         why = "nothing deletes the topic any more" if removed else "the topic stays: see the notes of the plan"

@@ -105,7 +105,7 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
         case MirrorGate.RUNNING | MirrorGate.HEALTHY:
             if not runs:
                 more = f" ({mirror.detail})" if mirror.detail else ""
-                yield Fault("mirrors", f"mirror {name}", f"its job is {mirror.state}{more}, running is wanted")
+                yield Fault("mirrors", f"mirror {name}", f"its job is {mirror.state}{more}, not running")
         case _:
             assert_never(gates.mirrors)
     for flow_name in flows if runs else ():

@@ -147,11 +147,11 @@ def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collec
     if not taking.chooses(name):
         return NOT_CHOSEN, "no --topic matches it"
     if topic.internal or DefaultReplicationPolicy().is_internal_topic(name):
-        return INTERNAL, "Kafka, Connect or a mirror looks after it itself"
+        return INTERNAL, "Kafka, Connect or a mirror manages it itself"
     if hit := taking.exclude.first(name):
         return EXCLUDED, f"matches --exclude {hit}"
     if (owner := owner_of(name, names)) and not taking.names(name):
-        return OWNED, f"{owner} makes it and looks after it; --topic {name} declares it all the same"
+        return OWNED, f"{owner} creates and manages it; --topic {name} declares it anyway"
     if taking.known is None:
         return None
     others = taking.known.clusters.keys() - {cluster}

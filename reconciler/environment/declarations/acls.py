@@ -122,7 +122,7 @@ def _check_fields(reading: Reading, role: AccessRole | None) -> None:
     known = {*_ALWAYS, *REQUIRED[kind], *OPTIONAL.get(kind, ()), *(("role",) if role else ())}
     for field in written.entries.keys() - known:
         problem = f"{word} has no field {field}"
-        why = "A field that nothing reads would look as if it held"
+        why = "A field that nothing reads would look as if it took effect"
         todo = f"Remove it; {word} has {', '.join(sorted(known - _ALWAYS - {'role'})) or 'no fields of its own'}"
         reading.wrong((field,), Wrong("access-field", problem, why, todo))
     for field in REQUIRED[kind]:
@@ -200,8 +200,8 @@ def check_access(topology: Topology, places: Places) -> Iterator[Problem]:
     for rule in (rule for rule in topology.access if rule.absent):
         bindings = ((cluster, acl) for cluster in rule.clusters for acl in expand_stable(rule))
         if (clash := next((binding for binding in bindings if binding in granted_by), None)) is not None:
-            problem = f"access rule {rule.number} wants this absent: {clash[1]}. {granted_by[clash].where} declares it"
-            why, todo = "One asks for the rule, the other for its end", "Remove one of the two"
+            problem = f"access rule {rule.number} removes: {clash[1]}. {granted_by[clash].where} declares it"
+            why, todo = "One asks for the rule, the other removes it", "Remove one of the two"
             yield Problem("access-contradiction", places.of(rule, "absent"), problem, why, todo)
 
     for flow in topology.flows.values():

@@ -48,7 +48,7 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
                 if "," in _SETS_AND_COUNTS.sub("", text):
                     description = f'{subject} is "{text}", one expression with a comma in it'
                     why = "It would match groups with a comma in their names, and hardly any has one"
-                    todo = "Write several expressions as a list; a comma that is meant is [,]"
+                    todo = "Write several expressions as a list; write [,] for a comma"
                     yield Problem("regex-with-comma", where, description, why, todo)
             elif nothing := barren(text, where, subject, kind):
                 yield nothing  # also of exclusions: a slip in one would copy what was to stay

@@ -165,7 +165,7 @@ def _rate_limit(reading: Reading) -> int | None:
     try:
         rate = int(node.text) if re.fullmatch(r"[0-9]{1,19}", node.text) else size_bytes(node.text)
     except ValueError as error:
-        problem, why = f'rate_limit is "{node.text}"', "Bytes per second are wanted here"
+        problem, why = f'rate_limit is "{node.text}"', "It is a number of bytes per second"
         todo = f"{sentence(error)}, without a time: it is per second"
         reading.wrong(("rate_limit",), Wrong("bad-size", problem, why, todo))
         return None
@@ -208,7 +208,7 @@ def check_starts(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[
                     "start-topic-not-mirrored",
                     places.of(flow, "start", "offsets", topic),
                     f"flow {flow.name}: start.offsets names the topic {topic}, which the flow does not mirror: {why}",
-                    "An offset that nothing reads would look as if it held",
+                    "An offset that nothing reads would look as if it took effect",
                     "Correct the name, or remove it",
                 )
 
@@ -330,7 +330,7 @@ def _additions(reading: Reading) -> tuple[AddedHeader, ...]:
             reading.wrong(path, Wrong("bad-added-header", f"the header {name} is added", why, "Choose another name"))
         elif bad := fault(entry.value.text):
             near = nearest(bad.strip("{}"), PLACEHOLDERS)
-            todo = f"Perhaps {{{near}}} is meant" if near else "Write {{ and }} for braces"
+            todo = f"Perhaps you mean {{{near}}}" if near else "Write {{ and }} for braces"
             known = ", ".join(f"{{{placeholder}}}" for placeholder in PLACEHOLDERS)
             reading.wrong(path, Wrong("bad-added-header", f"the header {name} holds {bad}", f"Known are {known}", todo))
         headers.append(AddedHeader(name, entry.value.text))

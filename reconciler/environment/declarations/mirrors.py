@@ -99,7 +99,7 @@ def check_mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
     for mirror in sorted(topology.mirrors.values(), key=lambda mirror: mirror.name):
         if not mirror.flows and places.complete and not _with_errors("flows", topology.flows, places):
             problem = f"mirror {mirror.name} has no flow"
-            why = f"It names none, and no flow that is still free goes to a cluster {mirror.name}"
+            why = f"It names none, and no unassigned flow goes to a cluster {mirror.name}"
             todo = "Name its flows, give it the alias of a target cluster, or remove it"
             yield Problem("mirror-without-flows", places.of(mirror), problem, why, todo)
         for index, name in enumerate(mirror.flows):
@@ -114,7 +114,7 @@ def check_mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
             other = carriers.setdefault(name, mirror)
             if other is not mirror:
                 problem = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
-                why = "Two applications would fence each other for ever"
+                why = "The two applications would keep fencing each other"
                 yield Problem("flow-in-two-mirrors", where, problem, why, "Keep it in one of them")
     idle = [flow for flow in topology.flows.values() if flow.name not in carriers and flow.target in topology.mirrors]
     if not idle or not places.complete or _with_errors("mirrors", topology.mirrors, places):
@@ -137,7 +137,9 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
         path = mirror.spark_conf.get(_PATH, "batch")
         if path != "batch":
             problem = f'mirror {mirror.name}: {_PATH} is "{path}"'
-            why = "There is one way of copying now; it goes record by record by itself where whole batches cannot go"
+            why = (
+                "There is only one way of copying now: whole batches, and single records where batches are not possible"
+            )
             todo = "Remove it. Apply then replaces the running job, which goes on from its positions"
             yield Problem("one-path", places.of(mirror, "spark_conf", _PATH), problem, why, todo)
 
@@ -207,8 +209,8 @@ def _spark_settings(mirror: Mirror, section: str, conf: Mapping[str, str], place
             yield Problem("set-by-the-job", where, problem, why, "Remove it")
         key = _BY_KEY.get(setting, "")
         if setting in _ALWAYS_BY_KEY or (section == "spark_conf" and key in mirror.deployment.settings()):
-            problem = f"mirror {mirror.name}: {section} sets {setting}, which is said by {key}"
-            why = "What is said in two places holds in one of them only"
+            problem = f"mirror {mirror.name}: {section} sets {setting}, which {key} sets"
+            why = "Of two settings for one thing only one takes effect"
             yield Problem("set-twice", where, problem, why, f"Remove it, and set mirrors.{mirror.name}.{key}")
 
     # Without a folder of their own the sockets lie in that of the container, whose path is longer on YARN.

@@ -91,7 +91,7 @@ def check_moved(topology: Topology, renames: Sequence[Rename], places: Places) -
                 yield Problem("moved-in-circle", places.of(rename), problem, why, todo)
             elif before in taken:
                 problem = f"flow {name} was moved from {before}, and so was flow {taken[before]}"
-                why = "Two flows would copy with one position, and each would fence the other again and again"
+                why = "Two flows would copy with one position, and keep fencing each other"
                 todo = "Keep the entry of one of the two"
                 yield Problem("moved-twice", places.of(rename, "from"), problem, why, todo)
             taken.setdefault(before, name)

@@ -35,7 +35,7 @@ def build_quota(reading: Reading) -> Quota:
                 raise ValueError("write a size above 0, or absent or remove for the end of a limit")
             limits[key] = float(size)
         except ValueError as error:
-            problem, why = f'{key} is "{data}"', "Kafka wants bytes per second here"
+            problem, why = f'{key} is "{data}"', "Kafka expects bytes per second here"
             reading.wrong((key,), Wrong("bad-size", problem, why, sentence(error)))
 
     remove = reading.texts("remove")
@@ -66,7 +66,7 @@ def build_quota(reading: Reading) -> Quota:
 
 
 def _both(subject: str) -> Wrong:
-    return Wrong("quota-contradiction", subject, "One asks for a limit, the other for its end", "Remove one of the two")
+    return Wrong("quota-contradiction", subject, "One asks for a limit, the other removes it", "Remove one of the two")
 
 
 def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:

@@ -131,7 +131,7 @@ def _at(places: Places, wave: RolloutWave, index: int, *path: Step) -> Where:
 def _wave(topology: Topology, wave: RolloutWave, index: int, places: Places) -> Iterator[Problem]:
     said = f"rollout: wave {wave.name}" if wave.name else f"rollout: waves[{index}]"
     if not wave.regions and not wave.clusters:
-        why = "A wave that comes to no cluster would only look like caution"
+        why = "A wave without clusters only looks like caution"
         problem = f"{said} names no region and no cluster"
         yield Problem("empty-wave", _at(places, wave, index), problem, why, "Add regions or clusters")
     for number, name in enumerate(wave.clusters):
@@ -159,6 +159,6 @@ def _backing_each_other(topology: Topology, wave: RolloutWave, index: int, place
             _at(places, wave, index),
             f"rollout: {left} and {right} are both in wave {wave.name}, and they back each other up"
             f" (flows {out} and {back})",
-            "A change that breaks one of them would break at the same time what its applications would move to",
+            "A change that breaks one of them would also break the cluster that its applications would move to",
             "Put them in two waves",
         )

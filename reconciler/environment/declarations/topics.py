@@ -111,7 +111,7 @@ def check_topics(topology: Topology, places: Places) -> Iterator[Problem]:
             yield Problem("bad-topic-name", places.of(topic), problem, why, "Rename the topic")
         elif name in KAFKA_TOPICS or name in (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC):
             owner = "Kafka" if name in KAFKA_TOPICS else "the mirror job"
-            why = f"{sentence(owner)} looks after it itself"
+            why = f"{sentence(owner)} manages it itself"
             yield Problem(
                 "internal-topic", places.of(topic), f"the internal topic {name} is declared", why, "Remove it"
             )
@@ -159,7 +159,7 @@ def check_tombstones(topology: Topology, places: Places) -> Iterator[Problem]:
         declared = topology.topics.get(stone.topic)
         if declared is not None and stone.cluster in declared.clusters:
             problem = f"{stone.ref} has a tombstone and is declared at {declared.where}"
-            why = "One asks for the topic, the other for its end"
+            why = "One asks for the topic, the other removes it"
             todo = f"Remove {stone.cluster} from the topic's clusters, or remove the tombstone"
             yield Problem("tombstone-for-declared", places.of(stone), problem, why, todo)
         if rule := protection_of(stone.topic, protections):
@@ -167,7 +167,7 @@ def check_tombstones(topology: Topology, places: Places) -> Iterator[Problem]:
             why = "Kafka or a program beside it keeps its own state in such topics"
             todo = "Remove the tombstone"
             if rule.place:
-                why = "One asks for its end, the other forbids it"
+                why = "One asks for its removal, the other forbids it"
                 todo = "Remove one of the two, in an edit that its owner reviews"
             yield Problem("tombstone-protected", places.of(stone, "topic"), problem, why, todo)
 
@@ -177,6 +177,6 @@ def check_expiry(topology: Topology, places: Places) -> Iterator[Problem]:
     for stone in topology.deletions:
         if stone.expired:
             problem = f"the tombstone of {stone.ref} counted until {stone.expires}"
-            why = "What was agreed then may no longer be meant"
+            why = "What was agreed then may no longer be intended"
             todo = "Remove it when the topic is gone; otherwise confirm it again and write a new date"
             yield Problem("tombstone-expired", places.of(stone, "expires"), problem, why, todo)

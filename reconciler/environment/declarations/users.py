@@ -27,7 +27,7 @@ def build_user(reading: Reading) -> ScramUser:
     if absent:
         for field in _ONLY_DESIRED:
             if reading.node(field) is not None:
-                problem, why = f"it is absent and has {field}", "One asks for the user, the other for its end"
+                problem, why = f"it is absent and has {field}", "One asks for the user, the other removes it"
                 reading.wrong((field,), Wrong("user-field", problem, why, "Remove one of the two"))
     else:
         if reading.node("version") is None:

@@ -106,7 +106,7 @@ def topic_config(key: str, node: Node) -> str | Wrong:
         # A slip is two characters, or other signs between the words. What is further off may be of a newer Kafka.
         same_words = near is not None and re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near)
         if near is not None and (same_words or distance(key, near) <= 2):
-            return Wrong("unknown-config", f"{key} is not a topic config of Kafka", why, f"Perhaps {near} is meant")
+            return Wrong("unknown-config", f"{key} is not a topic config of Kafka", why, f"Perhaps you mean {near}")
         # Brokers have the same settings with log. in front, and in larger units.
         instead, words = "", key.removeprefix("log.")
         for unit in (".hours", ".minutes", ".seconds"):
@@ -144,11 +144,11 @@ def with_units(key: str, text: str, strict: bool) -> str | Wrong:
             return str(read(text))
         except ValueError as error:
             limit = f", or {UNLIMITED}" if UNLIMITED in words_for(key) else ""
-            todo = f"{sentence(error)}; plain {word} will do, too{limit}"
-            return Wrong(code, f'{key} is "{text}"', f"Kafka wants {word} here", todo)
+            todo = f"{sentence(error)}; plain {word} work, too{limit}"
+            return Wrong(code, f'{key} is "{text}"', f"Kafka expects {word} here", todo)
     if strict and not key.endswith((".ms", ".bytes")) and (looks_like_duration(text) or looks_like_size(text)):
         why = "Only keys that end in .ms or .bytes have a unit"
-        return Wrong("unit-not-here", f'{key} is "{text}"', why, "Write the plain value Kafka wants")
+        return Wrong("unit-not-here", f'{key} is "{text}"', why, "Write the plain value that Kafka expects")
     return text
 
 

@@ -139,7 +139,7 @@ def check_declared_apart(topology: Topology, travels: Mapping[str, FlowNaming], 
                 index = topic.clusters.index(target)
                 problem = f"the topic {topic.name} is declared on {target}, where the flow {name} writes to it too"
                 why = "Its records would be mixed with mirrored ones, and two rules would set its configs"
-                todo = f"Remove {target} from its clusters if the flow is to make it, or exclude it from the flow"
+                todo = f"Remove {target} from its clusters if the flow is to create it, or exclude it from the flow"
                 yield Problem("remote-name-collision", places.of(topic, "clusters", index), problem, why, todo)
 
 

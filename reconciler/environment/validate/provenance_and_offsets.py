@@ -112,7 +112,7 @@ def _own(flow: Flow, places: Places) -> Iterator[Problem]:
         yield Problem("same-offsets-isolation", places.of(flow, "isolation"), problem, why, todo)
     if TRUNCATED in flow.on_condition:
         problem = f"{name}: offsets: same with on_condition {TRUNCATED}: continue"
-        why = "What the source lost lies on the target, which cannot be cut back: every later offset would differ"
+        why = "What the source lost is on the target, which cannot be truncated: every later offset would differ"
         todo = "Name the conditions to continue after, without this one; the way on is a new target topic"
         yield Problem("same-offsets-condition", places.of(flow, "on_condition"), problem, why, todo)
 

@@ -31,7 +31,7 @@ def check_read_only(topology: Topology, travels: Mapping[str, FlowNaming], place
                 places.of(flow, KEY),
                 f"flow {flow.name}: copies: read_only, but as which principal its mirror logs in to {flow.target} is "
                 "not known: the settings of the cluster do not name it",
-                "Everyone but the mirror is denied to write, so the rules have to know whom to spare",
+                "Everyone but the mirror is denied Write, so the rules have to know whom to spare",
                 f'Add to access: {{role: mirror, principal: "User:...", flows: [{flow.name}]}}',
             )
         yield from _granted(topology, travel, places)

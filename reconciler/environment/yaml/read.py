@@ -114,7 +114,7 @@ def _words(error: MarkedYAMLError, around: str, column: int) -> tuple[str, str]:
         todo = "Quote a value that holds a colon and a space, or compare the indentation with the lines above"
         return "a second key or a colon where a value belongs", todo
     if "simple key" in said:
-        return "a line without a colon, where a key is wanted", "Write key: value, with a space after the colon"
+        return "a line without a colon, where a key belongs", "Write key: value, with a space after the colon"
     if re.search("map|indent|block collection", said):
         return said, "Compare the indentation with the lines above, and put a space after each colon"
     return said, _QUOTE

@@ -141,9 +141,9 @@ def _translate(document: Document, error: ValidationError) -> Iterator[Problem]:
                 if field in known or (not path and field.startswith("x-")):
                     continue
                 problem = f"{subject(path)} has the unknown field {field}"
-                why = "A field that nothing reads would look as if it held"
+                why = "A field that nothing reads would look as if it took effect"
                 meant = _MEANT.get(field)
-                todo = f"Perhaps {meant} is meant" if meant in known else suggestion(field, known, "Remove it")
+                todo = f"Perhaps you mean {meant}" if meant in known else suggestion(field, known, "Remove it")
                 where = document.where(_node_at(document, path).entries[field])
                 yield Problem("unknown-field", where, problem, why, todo)
         case "required":
@@ -183,7 +183,7 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
     wanted = str(schema.get("title", "another value")) if path[1:] or path in _TITLED else "a mapping"
     where, name, todo = document.where(_at(document, path)), subject(path), f"Write {wanted}"
     if error.instance is None:
-        problem = f"{name} has no value, {wanted} is wanted"
+        problem = f"{name} has no value; it must be {wanted}"
         why = "An empty value is more often forgotten than meant"
         todo = f"{todo}, or remove the field"
         # ``{cleanup.policy: compact,delete}`` has a key ``delete`` without a value: a comma ends the one before.
@@ -195,7 +195,7 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
         return Problem("missing-value", where, problem, why, _BLANK.get(str(path[-1]) if path else "", todo))
     if error.validator == "uniqueItems":
         problem = f"{name} names something twice"
-        return Problem("duplicate-item", where, problem, "One of the two could not count", "Remove the repetition")
+        return Problem("duplicate-item", where, problem, "Only one of the two can take effect", "Remove the repetition")
 
     code, why = "bad-value", "Nothing else has a meaning here"
     match error.validator:
@@ -213,17 +213,17 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
             options = [schema, *schema.get("oneOf", ()), *schema.get("anyOf", ())]
             choices = [str(choice) for option in options for choice in option.get("enum", ())]
             near = nearest(str(error.instance), choices)
-            todo = f"Perhaps {near} is meant" if near else todo
+            todo = f"Perhaps you mean {near}" if near else todo
         case "maximum" | "minimum":
             code, why = "out-of-range", "Kafka or the mirror job cannot work with it"
             if error.validator == "maximum" and f" {error.validator_value}" not in wanted:
                 todo = f"{todo}, at most {error.validator_value}"
         case "minItems" | "minLength" | "minProperties":
-            code, why = "empty-value", "Without it nothing can be done"
+            code, why = "empty-value", "Without it there is nothing to do"
         case "pattern" if wanted == "host:port":
             todo = _address_todo(str(error.instance))
     shown = "empty" if code == "empty-value" else show(error.instance, _is_secret(path))
-    return Problem(code, where, f"{name} is {shown}, {wanted} is wanted", why, todo)
+    return Problem(code, where, f"{name} must be {wanted}, not {shown}", why, todo)
 
 
 def _address_todo(text: str) -> str:

@@ -37,7 +37,7 @@ def collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
                             "duplicate-name",
                             place.where,
                             f"{word} {name} is defined again" if word else f"{name} is defined again",
-                            f"It is already defined at {first.where}, and only one of them could count",
+                            f"It is already defined at {first.where}, and only one of them can take effect",
                             "Remove one, or merge the two",
                         )
                     )

@@ -138,7 +138,7 @@ class TreeBuilder:
                     self.problem("yaml-merge", (part.line, part.column), problem, why, todo)
             elif key in entries:
                 problem = f"the key {key} appears here for the second time"
-                why = f"It is already on line {entries[key].line}, and only one of them could count"
+                why = f"It is already on line {entries[key].line}, and only one of them can take effect"
                 self.problem("duplicate-key", (mark.line + 1, mark.column + 1), problem, why, "Remove or rename one")
             else:
                 if type(value) is nodes.Scalar and value.plain and nodes.ambiguous(value.text):

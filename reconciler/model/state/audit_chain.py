@@ -79,7 +79,7 @@ def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
             " digests were taken away"
         )
     if before:
-        doubts.append(f"its beginning is missing: the first record follows {before}, which is not there")
+        doubts.append(f"its beginning is missing: the first record follows {before}, which is missing")
     if len(heads) > 1:
         doubts.append("several heads: records were put in, or runs wrote at the same time, as after a stolen lock")
     return ChainReport(

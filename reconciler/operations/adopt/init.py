@@ -83,7 +83,7 @@ def _up(path: str) -> str:
 
 def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iterator[str]:
     """What was written, what was left out, what would block an apply, and the next commands."""
-    yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate takes them"
+    yield f"Wrote {counted(len(first.files), 'file')} in {request.folder}; validate accepts them"
     for adoption in first.adoptions:
         held = [counted(len(adoption.topics), "topic"), counted(adoption.acls, "access rule")]
         held += [counted(len(adoption.quotas.entries), "quota")]

@@ -95,7 +95,7 @@ def checks_of_fence(
     fence: FenceChosen, move: ConsumerMove, rules: frozenset[AclBinding] | Unsupported | Unknown, topics: Sequence[str]
 ) -> Iterator[FailoverCheck]:
     if fence.obstacle:
-        todo = "Stop the producers yourself once cutover apply asks for it; that they are off is verified all the same"
+        todo = "Stop the producers yourself once cutover apply asks for it; it is still verified that they are off"
         yield FailoverCheck("fence", Level.WARNS, f"producers are not fenced: {fence.obstacle}", todo)
         return
     text = f"super users of {move.origin} are not bound by rules, and no client can ask who they are; neither is who "

@@ -390,7 +390,7 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
             f"Keep them in topics of {move.origin}: {way} --diverged to-topic. Or in a file: {way} --diverged to-file. "
         )
         todo += f"Or give them up: {way} --diverged discard. Each then fills {move.destination} from {move.origin} "
-        todo += f"({PAGE}), and says with --dry-run what it would do; --accept-loss moves consumers all the same"
+        todo += f"({PAGE}), and says with --dry-run what it would do; --accept-loss moves consumers anyway"
         yield FailoverCheck("diverged", level, text, "" if rejoins else todo)
     if behind := [each for each in known if each.target_records and each.source[0] not in topics]:
         lacking = counted(sum(each.target_records for each in behind), "record")

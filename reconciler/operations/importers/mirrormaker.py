@@ -27,7 +27,7 @@ def run(paths: Sequence[Path], out: Path) -> str:
     imported, _ = read(paths, out)
     files.write_folder(out, {out / name: text for name, text in imported.texts().items()})
     flows = f"{counted(len(imported.flows), 'flow')} ({first_of(imported.flows, SHOWN)})"
-    said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate takes it as it is"]
+    said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate accepts it as it is"]
     written = "".join(imported.texts().values())
     return "\n".join([*said, *_report(imported, imported.flows, written, shlex.quote(str(out)))])
 
@@ -204,5 +204,5 @@ def said_of(added: Added, folder: Path) -> Iterator[str]:
         flows = f"{counted(len(added.flows), 'flow')} ({first_of(added.flows, SHOWN)})" if added.flows else "no flow"
         yield f"wrote {added.path}: {flows}; validate accepts it together with the files in the folder"
     if added.left:
-        yield f"left alone, because it is declared already ({len(added.left)}):"
+        yield f"left alone, because already declared ({len(added.left)}):"
         yield from (f"  {words}" for words in added.left)

@@ -145,7 +145,7 @@ def _no_offsets_topic(session: Session, places: Mapping[str, TopicRef]) -> Recon
         else:
             alike += [f"{cluster}/{name}" for name in sorted(names) if looks_like_offsets(name)]
     return ReconcilerError(
-        f"no offsets topic of MirrorMaker 2: {', '.join(map(str, topics))} is not there, or hidden from principal plan",
+        f"no offsets topic of MirrorMaker 2: {', '.join(map(str, topics))} is missing, or hidden from principal plan",
         f"Topics that look like one: {', '.join(alike) or 'none'}.",
         "Name it with --offsets-topic, its cluster with --on, and MirrorMaker 2's alias of the source with --alias.",
     )

@@ -41,7 +41,7 @@ def take_over(
     elif any(mirrormaker.declared(_topology(folder), flow) is None for flow in asked.flows.values()):
         show(mirrormaker.run_into(paths, folder))
     else:
-        say(f"{folder} declares its flows already")
+        say(f"{folder} already declares its flows")
 
     # Positions, of flows that have none here. While MirrorMaker 2 runs it would go on writing behind them.
     with open_session(folder, Principal.PLAN) as session:

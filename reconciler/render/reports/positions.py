@@ -118,7 +118,7 @@ def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef],
             to_write = written(merged(flow.start, inheritance.offsets), 4).splitlines()
             lines += [line if line.startswith(" ") else f"    {line}" for line in to_write]
         lines.append("")
-    lines += [f"flow {name}: {place} is not there; nothing is taken over" for name, place in absent.items()]
+    lines += [f"flow {name}: {place} does not exist; nothing is taken over" for name, place in absent.items()]
     if files:
         then = "Then: reconciler plan ENV, reconciler apply ENV."
         if stopped := sum(each.stopped for each in flows):

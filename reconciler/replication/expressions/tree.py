@@ -331,9 +331,9 @@ def _refused(kind: Any) -> ExpressionError:
         case sre.GROUPREF | sre.GROUPREF_EXISTS:
             return ExpressionError("it refers back to a group", "Write the text out, or a list of expressions")
         case sre.POSSESSIVE_REPEAT:
-            todo = "Write a+ for a++, and a* for a*+: RE2 reads a name once, so there is nothing to be saved"
+            todo = "Write a+ for a++, and a* for a*+: RE2 reads a name once, so possessive repetition saves nothing"
             return ExpressionError("it repeats possessively", todo)
         case sre.ATOMIC_GROUP:
-            todo = "Write (?:...) for (?>...): RE2 reads a name once, so there is nothing to be saved"
+            todo = "Write (?:...) for (?>...): RE2 reads a name once, so possessive repetition saves nothing"
             return ExpressionError("it has an atomic group", todo)
     return ExpressionError("a lookaround is where it cannot be matched", "Write it at the beginning")

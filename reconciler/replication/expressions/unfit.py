@@ -61,9 +61,9 @@ def unfit_for_values(text: str) -> Unfit | None:
 
 def _unfit(error: ExpressionError, why: str) -> Unfit:
     if error.costly:
-        why = "To match it would take too many steps or too much memory: plan, run and the mirror job would wait"
+        why = "Matching it would take too many steps or too much memory: plan, run and the mirror job would wait"
         return Unfit("regex-costly", f"which costs too much: {error.problem}", why, error.todo)
-    return Unfit("bad-regex", f"no regular expression that can be matched: {error.problem}", why, error.todo)
+    return Unfit("bad-regex", f"not a regular expression that can be matched: {error.problem}", why, error.todo)
 
 
 def _java(text: str) -> None:

@@ -61,7 +61,7 @@ def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Fin
                     continue
                 value.add((cluster, name))
                 near = nearest(name, names)
-                perhaps = f"; perhaps {near} is meant" if near else ""
+                perhaps = f"; perhaps you mean {near}" if near else ""
                 notes.append(
                     f"the access rule at {rule.where} names topic {name}, which {cluster} does not have{perhaps}"
                 )
@@ -131,7 +131,7 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     notes = [taken_over] if adopted and not unknown else []
     if any(rules[change.acl].keeps_copies for change in creates):
         text = f"copies on {name} become read-only for principals that rules bind: brokers report neither super users,"
-        notes.append(f"{text} who may write all the same, nor allow.everyone.if.no.acl.found")
+        notes.append(f"{text} who may still write, nor allow.everyone.if.no.acl.found")
     return Findings(
         changes=(*creates, *(deleted[acl] for acl in sorted(deleted))),
         unknown=unknown,

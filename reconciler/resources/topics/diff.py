@@ -152,7 +152,7 @@ def _refused_new(desired: DesiredTopic, around: Surroundings) -> Iterator[Refuse
     if desired.new_factor is not None and desired.new_factor > (place := around.place_for(desired.new_factor)):
         brokers = counted(place, "broker")
         description = (
-            f"{desired.ref} wants replication factor {desired.new_factor}, but {desired.ref.cluster} has {brokers}"
+            f"{desired.ref} declares replication factor {desired.new_factor}, but {desired.ref.cluster} has {brokers}"
         )
         subject, todo = of_topic(desired.ref, "replication factor"), f"Set a replication factor of at most {place}"
         yield Refused.of(subject, Why.REPLICATION_FACTOR_ABOVE_BROKERS, description, f"{todo}, or add brokers")
@@ -219,7 +219,7 @@ def _source_count(desired: DesiredTopic) -> str:
     """The source grows after its remote topic, and may be yet to be made, so it need not have them now."""
     if desired.source_live == desired.source_partitions:
         return f"{desired.source} has {desired.source_partitions}"
-    now = "is not there yet" if desired.source_live is None else f"has {desired.source_live} now"
+    now = "does not exist yet" if desired.source_live is None else f"has {desired.source_live} now"
     return f"{desired.source} is to have {desired.source_partitions} ({now})"
 
 
@@ -257,7 +257,7 @@ def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:
     if wanted is None or least is None or factor is None or least <= factor:
         return
     description = (
-        f"{desired.ref} wants min.insync.replicas {wanted.value} ({wanted.origin}) with replication factor {factor}."
+        f"{desired.ref} declares min.insync.replicas {wanted.value} ({wanted.origin}) with replication factor {factor}."
         f" {min_insync_above(factor)}"
     )
     todo = f"Set min.insync.replicas to at most {factor}, or raise the replication factor"

@@ -164,7 +164,7 @@ def not_offered(desired: DesiredTopic, key: str, cluster: Cluster, now: str | No
     if wanted.origin.startswith("source ") or (desired.role is Role.INTERNAL and wish):
         text = f"{human(key, wanted.value)} ({wanted.origin}) is left out: {service_words(cluster)}, {why}"
         return Findings(ignored=(Ignored(subject, "not-offered-by-service", text),))
-    text = f"{desired.ref} wants {key} {human(key, wanted.value)}"
+    text = f"{desired.ref} declares {key} {human(key, wanted.value)}"
     return Findings(refused=(refused_by_service(subject, cluster, text, why),))
 
 

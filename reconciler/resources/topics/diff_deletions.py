@@ -71,7 +71,7 @@ def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -
     if topic.topic_id != stone.topic_id:
         problem = (
             f"the tombstone of {stone.ref} is for topic id {stone.topic_id}, but {topic.topic_id} is there: it was"
-            " created again, or another topic was meant"
+            " created again, or the entry meant another topic"
         )
         todo = "Remove the tombstone, or look at the topic and write its id"
         return Refused(of_topic(stone.ref), Reason(Why.TOMBSTONE_OTHER_ID, problem), todo)
@@ -94,7 +94,7 @@ def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -
 STAYS = "records and readers stay behind on {old}, which is no longer managed, and {new} begins empty"
 WAY = (
     "Kafka cannot rename a topic. Let producers write to the new one, let readers finish the old one and change over,"
-    " then delete the old one by a tombstone; if the old name was meant, put it back"
+    " then delete the old one by a tombstone; if you meant the old name, put it back"
 )
 
 

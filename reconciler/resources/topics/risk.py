@@ -74,8 +74,8 @@ def _of_an_application(change: changes.CreateTopic, world: World) -> str:
             continue
         owner = owner_of(source, live.topics)
         if owner and not (owner == MIRRORMAKER and flow.mirrormaker_topics.heartbeats):
-            kept = _STATE_OF.get(owner, f"{owner} looks after its source")
-            return f"{kept}: {EXCLUDE} {flow.name}, unless the copy is meant"
+            kept = _STATE_OF.get(owner, f"{owner} manages its source")
+            return f"{kept}: {EXCLUDE} {flow.name}, unless the copy is intended"
     return ""
 
 

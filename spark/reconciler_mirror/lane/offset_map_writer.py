@@ -91,7 +91,7 @@ class MapWriter:
         if why != self._complained.get(topic):
             self._complained[topic] = why
             _log.warning(
-                "offsets cannot be written; records are copied all the same",
+                "offsets cannot be written; records are still copied",
                 flow=self._lane.spec.flow,
                 lane=self._lane.spec.lane,
                 topic=topic,

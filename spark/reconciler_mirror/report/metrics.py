@@ -308,7 +308,7 @@ class MetricsEndpoint:
             if not self._complained:
                 self._complained = True
                 _log.warning(
-                    "metrics cannot be served yet; records are copied all the same",
+                    "metrics cannot be served yet; records are still copied",
                     host=self._host,
                     port=self._wanted,
                     why=error.strerror or str(error),

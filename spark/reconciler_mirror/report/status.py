@@ -175,7 +175,7 @@ class StatusWriter:
             if why != self._complained:
                 self._complained = why
                 _log.warning(
-                    "the status record cannot be written; records are copied all the same",
+                    "the status record cannot be written; records are still copied",
                     topic=self._place.topic,
                     cluster=self._place.cluster.cluster,
                     why=why,

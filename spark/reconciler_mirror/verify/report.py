@@ -55,7 +55,7 @@ def writers_of(differences: Iterable[tuple[PartitionRange, FoundDifference]]) ->
 async def _writers(wanted: Mapping[int, tuple[OffsetSpan, int]]) -> Mapping[int, Writer]:
     writers: dict[int, Writer] = {}
     for index, (span, offset) in wanted.items():
-        writers[index] = Writer(unknown=f"offset {offset} is not there any more")
+        writers[index] = Writer(unknown=f"offset {offset} no longer exists")
         try:
             with closing(cluster_of(span.endpoint)) as cluster:
                 key = (span.topic, span.partition)

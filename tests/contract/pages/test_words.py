@@ -32,6 +32,13 @@ AVOID = (
     (r"\bis of one mind\b|\bof one mind\b", "no term of the field", "consistent"),
     (r"\bheedless\b|\bhearken\b|\bhitherto\b", "old", "a plain word"),
     (r"\bin its hands\b", "no hand is involved", "holds"),
+    (r"\b(is|are|was|were) wanted\b", "hides who wants", "must be; requested; declared"),
+    (r"\b(is|are|was|were) meant\b(?! (to|for|as))", "hides who means", "you mean; intended"),
+    (r"\b(is|are) not there\b", "says nothing beside its noun", "is missing, does not exist"),
+    (r"\ball the same\b", "is old", "still, anyway"),
+    (r"\bshall\b", "is for contracts", "must, will, should"),
+    (r"\b(Kafka|git|azure|job) wants\b", "no program has wishes", "expects, needs, declares"),
+    (r"\b(is|are) looked at\b", "hides who looks", "checked; the subject, and reads"),
 )
 """What, why, and what to write instead."""
 FENCE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)

@@ -136,5 +136,5 @@ def test_a_wave_that_is_not_there_is_told(cli: Cli, write: Callable[..., Path], 
     env = folder(write, trio, unique, 1, "1s")
     wrong = cli("apply", env, "--yes", "--until-wave", "canari")
     assert wrong.code == 1
-    assert "Perhaps canary is meant" in wrong.words
+    assert "Perhaps you mean canary" in wrong.words
     assert partitions(trio, unique) == {"east": 0, "hub": 0, "west": 0}

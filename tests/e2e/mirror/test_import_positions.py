@@ -258,7 +258,7 @@ def test_a_mirrormaker_that_still_copies_is_not_taken_over(
 
 def test_a_topic_that_is_not_there_is_told_with_those_that_look_like_it(cli: Cli, env: Path, unique: str) -> None:
     ended = cli("mirror", "import-positions", env, unique, "--alias", "gone")
-    assert (ended.code, "west/mm2-offsets.gone.internal is not there" in ended.words) == (1, True)
+    assert (ended.code, "west/mm2-offsets.gone.internal is missing" in ended.words) == (1, True)
     assert f"west/{unique}connectoffsets" in ended.words
 
 

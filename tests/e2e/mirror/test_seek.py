@@ -59,7 +59,7 @@ def test_what_cannot_be_is_told_with_what_is(cli: Cli, env: Path, unique: str) -
     beyond = cli("mirror", "seek", env, unique, "--topic", unique, "--partition", 0, "--to", 21, "--yes")
     assert (beyond.code, "partition 0 has 0 to 20" in beyond.words) == (1, True)
     other = cli("mirror", "seek", env, unique, "--topic", f"{unique}x", "--to", "latest", "--yes")
-    assert (other.code, f"Perhaps {unique} is meant" in other.words) == (1, True)
+    assert (other.code, f"Perhaps you mean {unique}" in other.words) == (1, True)
     partition = cli("mirror", "seek", env, unique, "--topic", unique, "--partition", 2)
     assert (partition.code, "0 to 1" in partition.words) == (1, True)
 

@@ -137,6 +137,11 @@ def test_init_writes_both_clusters_and_a_flow_and_says_what_a_plan_would_do(
     assert (planned.code, f"east.{unique}-orders" in planned.out) == (2, True), planned.words
     assert f"plan: {planned.out.splitlines()[0]}" in ended.out
     before = texts(env)
+    for path in env.rglob("*.yaml"):
+        editor, _, schema = path.read_text("utf-8").partition("\n")[0].partition("$schema=")
+        assert editor == "# yaml-language-server: "
+        assert (path.parent / schema).resolve() == (env / "environment.schema.json").resolve()
+        assert (path.parent / schema).is_file()
     again = cli(*words)
     assert (again.code, "already exists" in again.err, texts(env) == before) == (1, True, True)
 
@@ -171,7 +176,7 @@ def test_one_live_topic_is_taken_into_an_environment_that_declares_its_cluster(
         (("--name", "east", "--topic", "no-such-topic-there"), "matches --topic no-such-topic-there"),
         (("--name", "north", "--topic", "orders"), "declares no cluster north"),
         (("--name", "east"), "neither --bootstrap-servers nor --topic is given"),
-        (("--name", "east", "--topic", "("), "--topic is (, no regular expression that can be matched"),
+        (("--name", "east", "--topic", "("), "--topic is (, not a regular expression that can be matched"),
         (("--name", "east", "--topic", "a", "--client", "a=b"), "--client is given without --bootstrap-servers"),
     ],
 )

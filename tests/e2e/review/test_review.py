@@ -154,7 +154,7 @@ def test_an_environment_that_is_gone_is_not_said_to_be_outside_git(cli: Cli, rep
     shutil.rmtree(folder(repo))
     ended = cli("plan", folder(repo), "--changed-since", "main")
     assert ended.code == 1
-    assert "is not there" in ended.words
+    assert "does not exist" in ended.words
     assert "nothing on its clusters is changed" in ended.words
 
 

@@ -49,7 +49,7 @@ def test_a_slip_in_each_of_many_topics_walks_over_them_once() -> None:
     places = Places(entries)
     for _ in range(100):
         [problem] = unknown_clusters(places, ["east"], Topic("a", ("eats",)), "topic a")
-        assert problem.todo == "Perhaps east is meant"
+        assert problem.todo == "Perhaps you mean east"
     assert entries.walks <= 1
 
 
@@ -314,14 +314,14 @@ def test_a_dollar_is_no_reference() -> None:
     ("field", "words"),
     [
         ("bootstrap_servers: east.example.net:9092", "Put it in brackets"),
-        ("bootstrap_server: [e:9092]", "Perhaps bootstrap_servers is meant"),
+        ("bootstrap_server: [e:9092]", "Perhaps you mean bootstrap_servers"),
         ("defaults: {partitions: '3'}", "Remove the quotes"),
         ("region: 5", "Put it in quotes"),
         ("defaults: {partitions: 9999999999}", "of at least 1, at most 2147483647"),
         (f"defaults: {{partitions: {'9' * 50}}}", "Write a whole number"),
         ("defaults: {replication_factor: 40000}", "Write a whole number from 1 to 32767"),
-        ("defaults: {replica_factor: 3}", "Perhaps replication_factor is meant"),
-        ("principals: {aply: {}}", "Perhaps apply is meant"),
+        ("defaults: {replica_factor: 3}", "Perhaps you mean replication_factor"),
+        ("principals: {aply: {}}", "Perhaps you mean apply"),
     ],
 )
 def test_what_to_do_is_said(field: str, words: str) -> None:

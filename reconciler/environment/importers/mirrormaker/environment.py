@@ -241,7 +241,7 @@ def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[SourceL
     asked = config.of_cluster[name].get("bootstrap.servers") or config.whole.get("bootstrap.servers")
     if asked is None:
         where = config.whole["clusters"].where
-        words = f"{name}.bootstrap.servers is not there. Cluster {name} cannot be reached without it. Add the line."
+        words = f"{name}.bootstrap.servers is missing. Cluster {name} cannot be reached without it. Add the line."
         notes.wrong(where, words)
         return
     # What is no address stays as it is, quoted, for ``validate`` to say so: a template's ":SERVERS:" breaks plain YAML.

@@ -101,7 +101,7 @@ class FlowReading:
             self._differs(
                 r"topics.exclude is left out: MirrorMaker 2 before 4.0 also excluded .*[\-\.]internal. Add it to "
                 "exclude_topics, or write naming.policy default-before-4.0 or identity-before-4.0, "
-                "if such topics shall stay"
+                "to keep them excluded"
             )
         yield from self._naming()
         yield from self._reading()
@@ -184,7 +184,7 @@ class FlowReading:
                 self.notes.mistake(
                     separator,
                     f'it is blank, and the source\'s alias is "{prefix}": MirrorMaker 2 calls the copy of topic '
-                    f"{prefix}topic, in which the end of the alias cannot be seen. Where names shall stay as they "
+                    f"{prefix}topic, in which the end of the alias cannot be seen. Where names must stay as they "
                     f"are, write {ALIAS} = with nothing behind it, or {KEPT}, and import again; to go on with "
                     f"{prefix}topic remove the line, import again, and {OF_PYTHON}.",
                 )
@@ -192,7 +192,7 @@ class FlowReading:
             yield Field(("naming", "policy"), "identity", separator)
             if alias is not None:
                 self.notes.drops(alias, "with a blank separator MirrorMaker 2 keeps names, as naming: identity does")
-            self.notes.leaves_out(separator, f"is blank: heartbeats are copied to {source}.heartbeats all the same")
+            self.notes.leaves_out(separator, f"is blank: heartbeats are still copied to {source}.heartbeats")
             return
         elif alias is not None and prefix != source:
             renamed = f"Call the cluster {prefix} in clusters and in front of its settings, remove the line, and import"
@@ -223,7 +223,7 @@ class FlowReading:
         if once is None or once.value.strip().lower() != "enabled":
             self._differs(
                 "delivery is exactly_once, where MirrorMaker 2 copies at least once: the mirror writes in transactions "
-                "and needs the rights that doctor names; delivery: at_least_once is as before"
+                "and needs the rights that doctor names; delivery: at_least_once keeps MirrorMaker 2's way"
             )
         reset = self._looked_at(self.config.of_consumer(self.flow, "auto.offset.reset"))
         match reset.value.strip().lower() if reset else "earliest":
@@ -254,7 +254,7 @@ class FlowReading:
         if acls is None:
             self._differs(
                 "sync.topic.acls.enabled is left out: MirrorMaker 2 gives readers of a source topic the right to read "
-                "its copy; here that is asked for by access: {sync: true}"
+                "its copy; here access: {sync: true} does so"
             )
         elif self._flag("sync.topic.acls.enabled", default=True):
             yield Field(("access", "sync"), True, acls)
@@ -266,7 +266,7 @@ class FlowReading:
         if not self._flag("sync.group.offsets.enabled", default=False):
             self._differs(
                 "emit.checkpoints.enabled: checkpoints are written only with groups: {sync_offsets: true}; without it "
-                "offsets translate and failover have exact positions all the same"
+                "offsets translate and failover still have exact positions"
             )
 
         # Topics of MirrorMaker 2's own: heartbeats and offset syncs, for tools that read them.

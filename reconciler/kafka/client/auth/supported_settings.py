@@ -86,7 +86,7 @@ FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certif
          "sasl.oauthbearer.gcp.credentials.location", "sasl.kerberos.keytab")  # fmt: skip
 """Settings whose value is a path."""
 
-_OWN = "The mirror and all commands go over connections of our own"
+_OWN = "The mirror and all commands use our own connections"
 _CONFIGURATION = "remove it, and set {} in the OpenSSL configuration (OPENSSL_CONF) of the machines that run the mirror"
 _PKCS12 = (
     "convert the keystore once, openssl pkcs12 -in client.p12 -clcerts -out client.pem, and name client.pem as "
@@ -191,7 +191,7 @@ def not_by_librdkafka(client: Mapping[str, str]) -> str:
     ``kinit`` in a shell, also where no keytab is named."""
     if not by_kerberos(client):
         return ""
-    return "sasl.mechanism is GSSAPI: Kerberos is spoken by connections of our own, and librdkafka is given none of it"
+    return "sasl.mechanism is GSSAPI: our own connections speak Kerberos, and librdkafka gets none of it"
 
 
 def _refusal(setting: str) -> Refusal:
@@ -201,7 +201,7 @@ def _refusal(setting: str) -> Refusal:
         else "Only settings that are known to run no code and to read no file are handed to a client"
     )
     near = get_close_matches(setting, sorted(_LISTED), 1, 0.85)
-    guess = f"perhaps {near[0]} is meant; else remove it" if near else "remove it"
+    guess = f"perhaps you mean {near[0]}; else remove it" if near else "remove it"
     why, todo = next((words for name, words in _INSTEAD.items() if setting.startswith(name)), (default, guess))
     return Refusal(setting, f"the setting {setting} is not supported", why, todo[0].upper() + todo[1:])
 

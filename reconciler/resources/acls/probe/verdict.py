@@ -65,7 +65,7 @@ def _rules(evidence: Evidence) -> ProbeCheck:
         return ProbeCheck(subject, ProbeVerdict.PASSED, text)
     node, some = next(iter(sorted(missing.items())))
     first = some[0]
-    description = "is not there" if isinstance(first, CreateAcl) else "is still there"
+    description = "is missing" if isinstance(first, CreateAcl) else "still exists"
     more = f", and {len(some) - 1} more" if len(some) > 1 else ""
     return ProbeCheck(subject, ProbeVerdict.FAILED, f"'{first.acl}' {description} on broker {node}{more}")
 

@@ -145,7 +145,7 @@ class Copies:
         lane.counts.refusals += 1
         partition.outbox.resend.clear()
         lane.give_up(partition)
-        lane.routes.look_again(partition, "its place is looked at again")
+        lane.routes.look_again(partition, "its place is checked again")
 
     def left_out(self, partition: Partition, piece: Piece, loss: Loss) -> None:
         """The record becomes a hole."""
@@ -282,7 +282,7 @@ class Copies:
 
     def _again(self, partition: Partition) -> None:
         self._lane.drop_unsent(partition)
-        self._lane.routes.look_again(partition, "its place is looked at again")
+        self._lane.routes.look_again(partition, "its place is checked again")
 
     async def delete_fillers(self, key: Key, start: int) -> None:
         """No reader needs what lies before the first record. If this fails, the next start tries again."""
@@ -290,7 +290,7 @@ class Copies:
             await delete_records(self._lane.target, {key: start})
         except WireError as error:
             _log.warning(
-                "empty offsets below the first record are not deleted yet; records are copied all the same",
+                "empty offsets below the first record are not deleted yet; records are still copied",
                 flow=self._lane.spec.flow,
                 topic=key[0],
                 partition=key[1],

@@ -67,7 +67,7 @@ def test_an_environment_on_kerberos_is_planned_mirrored_verified_and_failed_over
 
     until("the mirror has caught up", lambda: '"records_lag": 0, ' in json.dumps(status()), 60)
     told = running.reconciler("verify", env, told=True)
-    assert "sasl.mechanism is GSSAPI: Kerberos is spoken by connections of our own" in told
+    assert "sasl.mechanism is GSSAPI: our own connections speak Kerberos" in told
     doctor = running.reconciler("doctor", env, told=True)
     assert "Kerberos has one for each of 1 broker" in doctor
 

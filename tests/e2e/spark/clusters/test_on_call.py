@@ -194,7 +194,7 @@ def test_each_trouble_is_said_by_all_and_ends(plain: Sandbox, tmp_path: Path, un
             admin.incremental_alter_configs([resource])[resource].result(30)
             write(1, LARGE)
             wanted = ("STOPPED: flow east-to-west: record_refused", "50000", f"reconciler apply {running.folder}")
-            comes("record refused", verdict(2, *wanted, "git wants", "1048588"), said)
+            comes("record refused", verdict(2, *wanted, "git declares", "1048588"), said)
             told(said())
             assert "https://docs.example.net/reconciler/mirror/conditions.html#record_refused" in seen["last"][1]
             comes("alert", lambda: "MirrorPartitionStopped" in firing(), firing)

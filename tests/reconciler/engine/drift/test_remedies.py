@@ -48,7 +48,7 @@ def test_a_limit_that_somebody_lowered_at_the_copy_is_named_with_both_values_and
     seen.clusters["west"].topics["east.orders"].overrides["retention.ms"] = "1"
     cause = told(seen, "record_refused", topic="orders", partition=0)
     assert "80075 bytes" in cause.text
-    for words in ("west/east.orders max.message.bytes: live", "50000", "git wants", "1048588"):
+    for words in ("west/east.orders max.message.bytes: live", "50000", "git declares", "1048588"):
         assert words in cause.todo
     assert cause.todo.endswith(": reconciler apply environments/prod")
     assert "retention" not in cause.todo, "it refuses no record for its size"
@@ -67,11 +67,11 @@ def test_partitions_that_the_copy_lacks_and_a_copy_that_is_gone_are_named() -> N
     seen.clusters["west"].topics["east.orders"].assignment.pop()
     cause = told(seen, "target_topic_smaller", "orders has 3 partitions", topic="orders")
     assert cause.todo == (
-        "west/east.orders: live 2 partitions, git wants 3 partitions: reconciler apply environments/prod"
+        "west/east.orders: live 2 partitions, git declares 3 partitions: reconciler apply environments/prod"
     )
     del seen.clusters["west"].topics["east.orders"]
     cause = told(seen, "target_topic_missing", "orders is not copied", topic="orders")
-    assert "west/east.orders: live no topic, git wants 3 partitions" in cause.todo
+    assert "west/east.orders: live no topic, git declares 3 partitions" in cause.todo
 
 
 @pytest.mark.parametrize("code", ["offsets_diverged", "lane_failed"])

@@ -80,7 +80,7 @@ def test_what_a_removed_entry_leaves_behind() -> None:
     )  # fmt: skip
     emptied = replace(full, access=(), quotas=(), users=())
     means = {item.kind: item.means for item in compare(full, emptied).items}
-    assert means["access rule"].startswith("its rules are deleted where an apply from here made them")
+    assert means["access rule"].startswith("rules that an apply from here made or found declared are deleted")
     assert "takes no limit away" in means["quota"]
     assert "stays on its clusters" in means["user"]
     unseen = {item.means for item in compare(full, shop()).items}

@@ -286,7 +286,7 @@ def test_a_renamed_flow_is_told_that_its_positions_do_not_come_along() -> None:
     before = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders|pay", name="old"))
     renamed = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders|pay", name="new"))
     told = {one.name: one.means for one in compare(before, renamed).items if one.kind == "flow"}
-    assert told["new"].startswith("it takes over 2 topics of flow old, whose positions do not come along")
+    assert told["new"].startswith("it takes over 2 topics of flow old, whose positions stay behind")
     assert "mirror seek --from-flow old" in told["new"]
     assert told["old"] == "it is no longer copied; what was copied stays"
     wider = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders.*|pay", name="old"))
@@ -299,7 +299,6 @@ def test_a_renamed_topic_is_told_that_its_records_and_readers_stay() -> None:
 
     told = {one.name: one.means for one in compare(declared("clicks", "pay"), declared("clickstream", "pay")).items}
     assert told["clickstream"].startswith("like clicks under another name: records and readers stay behind on clicks")
-    assert "Kafka cannot rename a topic" in told["clickstream"]
     assert told["clicks"].endswith("; clickstream is like it under another name")
     assert "it stays on its clusters, unmanaged" in told["clicks"]
     other = compare(declared("clicks"), declared("clickstream", configs={"retention.ms": "1"})).items

@@ -426,7 +426,7 @@ CASES: tuple[tuple[str, str, str], ...] = (
     (
         "  - {cluster: east, topic: gone",
         "  - {cluster: east, topic: gon2",
-        "deletion east/gon2: the topic is not there",
+        "deletion east/gon2: the topic does not exist",
     ),
     ("reason: old", "reason: older", "deletion east/gone"),
     ("protected: [ledger]\n", "", "protection ledger: such topics may be deleted"),

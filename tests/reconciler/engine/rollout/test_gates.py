@@ -82,7 +82,7 @@ def test_a_job_that_does_not_run_has_no_lag_that_counts() -> None:
     assert told(Gates(mirrors=MirrorGate.IGNORED), gone) == [
         "flow east-to-west: its lag is not known: its job is absent, at most 60 s allowed"
     ]
-    assert told(Gates(), gone) == ["mirror west: its job is absent, running is wanted"], "said once"
+    assert told(Gates(), gone) == ["mirror west: its job is absent, not running"], "said once"
 
 
 def test_a_replica_that_is_being_copied_is_not_missing() -> None:

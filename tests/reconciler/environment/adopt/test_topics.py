@@ -309,9 +309,9 @@ def test_what_streams_connect_and_a_registry_look_after_is_left_out_by_name_and_
     assert names(made) == {"orders", "order-status", "app-configs"}, "one or two of Connect's endings are anybody's"
     told = {one.subject.name: one.text for one in made.left_out if one.rule == "of an application"}
     assert told.keys() == {*STREAMS, *CONNECTS, *others} - set(left_as_internal(made))
-    assert told[STREAMS[0]].startswith("Kafka Streams makes it")
-    assert told[CONNECTS[0]].startswith("Kafka Connect makes it")
-    assert "--topic pay-connect-configs declares it all the same" in told[CONNECTS[0]]
+    assert told[STREAMS[0]].startswith("Kafka Streams creates and manages it")
+    assert told[CONNECTS[0]].startswith("Kafka Connect creates and manages it")
+    assert "--topic pay-connect-configs declares it anyway" in told[CONNECTS[0]]
 
 
 def left_as_internal(made: Adoption) -> list[str]:

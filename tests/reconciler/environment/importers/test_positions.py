@@ -236,7 +236,7 @@ def test_what_is_shown_is_what_would_be_written() -> None:
     text = inherited_text([found], {"g": TopicRef("east", "mm2-offsets.west.internal")}, [])
     assert "flow f: 1 position of 1 topic from west/mm2-offsets.east.internal" in text
     assert "    start: {offsets: {orders: {0: 90}}}\n" in text
-    assert "flow g: east/mm2-offsets.west.internal is not there" in text
+    assert "flow g: east/mm2-offsets.west.internal does not exist" in text
     assert "start: {" not in inherited_text([found], {}, ["e.yaml"])
     jsonschema.validate(json.loads(inherited_json("e", [found], {"g": PLACE}, [])), SCHEMA)
 

@@ -269,7 +269,7 @@ class TestMirrors:
 
     def test_an_unknown_flow_names_the_nearest(self) -> None:
         wished = topology(flow("a", "b"), Mirror("one", ("a-to-b", "a-to-d")))
-        assert "Perhaps a-to-b is meant" in _only(wished).todo
+        assert "Perhaps you mean a-to-b" in _only(wished).todo
 
 
 def test_known_clusters_are_found_without_a_walk_over_every_entry() -> None:

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
+from typer.main import get_command
 
+from reconciler.cli.main import app
 from reconciler.errors import ReconcilerError
 from reconciler.operations.adopt.repository import TEMPLATES, environment_in, write_repository
+from tests.support.commands import take
+from tests.support.paths import ROOT
 
 ACTIONS = "example/kafka-topology-reconciler@v1.2.0"
 
@@ -58,3 +62,15 @@ def test_an_environment_that_no_workflow_would_find_is_refused(tmp_path: Path) -
     for outside in (tmp_path / "prod", tmp_path / "environments", tmp_path / "environments" / "eu" / "prod"):
         with pytest.raises(ReconcilerError, match="is not a folder of"):
             environment_in(tmp_path, outside)
+
+
+def test_the_pre_commit_hook_that_is_written_is_one_of_this_project_and_a_command_line(tmp_path: Path) -> None:
+    written(tmp_path)
+    (hook,) = YAML(typ="safe").load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    (used,) = YAML(typ="safe").load((tmp_path / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    assert used["id"] == hook["id"]
+    words = [*str(hook["entry"]).split(), *map(str, used["args"])]
+    assert words == ["reconciler", "validate", "environments/prod"]
+    take(get_command(app), words[1:])
+    assert re.search(hook["files"], "environments/prod/topics.yaml")
+    assert not hook["pass_filenames"], "validate reads the whole folder"

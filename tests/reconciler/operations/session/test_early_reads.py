@@ -222,7 +222,7 @@ def test_what_is_surely_a_live_plan_is_one(words: list[str], monkeypatch: pytest
 def test_files_that_cannot_be_read_are_told_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", str(tmp_path / "nowhere")])
-    assert "nowhere is not there" in capsys.readouterr().err
+    assert "nowhere does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--base", "main"], ["--changed-since", "main"], ["--offline"], ["--revert"]])

@@ -235,7 +235,7 @@ def test_a_slip_in_a_topic_name_is_pointed_at() -> None:
     seen = world()
     seen.clusters["east"].put("orders")
     planned = seen.plan(env(ROLES.replace("topics: [orders]", "topics: [ordres]")))
-    assert any("names topic ordres" in note and "perhaps orders is meant" in note for note in planned.notes)
+    assert any("names topic ordres" in note and "perhaps you mean orders" in note for note in planned.notes)
 
 
 def test_observations_of_rules_need_no_topic() -> None:

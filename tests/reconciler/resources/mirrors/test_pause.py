@@ -80,7 +80,7 @@ TOPOLOGY = topology(flow("east", "west", "orders", name="orders-flow"), flow("ea
 
 def test_a_wish_without_a_flow_means_all_and_a_wrong_one_is_told_with_the_nearest() -> None:
     assert scopes(TOPOLOGY, PauseRequest()) == (Scope("logs-flow"), Scope("orders-flow"))
-    with pytest.raises(ReconcilerError, match="Perhaps orders-flow is meant"):
+    with pytest.raises(ReconcilerError, match="Perhaps you mean orders-flow"):
         scopes(TOPOLOGY, PauseRequest("order-flow"))
     with pytest.raises(ReconcilerError, match="without --topic"):
         scopes(TOPOLOGY, PauseRequest("orders-flow", "", 1))
@@ -94,7 +94,7 @@ def test_a_topic_that_is_not_there_is_told_with_the_nearest() -> None:
     one = TOPOLOGY.flows["orders-flow"]
     seen = east.read()
     assert require_exists(one, Scope(one.name, "orders", 5), seen) == ""
-    with pytest.raises(ReconcilerError, match="Perhaps orders is meant"):
+    with pytest.raises(ReconcilerError, match="Perhaps you mean orders"):
         require_exists(one, Scope(one.name, "order"), seen)
     with pytest.raises(ReconcilerError, match="0 to 5"):
         require_exists(one, Scope(one.name, "orders", 6), seen)

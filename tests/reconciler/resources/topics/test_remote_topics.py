@@ -38,7 +38,7 @@ def test_growth_tells_what_its_source_has_and_what_it_is_to_have() -> None:
     assert {ref: told for ref, told in why.items() if ref.startswith("west/")} == {
         "west/east.full": (more, "east/full has 6"),
         "west/east.grows": (gets, "east/grows is to have 6 (has 2 now)"),
-        "west/east.fresh": (gets, "east/fresh is to have 6 (is not there yet)"),
+        "west/east.fresh": (gets, "east/fresh is to have 6 (does not exist yet)"),
         "west/east.both": (gets, "east/both is to have 6 (has 2 now)"),
         "west/east.own": ("more-partitions-wished", "declared in (built in)"),
     }

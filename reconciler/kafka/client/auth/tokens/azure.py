@@ -25,7 +25,7 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
     scope = oauth.get(f"{_PREFIX}scope", "")
     if not scope.endswith("/.default"):
         example = "https://NAMESPACE.servicebus.windows.net/.default"
-        raise SettingError(f'{_PREFIX}scope is "{scope}", and azure wants RESOURCE/.default, for Event Hubs {example}')
+        raise SettingError(f'{_PREFIX}scope is "{scope}", and azure needs RESOURCE/.default, for Event Hubs {example}')
     env = os.environ
     tenant = oauth.get(f"{_PREFIX}azure.tenant_id") or env.get("AZURE_TENANT_ID", "")
     client = oauth.get(f"{_PREFIX}client.id") or env.get("AZURE_CLIENT_ID", "")

@@ -201,7 +201,7 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
     retry_after = float(waits) if waits.isdecimal() else None
     todo = "It is asked again" if busy else endpoint.todo
     if code == 407:
-        todo = "Its proxy wants a login: write it into the variable, or name the endpoint in no_proxy"
+        todo = "Its proxy requires a login: write it into the variable, or name the endpoint in no_proxy"
     return TokenRefusedError(f"no token from {where}{endpoint.through}: it answered {said}. {todo}", retry_after, busy)
 
 

@@ -78,7 +78,7 @@ def test_a_rule_that_vanishes_after_its_wave_takes_the_wave_back_and_stops_the_c
     assert ended.results["create:east/fresh"] == ended.results["create:west/fresh"] == "done"
     assert access_of(seen) == before
     assert exit_code(ended.outcomes, ended.plan) is ExitCode.PARTIAL
-    for word in (f"'{READ_A}' is not there on broker 1", "All is as before this ACL batch", "no further access change"):
+    for word in (f"'{READ_A}' is missing on broker 1", "All is as before this ACL batch", "no further access change"):
         assert word in ended.words
     assert run(seen, wished).results[str(OLD)] == "done", "the next apply does it all"
 
@@ -210,7 +210,7 @@ def test_a_rule_that_comes_back_while_it_is_deleted_is_told() -> None:
     wished = owned_and_strange(seen)
     before, east = access_of(seen), seen.clusters["east"]
     ended = run(seen, wished, lambda: east.at_call(VIEWS, lambda: east.acls.add(READ_A)))
-    assert f"'{READ_A}' is still there on broker 1" in ended.words
+    assert f"'{READ_A}' still exists on broker 1" in ended.words
     assert access_of(seen) == before
 
 

@@ -118,7 +118,7 @@ def test_a_key_of_another_kind_is_said() -> None:
         (IdentityAnswer("<html>down</html>", 503), "503"),
         (IdentityAnswer("[" * 200_000), "not JSON"),
         (IdentityAnswer("x" * (web.LARGEST + 100_000)), "its answer does not end"),
-        (IdentityAnswer("", 407), "407. Its proxy wants a login"),
+        (IdentityAnswer("", 407), "407. Its proxy requires a login"),
         (IdentityAnswer({"access_token": "a\x01auth=Bearer b"}), "characters that no token has"),
         (IdentityAnswer({"access_token": "a\r\nb"}), "characters that no token has"),
     ],
