@@ -16,6 +16,8 @@ _XERIAL_BLOCK = 32 << 10
 _LZ4_HEADER = b"\x04\x22\x4d\x18\x60\x40\x82"
 _LZ4_BLOCK = 64 << 10
 _LZ4_STORED = 1 << 31
+_ROOMS: list[bytearray] = []
+_MOST_KEPT = 16 << 20
 MOST_OPENED = 128 << 20
 """Bytes of records of one batch. A hundred times what a topic takes by default; any producer could make 30 GB of
 one megabyte."""
@@ -38,8 +40,9 @@ def may_be_too_much(codec: int, size: int) -> bool:
     return size * _MOST_OF_A_BYTE.get(codec, 1) > MOST_OPENED
 
 
-def decompress(codec: int, data: memoryview) -> memoryview:
-    """The bytes behind ``data``. Raises MalformedResponseError; ``TooMuchToOpenError`` before it takes the memory."""
+def decompress(codec: int, data: memoryview, room: bytearray | None = None) -> memoryview:
+    """The bytes behind ``data``. Raises MalformedResponseError; ``TooMuchToOpenError`` before it takes the memory.
+    ``room``: memory that lz4 may use, and enlarge; the answer lies in it."""
     try:
         match codec:
             case 0:
@@ -49,13 +52,22 @@ def decompress(codec: int, data: memoryview) -> memoryview:
             case 2:
                 return _from_snappy(data)
             case 3:
-                return _from_lz4(data)
+                return _from_lz4(data, room)
             case 4:
                 return _bounded(cramjam.zstd, codec, data)
             case _:
                 raise MalformedResponseError(f"codec {codec} is not known")
     except (cramjam.DecompressionError, struct.error, ValueError) as error:
         raise MalformedResponseError(f"records cannot be decompressed: {error}") from error
+
+
+def decompressed(codec: int, data: memoryview) -> bytes:
+    """As ``decompress``, in memory of its own. lz4 opens each in the same place: new memory costs more than that."""
+    room = _ROOMS.pop() if _ROOMS else bytearray()  # one for each thread that is at it
+    opened = decompress(codec, data, room).tobytes()
+    if len(room) <= _MOST_KEPT:
+        _ROOMS.append(room)
+    return opened
 
 
 def _bounded(module: Any, codec: int, data: memoryview) -> memoryview:
@@ -71,7 +83,7 @@ def _bounded(module: Any, codec: int, data: memoryview) -> memoryview:
         raise
 
 
-def _from_lz4(data: memoryview) -> memoryview:
+def _from_lz4(data: memoryview, given: bytearray | None) -> memoryview:
     """Frames with the header that Kafka's clients write are opened block by block into memory of the right size: a
     context for each frame, and memory that grows, would take twice the time."""
     if data[:7] != _LZ4_HEADER or may_be_too_much(LZ4, len(data)):
@@ -84,7 +96,9 @@ def _from_lz4(data: memoryview) -> memoryview:
         position += size & ~_LZ4_STORED
     if position + 4 != len(data):  # another frame follows, or bytes are missing
         return _bounded(cramjam.lz4, LZ4, data)
-    room, end = memoryview(bytearray(len(blocks) * _LZ4_BLOCK)), 0
+    whole = bytearray() if given is None else given
+    whole.extend(bytes(max(0, len(blocks) * _LZ4_BLOCK - len(whole))))
+    room, end = memoryview(whole), 0
     for start, size in blocks:
         if size & _LZ4_STORED:
             size ^= _LZ4_STORED

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records.batches import APPEND_TIME, CODEC, HEADER, Batch, verify
-from reconciler.kafka.records.codecs import decompress
+from reconciler.kafka.records.codecs import decompressed
 from reconciler.kafka.records.records import Record, records_in
 
 DELETE_HORIZON = 0x40  # then the base timestamp is none (KIP-534)
@@ -54,7 +54,7 @@ def opened(view: memoryview, header: Batch) -> OpenBatch | None:
     if header.records != header.last_delta + 1 or not 0 <= header.base_timestamp < _LATEST:
         return None
     verify(view, header)
-    return OpenBatch(header, decompress(header.attributes & CODEC, view[HEADER:]).tobytes())
+    return OpenBatch(header, decompressed(header.attributes & CODEC, view[HEADER:]))
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:

@@ -156,6 +156,22 @@ def test_codecs_come_back(plain: bytes, codec: int) -> None:
     assert bytes(codecs.decompress(codec, memoryview(codecs.compress(codec, plain)))) == plain
 
 
+@given(st.lists(st.tuples(st.binary(max_size=200_000), st.integers(0, 4)), min_size=2, max_size=4))
+def test_what_is_opened_in_the_same_place_stays_whole(plain: list[tuple[bytes, int]]) -> None:
+    packed = [(codec, memoryview(codecs.compress(codec, data))) for data, codec in plain]
+    assert [codecs.decompressed(*each) for each in packed] == [data for data, _ in plain]
+
+
+def test_a_batch_that_cannot_be_opened_does_not_harm_the_next_one() -> None:
+    sound, large = memoryview(codecs.compress(3, b"abc" * 50_000)), memoryview(codecs.compress(3, bytes(300_000)))
+    assert codecs.decompressed(3, sound) == b"abc" * 50_000
+    for _ in range(3):
+        with pytest.raises(MalformedResponseError):
+            codecs.decompressed(3, memoryview(bytes(large[:11]) + b"\xff" * (len(large) - 15) + bytes(4)))
+        assert codecs.decompressed(3, sound) == b"abc" * 50_000
+    assert codecs.decompressed(3, large) == bytes(300_000)
+
+
 @given(st.binary(min_size=1, max_size=100), st.integers(1, 4))
 def test_rubbish_is_an_error_and_not_a_record(rubbish: bytes, codec: int) -> None:
     raw = build([(1, b"k", b"v", [])])[:61] + rubbish
