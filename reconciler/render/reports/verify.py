@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from reconciler.model.reports.verify import ComparedPartition, Equality, FieldDigest, FirstDifference, Verification
+from reconciler.model.reports.verify import Verification
 from reconciler.render.escape import lines_of
 from reconciler.render.escape import page as safe
 from reconciler.render.page import code, page_html, table
@@ -12,6 +12,7 @@ from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.render.wrap import table_lines
+from reconciler.replication.verification import ComparedPartition, Equality, FieldDigest, FirstDifference
 from reconciler.text import counted
 
 MOST_ROWS = 40

@@ -6,11 +6,8 @@ from typing import Any
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import LiveCluster
-from reconciler.model.reports.verify import ComparedPartition, SampleSize, VerificationRequest
-from reconciler.replication.json_codec import Codec
-
-FORMAT_VERSION = 1
-_CODEC = Codec(lenient=True)
+from reconciler.model.reports.verify import SampleSize, VerificationRequest
+from reconciler.replication import verification
 
 
 def time_ms(text: str | None, option: str) -> int | None:
@@ -66,41 +63,43 @@ def require_consistent(request: VerificationRequest) -> None:
 def request_fields(
     request: VerificationRequest, flows: Iterable[str], clusters: Mapping[str, LiveCluster], progress: str
 ) -> dict[str, Any]:
-    """What the job is given beside the mirror's hand-over; the job itself needs no right to describe configs.
-    ``progress``: the file that keeps what is compared, for ``--resume``."""
-    sample = request.sample
-    return {
-        "flows": sorted(flows),
-        "from_ms": request.from_ms,
-        "to_ms": request.to_ms,
-        "parquet": request.parquet,
-        "sample": sample and {"fraction": sample.fraction, "records": sample.records, "seed": request.seed},
-        "progress": progress,
-        "resume": request.resume,
-        "topics": {name: _traits(live) for name, live in clusters.items()},
-    }
+    """What the job is given beside the mirror's hand-over. ``progress``: the file that keeps what is compared, for
+    ``--resume``."""
+    size = request.sample
+    asked = verification.VerifyRequest(
+        tuple(sorted(flows)),
+        request.from_ms,
+        request.to_ms,
+        request.parquet,
+        None if size is None else verification.Sample(size.fraction, size.records, request.seed),
+        progress,
+        request.resume,
+        {name: _traits(live) for name, live in clusters.items()},
+    )
+    document: dict[str, Any] = verification.REQUEST_CODEC.encoded(asked)
+    return document
 
 
-def answered(document: Mapping[str, Any]) -> tuple[ComparedPartition, ...]:
+def answered(document: Mapping[str, Any]) -> tuple[verification.ComparedPartition, ...]:
     """Raises ReconcilerError for a document of another release."""
-    if document.get("format_version") != FORMAT_VERSION:
+    if document.get("format_version") != verification.FORMAT_VERSION:
         raise ReconcilerError(
-            f"the verify job answered in format {document.get('format_version')!r}, not {FORMAT_VERSION}",
+            f"the verify job answered in format {document.get('format_version')!r}, not {verification.FORMAT_VERSION}",
             "Reconciler and job come from different releases.",
             "Install one release of both.",
         )
-    return tuple(_CODEC.decoded(ComparedPartition, item) for item in document["partitions"])
+    return tuple(verification.CODEC.decoded(verification.ComparedPartition, item) for item in document["partitions"])
 
 
-def _traits(cluster: LiveCluster) -> dict[str, list[str]]:
-    traits: dict[str, list[str]] = {"compacted": [], "append_time": [], "unknown": [*cluster.hidden]}
+def _traits(cluster: LiveCluster) -> verification.TopicTraits:
+    compacted, append_time, unknown = set[str](), set[str](), {*cluster.hidden}
     for topic in cluster.topics.values():
         if isinstance(topic.configs, Unknown):
-            traits["unknown"].append(topic.name)
+            unknown.add(topic.name)
             continue
         values = {key: value.value or "" for key, value in topic.configs.items()}
         if "compact" in values.get("cleanup.policy", ""):
-            traits["compacted"].append(topic.name)
+            compacted.add(topic.name)
         if values.get("message.timestamp.type") == "LogAppendTime":
-            traits["append_time"].append(topic.name)
-    return traits
+            append_time.add(topic.name)
+    return verification.TopicTraits(frozenset(compacted), frozenset(append_time), frozenset(unknown))

@@ -11,43 +11,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.runs.run_folders import write_json
+from reconciler.replication.verification import REQUEST_CODEC, VerifyRequest
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
-from reconciler_mirror.verify.comparable import TopicTraits
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import writers_of
 from reconciler_mirror.verify.resuming import ProgressFile
-from reconciler_mirror.verify.sampling import Sample, sampled
+from reconciler_mirror.verify.sampling import sampled
 from reconciler_mirror.verify.tasks import KeyCounts
 
 _TELL_S = 2.0
 _NO_CORE_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyRequest:
-    """``traits`` by cluster name; ``parquet`` is empty or a folder that the executors can reach. ``sample`` None: all.
-    ``progress``: the file that keeps what is compared; ``resume``: go on from there."""
-
-    flows: tuple[str, ...]
-    window: TimeWindow
-    traits: dict[str, TopicTraits]
-    parquet: str
-    sample: Sample | None
-    progress: Path
-    resume: bool
-
-
 _SETTLED_S = 2.0
 """A mean over less than this jumps."""
 
@@ -82,7 +65,7 @@ def main(arguments: list[str]) -> int:
     given = waited_for("verify_job.py", about, "flows, window and topic traits", arguments)
     try:
         settings = parse(given.handover.read_text(encoding="utf-8"))
-        request = _request(json.loads(given.request.read_text(encoding="utf-8")))
+        request = REQUEST_CODEC.decoded(VerifyRequest, json.loads(given.request.read_text(encoding="utf-8")))
         flows = [flow for flow in settings.flows if flow.name in request.flows]
         for flow in flows:
             flow.selector()
@@ -110,7 +93,7 @@ def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request:
 
     sample = request.sample
     ranges = [plan if sample is None else sampled(plan, sample) for plan in bounds.ranges]
-    kept = ProgressFile(request.progress, {flow.name: flow.fingerprint for flow in flows})
+    kept = ProgressFile(Path(request.progress), {flow.name: flow.fingerprint for flow in flows})
     earlier = kept.earlier(ranges) if request.resume else {}
     again = f"; compared in part by an earlier run: {len(earlier)}" if request.resume else ""
     _tell(f"partitions to compare: {len(ranges)}; not readable: {len(bounds.unread)}{again}")
@@ -152,31 +135,13 @@ def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request:
 def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> Bounds:
     ranges: list[PartitionRange] = []
     unread: list[Unread] = []
+    window = TimeWindow(request.from_ms, request.to_ms)
     for flow in flows:
         _tell(f"flow {flow.name}: reading positions and ends")
-        bounds = bounds_of(flow, request.window, request.traits, len(ranges))
+        bounds = bounds_of(flow, window, request.topics, len(ranges))
         ranges += bounds.ranges
         unread += bounds.unread
     return Bounds(tuple(ranges), tuple(unread))
-
-
-def _request(given: dict[str, Any]) -> VerifyRequest:
-    traits = {
-        cluster: TopicTraits(
-            frozenset(document["compacted"]), frozenset(document["append_time"]), frozenset(document["unknown"])
-        )
-        for cluster, document in given["topics"].items()
-    }
-    window, sample = TimeWindow(given["from_ms"], given["to_ms"]), given["sample"]
-    return VerifyRequest(
-        tuple(given["flows"]),
-        window,
-        traits,
-        given["parquet"],
-        None if sample is None else Sample(sample["fraction"], sample["records"], sample["seed"]),
-        Path(given["progress"]),
-        given["resume"],
-    )
 
 
 def _session(settings: MirrorSettings) -> Any:

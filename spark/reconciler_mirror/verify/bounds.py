@@ -17,13 +17,14 @@ from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.same import producer_of
+from reconciler.replication.verification import TopicTraits
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.provenance_start import ids_of
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model.lane import NO_GROUND, Discovered, PartitionSpec
-from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, TopicTraits, judge
+from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, judge
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 
 _POSITIONS_S = 30.0

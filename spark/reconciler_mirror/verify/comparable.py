@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.replication.handover import AGAIN, FlowSettings
+from reconciler.replication.verification import TopicTraits
 from reconciler_mirror.lane.positions import LanePosition, is_of_topic
 from reconciler_mirror.model.lane import NO_GROUND, PartitionSpec, ProvenanceSettings
 from reconciler_mirror.record_work.on_records import worker_for
@@ -11,15 +12,6 @@ from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, TimeWindo
 
 Place = tuple[str, int]
 Offsets = Mapping[Place, int]
-
-
-@dataclass(frozen=True, slots=True)
-class TopicTraits:
-    """Topic names of one cluster. ``append_time``: the broker sets timestamps. ``unknown``: configs not readable."""
-
-    compacted: frozenset[str] = frozenset()
-    append_time: frozenset[str] = frozenset()
-    unknown: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

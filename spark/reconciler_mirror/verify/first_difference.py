@@ -10,46 +10,15 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice
 
+from reconciler.replication.verification import FieldDigest, FirstDifference, ShownRecord
 from reconciler_mirror.verify.model import SOURCE, PartitionRange, VerifiedRecord, digest, encoded
 
 LOOK_AHEAD = 64
 
 
-@dataclass(frozen=True, slots=True)
-class RecordPart:
-    """A key, value or header list: its length in bytes (headers: their number) and digest; null has length None."""
-
-    length: int | None
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A record as a report may show it. ``timestamp`` in ms since 1970."""
-
-    key: RecordPart
-    value: RecordPart
-    headers: RecordPart
-    timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundDifference:
-    """``what``: key, value, headers, timestamp, offset, missing, extra or swapped. ``record`` counts from the first
-    compared one. An offset is None where that side has nothing. ``count``: how many are missing or extra in a row."""
-
-    record: int
-    what: tuple[str, ...]
-    source_offset: int | None
-    target_offset: int | None
-    source: Shown | None
-    target: Shown | None
-    count: int = 1
-
-
 def first_difference(
     source: Iterable[VerifiedRecord], target: Iterable[VerifiedRecord], skipped: int = 0, *, offsets: bool = False
-) -> FoundDifference | None:
+) -> FirstDifference | None:
     """``skipped``: how many equal records lie before the two streams. ``offsets``: they have to be equal, too."""
     ours, theirs = _Ahead(source), _Ahead(target)
     number = skipped
@@ -68,7 +37,7 @@ def first_difference(
 
 def differences(
     source: Sequence[VerifiedRecord], target: Sequence[VerifiedRecord], skipped: int = 0, *, offsets: bool = False
-) -> Iterator[FoundDifference]:
+) -> Iterator[FirstDifference]:
     """All of a few records, in order. Arguments as of ``first_difference``."""
     ours, theirs = ([record if offsets else record[1:] for record in side] for side in (source, target))
     if ours == theirs:
@@ -99,16 +68,18 @@ def same(record: VerifiedRecord, copy: VerifiedRecord) -> bool:
     return record[1:] == copy[1:]
 
 
-def shown(record: VerifiedRecord) -> Shown:
+def shown(record: VerifiedRecord) -> ShownRecord:
     headers = digest(encoded(VerifiedRecord(0, 0, None, None, record.headers))).hex()
-    return Shown(_part(record.key), _part(record.value), RecordPart(len(record.headers), headers), record.timestamp)
+    return ShownRecord(
+        _part(record.key), _part(record.value), FieldDigest(len(record.headers), headers), record.timestamp
+    )
 
 
 def difference(
     number: int, names: tuple[str, ...], record: VerifiedRecord | None, copy: VerifiedRecord | None, count: int = 1
-) -> FoundDifference:
+) -> FirstDifference:
     ours, theirs = ((side.offset, shown(side)) if side else (None, None) for side in (record, copy))
-    return FoundDifference(number, names, ours[0], theirs[0], ours[1], theirs[1], count)
+    return FirstDifference(number, names, ours[0], theirs[0], ours[1], theirs[1], count)
 
 
 def fields_that_differ(record: VerifiedRecord, copy: VerifiedRecord) -> tuple[str, ...]:
@@ -121,8 +92,8 @@ def fields_that_differ(record: VerifiedRecord, copy: VerifiedRecord) -> tuple[st
     return tuple(name for name, entry, other in pairs if entry != other)
 
 
-def _part(data: bytes | None) -> RecordPart:
-    return RecordPart(None, "") if data is None else RecordPart(len(data), digest(data).hex())
+def _part(data: bytes | None) -> FieldDigest:
+    return FieldDigest(None, "") if data is None else FieldDigest(len(data), digest(data).hex())
 
 
 class _Ahead:
@@ -150,7 +121,7 @@ class _Ahead:
         return None
 
 
-def _difference(number: int, ours: _Ahead, theirs: _Ahead) -> FoundDifference:
+def _difference(number: int, ours: _Ahead, theirs: _Ahead) -> FirstDifference:
     """Of the next records, which differ: what lies further ahead on the other side says which record is missing."""
     record, copy = ours.peek(0), theirs.peek(0)
     if record is None or copy is None:
@@ -202,7 +173,7 @@ def confirmed(
     keys: Iterable[bytes],
     source: dict[bytes, VerifiedRecord],
     target: dict[bytes, VerifiedRecord],
-) -> FoundDifference | None:
+) -> FirstDifference | None:
     """The first of ``keys`` that still differs when it is read again; one that was written meanwhile does not count."""
     for key in keys:
         record, copy = source.get(key), target.get(key)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from reconciler_mirror.verify.first_difference import FoundDifference
+from reconciler.replication.verification import FirstDifference
 
 MOST_NAMED = 20
 """Differences of a partition that are named; all are counted."""
@@ -49,7 +49,7 @@ class PartitionReading:
     source_records: int = 0
     target_records: int = 0
     differing: int = 0
-    differences: tuple[FoundDifference, ...] = ()
+    differences: tuple[FirstDifference, ...] = ()
     unconfirmed: bool = False
     rest: int | None = None
     stretches: tuple[ComparedStretch, ...] = ()

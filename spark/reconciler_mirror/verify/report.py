@@ -6,17 +6,16 @@ Copies that should lie at the source's offsets and do not: where they part, who 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.records.batches import Batch, scan
+from reconciler.replication import verification
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.verify.first_difference import FoundDifference
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, Unread
 from reconciler_mirror.verify.reading import PartitionReading
-from reconciler_mirror.verify.sampling import Sample
 from reconciler_mirror.verify.tasks import KeyCounts, Located
 
 CODE = "offsets_diverged"
@@ -42,7 +41,7 @@ class Writer:
         return f"producer id {self.producer_id}, epoch {self.epoch}, wrote it{whose}"
 
 
-def writers_of(differences: Iterable[tuple[PartitionRange, FoundDifference]]) -> Mapping[int, Writer]:
+def writers_of(differences: Iterable[tuple[PartitionRange, verification.FirstDifference]]) -> Mapping[int, Writer]:
     """By the range's index, where the target has something. Never raises for a cluster that does not answer."""
     wanted = {
         plan.index: (plan.target, difference.target_offset)
@@ -75,7 +74,7 @@ def writer_at(batches: Iterable[Batch], offset: int) -> Writer | None:
     return None if batch is None else Writer(batch.producer_id, batch.producer_epoch)
 
 
-def words(plan: PartitionRange, difference: FoundDifference, writer: Writer | None) -> tuple[str, str]:
+def words(plan: PartitionRange, difference: verification.FirstDifference, writer: Writer | None) -> tuple[str, str]:
     """What is wrong, and what to do."""
     target, source = plan.target, plan.source
     at, here = difference.target_offset, difference.source_offset
@@ -96,7 +95,6 @@ def words(plan: PartitionRange, difference: FoundDifference, writer: Writer | No
     return f"{CODE}: {parts}{theirs}; {(writer or Writer(unknown='it was not looked for')).words(plan.producer)}", todo
 
 
-FORMAT_VERSION = 1
 _AGAIN = "Verify again; if it comes back, compare a smaller range with --from."
 
 
@@ -106,12 +104,12 @@ def partition(
     counts: KeyCounts,
     located: Located | None,
     writer: Writer | None = None,
-) -> dict[str, Any]:
+) -> verification.ComparedPartition:
     """``read`` None: its task gave nothing back, which never counts as equal. ``counts`` and ``located``: of a
     compacted one. ``writer``: of the differing record, where copies keep offsets."""
     differences = differences_of(plan, read, located)
     state, reason, todo = _state(plan, read, counts, located, differences)
-    if differences and state == "different" and plan.same_offsets:
+    if differences and state is verification.Equality.DIFFERENT and plan.same_offsets:
         reason, todo = words(plan, differences[0], writer)
     known = read or PartitionReading(plan.index)
     figures = counts if plan.compacted else KeyCounts(
@@ -122,57 +120,58 @@ def partition(
         older_source=known.older_source,
         older_target=known.older_target,
     )  # fmt: skip
-    shown = [{**asdict(each), "what": list(each.what)} for each in differences] if state == "different" else []
-    return {
-        **_names(plan.flow, plan.source.topic, plan.target.topic, plan.source.partition),
-        "state": state,
-        "compared": "keys" if plan.compacted else "records",
-        "equal": figures.equal,
-        "source_records": figures.source,
-        "target_records": figures.target,
-        "by_bytes": known.by_bytes,
-        "sampled": known.sampled,
-        "differing": figures.differing,
-        "changing": figures.changing,
-        "older_at_source": figures.older_source,
-        "older_at_target": figures.older_target,
-        "lag": max(0, plan.until - max(plan.position, known.source_end)),
-        "position": plan.position,
-        "source": _range(plan.source, known.source_start),
-        "target": _range(plan.target, known.target_start),
-        "timestamps": plan.timestamps,
-        "parts": None if plan.parts is None else [list(part) for part in plan.parts],
-        "difference": shown[0] if shown else None,
-        "differences": shown,
-        "reason": reason,
-        "todo": todo,
-    }
+    shown = tuple(differences) if state is verification.Equality.DIFFERENT else ()
+    source, target = plan.source, plan.target
+    return verification.ComparedPartition(
+        plan.flow,
+        source.topic,
+        target.topic,
+        source.partition,
+        state,
+        "keys" if plan.compacted else "records",
+        equal=figures.equal,
+        source_records=figures.source,
+        target_records=figures.target,
+        by_bytes=known.by_bytes,
+        sampled=known.sampled,
+        differing=figures.differing,
+        changing=figures.changing,
+        older_at_source=figures.older_source,
+        older_at_target=figures.older_target,
+        lag=max(0, plan.until - max(plan.position, known.source_end)),
+        position=plan.position,
+        source=verification.OffsetRange(source.endpoint.cluster, max(known.source_start, source.start), source.end),
+        target=verification.OffsetRange(target.endpoint.cluster, max(known.target_start, target.start), target.end),
+        timestamps=plan.timestamps,
+        parts=plan.parts,
+        difference=next(iter(shown), None),
+        differences=shown,
+        reason=reason,
+        todo=todo,
+    )
 
 
 def differences_of(
     plan: PartitionRange, read: PartitionReading | None, located: Located | None
-) -> Sequence[FoundDifference]:
+) -> Sequence[verification.FirstDifference]:
     if plan.compacted:
         return (located.difference,) if located is not None and located.difference is not None else ()
     return read.differences if read is not None else ()
 
 
-def unread(skipped: Unread) -> dict[str, Any]:
+def unread(skipped: Unread) -> verification.ComparedPartition:
     """A partition (or topic or flow: partition -1) of which nothing was read."""
-    return {
-        **_names(skipped.flow, skipped.topic, skipped.target_topic, skipped.partition),
-        "state": "unknown",
-        "compared": "nothing",
-        "reason": skipped.reason,
-        "todo": skipped.todo,
-    }
+    where = (skipped.flow, skipped.topic, skipped.target_topic, skipped.partition)
+    return verification.ComparedPartition(
+        *where, verification.Equality.UNKNOWN, "nothing", reason=skipped.reason, todo=skipped.todo
+    )
 
 
 def document(
     application: str,
-    partitions: Sequence[Mapping[str, Any]],
+    partitions: Iterable[verification.ComparedPartition],
     readings: Iterable[PartitionReading],
-    sample: Sample | None = None,
+    sample: verification.Sample | None = None,
 ) -> dict[str, Any]:
     alone = dict(pair for reading in readings for pair in reading.one_client)
     one_client = [
@@ -180,9 +179,13 @@ def document(
         "a fault in code that copying and comparing share would not show"
         for cluster, why in sorted(alone.items())
     ]
-    ordered = sorted(partitions, key=lambda p: (p["flow"], p["source_topic"], p["partition"]))
+    ordered = sorted(partitions, key=lambda p: (p.flow, p.source_topic, p.partition))
     said = {"application_id": application, "one_client": one_client, "seed": sample.seed if sample else None}
-    return {"format_version": FORMAT_VERSION, **said, "partitions": ordered}
+    return {
+        "format_version": verification.FORMAT_VERSION,
+        **said,
+        "partitions": [*map(verification.CODEC.encoded, ordered)],
+    }
 
 
 def _state(
@@ -190,28 +193,28 @@ def _state(
     read: PartitionReading | None,
     counts: KeyCounts,
     located: Located | None,
-    differences: Sequence[FoundDifference],
-) -> tuple[str, str, str]:
+    differences: Sequence[verification.FirstDifference],
+) -> tuple[verification.Equality, str, str]:
     if read is None:
-        return "unknown", "the Spark task that read it gave nothing back", _AGAIN
+        return verification.Equality.UNKNOWN, "the Spark task that read it gave nothing back", _AGAIN
     if differences and not plan.compacted:
-        return "different", *_not_compared(plan, read)
+        return verification.Equality.DIFFERENT, *_not_compared(plan, read)
     if read.error:
-        return "unknown", read.error, read.todo
+        return verification.Equality.UNKNOWN, read.error, read.todo
     if not differences and not counts.suspect and plan.source.start < plan.position <= read.source_start:
-        return "unknown", "everything was removed from the source before it was read", _AGAIN
+        return verification.Equality.UNKNOWN, "everything was removed from the source before it was read", _AGAIN
     if not read.done:
-        return "unknown", "it was not read to its end", _AGAIN
+        return verification.Equality.UNKNOWN, "it was not read to its end", _AGAIN
     kind = "keys" if plan.compacted else "records"
     if read.differing or read.unconfirmed or read.rest is not None:
-        return "unknown", f"a first reading found different {kind}, a second one did not", _AGAIN
+        return verification.Equality.UNKNOWN, f"a first reading found different {kind}, a second one did not", _AGAIN
     if counts.suspect is None:
-        return "equal", "", ""
+        return verification.Equality.EQUAL, "", ""
     if located is None or located.error:
-        return "unknown", located.error if located else "its difference was not looked for", _AGAIN
+        return verification.Equality.UNKNOWN, located.error if located else "its difference was not looked for", _AGAIN
     if located.difference is None:
-        return "unknown", f"a first reading found different {kind}, a second one did not", _AGAIN
-    return "different", "", ""
+        return verification.Equality.UNKNOWN, f"a first reading found different {kind}, a second one did not", _AGAIN
+    return verification.Equality.DIFFERENT, "", ""
 
 
 def _not_compared(plan: PartitionRange, read: PartitionReading) -> tuple[str, str]:
@@ -222,11 +225,3 @@ def _not_compared(plan: PartitionRange, read: PartitionReading) -> tuple[str, st
         why = f"from offset {read.rest} of {plan.source.name} on nothing is compared: both sides part for good"
         return why, "Compare what is behind it with --from."
     return "", ""
-
-
-def _names(flow: str, source: str, target: str, number: int) -> dict[str, Any]:
-    return {"flow": flow, "source_topic": source, "target_topic": target, "partition": number}
-
-
-def _range(span: OffsetSpan, start: int) -> dict[str, Any]:
-    return {"cluster": span.endpoint.cluster, "start": max(start, span.start), "end": span.end}

@@ -1,22 +1,14 @@
 """Which offsets of a partition a sample has: the same for the same seed and the same bounds."""
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from reconciler.replication.verification import Sample
 from reconciler_mirror.verify.model import PartitionRange
 
 PART = 2_000
 """Offsets of one part, where the sample has several."""
 MOST_PARTS = 20
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """``fraction`` of each partition, or ``records`` of each; the other is 0."""
-
-    fraction: float
-    records: int
-    seed: int
 
 
 def sampled(plan: PartitionRange, sample: Sample) -> PartitionRange:

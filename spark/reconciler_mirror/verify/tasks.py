@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.replication.expressions.match import ValueTooLongError
+from reconciler.replication.verification import FirstDifference
 from reconciler_mirror.record_work.on_records import Decoded, NotCopied
-from reconciler_mirror.verify.first_difference import FoundDifference, KeyEntry, confirmed, entries, last_of
+from reconciler_mirror.verify.first_difference import KeyEntry, confirmed, entries, last_of
 from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, VerifiedRecord
 from reconciler_mirror.verify.read_partition import Readers, log_start, records
 from reconciler_mirror.verify.reading import PartitionReading
@@ -52,7 +53,7 @@ class Located:
     """``difference`` None: the second reading found none. ``error``: it could not be read."""
 
     index: int
-    difference: FoundDifference | None = None
+    difference: FirstDifference | None = None
     error: str = ""
     todo: str = ""
 

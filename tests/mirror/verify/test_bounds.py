@@ -13,7 +13,6 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_mirror.verify import bounds, own_client
 from reconciler_mirror.verify.bounds import bounds_of
-from reconciler_mirror.verify.comparable import TopicTraits
 from reconciler_mirror.verify.in_order import compare
 from reconciler_mirror.verify.in_order.compare import Continued, whole
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
@@ -24,6 +23,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.records import codecs
 from reconciler.replication.handover import Start
+from reconciler.replication.verification import TopicTraits
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import HandMadeFlow, numbered, write
 from tests.support.lanes.raw import produce_raw

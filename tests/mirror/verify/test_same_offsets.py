@@ -13,7 +13,7 @@ from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import at_the_end
 from reconciler_mirror.verify.comparable import FlowOffsets, judge
-from reconciler_mirror.verify.first_difference import FoundDifference, confirmed, first_difference
+from reconciler_mirror.verify.first_difference import confirmed, first_difference
 from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
 from reconciler_mirror.verify.in_order.walk import Walk
 from reconciler_mirror.verify.model import (
@@ -32,6 +32,7 @@ from reconciler_mirror.verify.tasks import KeyCounts
 from reconciler.kafka.records.batches import Batch
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
 from reconciler.replication.offsets.same import producer_of
+from reconciler.replication.verification import Equality, FirstDifference
 
 EAST, WEST = Endpoint("east", ("e:1",)), Endpoint("west", ("w:1",))
 FLOW = FlowSettings(
@@ -152,17 +153,17 @@ def test_the_mirror_s_producer_stands_beside_its_positions(metadata: str, produc
 
 
 def test_the_report_names_the_first_offset_the_writer_and_what_to_do() -> None:
-    found = FoundDifference(3, ("extra",), None, 95, None, None)
+    found = FirstDifference(3, ("extra",), None, 95, None, None)
     read, counts = PartitionReading(0, differing=1, differences=(found,)), KeyCounts()
     told = report.partition(PLAN, read, counts, None, Writer(7, 1))
-    assert told["state"] == "different"
-    assert told["reason"].startswith("offsets_diverged: from offset 95 of east.t-0 at west on")
-    assert told["reason"].endswith("producer id 7, epoch 1, wrote it")
-    assert "diverged export" in told["todo"]
+    assert told.state is Equality.DIFFERENT
+    assert told.reason.startswith("offsets_diverged: from offset 95 of east.t-0 at west on")
+    assert told.reason.endswith("producer id 7, epoch 1, wrote it")
+    assert "diverged export" in told.todo
     plain = report.partition(replace(PLAN, same_offsets=False), read, counts, None)
-    assert (plain["reason"], plain["todo"]) == ("", "")
+    assert (plain.reason, plain.todo) == ("", "")
 
 
 def test_a_record_that_the_copy_lacks_is_told_as_such() -> None:
-    what, _ = words(PLAN, FoundDifference(0, ("missing",), 12, None, None, None), None)
+    what, _ = words(PLAN, FirstDifference(0, ("missing",), 12, None, None, None), None)
     assert what == "offsets_diverged: east.t-0 at west lacks what east has at offset 12"

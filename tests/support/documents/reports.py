@@ -18,16 +18,9 @@ from reconciler.model.reports.failover import (
     TranslatedPartition,
     Way,
 )
-from reconciler.model.reports.verify import (
-    ComparedPartition,
-    Equality,
-    FieldDigest,
-    FirstDifference,
-    ShownRecord,
-    Verification,
-    VerificationRequest,
-)
+from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.operations.failover.decide import move_of
+from reconciler.replication.verification import ComparedPartition, Equality, FieldDigest, FirstDifference, ShownRecord
 from tests.support.builders import flow, topology
 from tests.support.documents.pages import NASTY
 

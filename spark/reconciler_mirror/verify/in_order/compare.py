@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from reconciler.replication.verification import FirstDifference
 from reconciler_mirror.verify.first_difference import (
-    FoundDifference,
     difference,
     differences,
     fields_that_differ,
@@ -175,7 +175,7 @@ def _cut(span: OffsetSpan, bounds: tuple[int, int]) -> OffsetSpan:
 
 
 def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> PartitionReading:
-    named: list[FoundDifference] = []
+    named: list[FirstDifference] = []
     unconfirmed = False
     for stretch in walked.stretches[:MOST_NAMED]:
         again = _named(plan, stretch, readers)
@@ -202,7 +202,7 @@ def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> Partitio
     )
 
 
-def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) -> list[FoundDifference]:
+def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) -> list[FirstDifference]:
     """The second reading. Empty where it finds both sides equal."""
     spans = ((SOURCE, plan.source, stretch.source), (TARGET, plan.target, stretch.target))
     if stretch.lost:

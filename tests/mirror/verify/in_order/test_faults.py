@@ -17,9 +17,10 @@ from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
 from reconciler_mirror.verify.read_partition import Readers
 from reconciler_mirror.verify.reading import PartitionReading, together
 from reconciler_mirror.verify.resuming import ProgressFile
-from reconciler_mirror.verify.sampling import Sample, sampled
+from reconciler_mirror.verify.sampling import sampled
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
+from reconciler.replication.verification import Sample
 from tests.support.jobs.verify_runs import Content, HandMadeFlow, endpoint
 
 pytestmark = pytest.mark.kafka

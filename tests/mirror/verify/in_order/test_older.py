@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.verify.first_difference import FoundDifference, differences, first_difference
+from reconciler_mirror.verify.first_difference import differences, first_difference
 from reconciler_mirror.verify.in_order.older import HEAD, Beginning, beginning_of, offset_behind, shift_of
 from reconciler_mirror.verify.model import (
     SOURCE,
@@ -21,6 +21,7 @@ from reconciler_mirror.verify.model import (
 )
 
 from reconciler.replication.handover import Endpoint
+from reconciler.replication.verification import FirstDifference
 
 EAST, WEST = Endpoint("east", ("e:1",)), Endpoint("west", ("w:1",))
 data = st.none() | st.binary(max_size=3)
@@ -118,7 +119,7 @@ def test_shift_is_found_among_repeated_records(head: list[int], before: int) -> 
     assert shift_of(digests, other) == (before, len({d for d in digests if digests.count(d) == 1}))
 
 
-def same_kind(ours: Iterable[VerifiedRecord], theirs: Iterable[VerifiedRecord]) -> FoundDifference:
+def same_kind(ours: Iterable[VerifiedRecord], theirs: Iterable[VerifiedRecord]) -> FirstDifference:
     found = first_difference(ours, theirs)
     assert found is not None
     return found

@@ -11,17 +11,16 @@ import pytest
 
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.model.reports.verify import (
+from reconciler.model.reports.verify import Verification, VerificationRequest
+from reconciler.render.reports.verify import verify_html, verify_json, verify_text
+from reconciler.replication.verification import (
     ComparedPartition,
     Equality,
     FieldDigest,
     FirstDifference,
     OffsetRange,
     ShownRecord,
-    Verification,
-    VerificationRequest,
 )
-from reconciler.render.reports.verify import verify_html, verify_json, verify_text
 from reconciler.resources.mirrors.verify_request import answered, request_fields, time_ms
 from tests.support.paths import SCHEMAS
 
