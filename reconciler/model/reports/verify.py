@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from reconciler.errors import ExitCode
-from reconciler.replication.verification import ComparedPartition, Equality
+from reconciler.replication.runs.verification import ComparedPartition, Equality
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.render.wrap import table_lines
-from reconciler.replication.verification import ComparedPartition, Equality, FieldDigest, FirstDifference
+from reconciler.replication.runs.verification import ComparedPartition, Equality, FieldDigest, FirstDifference
 from reconciler.text import counted
 
 MOST_ROWS = 40

@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import LiveCluster
 from reconciler.model.reports.verify import SampleSize, VerificationRequest
-from reconciler.replication import verification
+from reconciler.replication.runs import verification
 
 
 def time_ms(text: str | None, option: str) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.runs.run_folders import write_json
-from reconciler.replication.verification import REQUEST_CODEC, VerifyRequest
+from reconciler.replication.runs.verification import REQUEST_CODEC, VerifyRequest
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
 from reconciler_mirror.verify import report

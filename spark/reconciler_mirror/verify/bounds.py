@@ -17,7 +17,7 @@ from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.same import producer_of
-from reconciler.replication.verification import TopicTraits
+from reconciler.replication.runs.verification import TopicTraits
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.provenance_start import ids_of

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from reconciler.replication.handover import AGAIN, FlowSettings
-from reconciler.replication.verification import TopicTraits
+from reconciler.replication.runs.verification import TopicTraits
 from reconciler_mirror.lane.positions import LanePosition, is_of_topic
 from reconciler_mirror.model.lane import NO_GROUND, PartitionSpec, ProvenanceSettings
 from reconciler_mirror.record_work.on_records import worker_for

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice
 
-from reconciler.replication.verification import FieldDigest, FirstDifference, ShownRecord
+from reconciler.replication.runs.verification import FieldDigest, FirstDifference, ShownRecord
 from reconciler_mirror.verify.model import SOURCE, PartitionRange, VerifiedRecord, digest, encoded
 
 LOOK_AHEAD = 64

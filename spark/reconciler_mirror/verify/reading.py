@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from reconciler.replication.verification import FirstDifference
+from reconciler.replication.runs.verification import FirstDifference
 
 MOST_NAMED = 20
 """Differences of a partition that are named; all are counted."""

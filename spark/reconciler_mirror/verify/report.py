@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.records.batches import Batch, scan
-from reconciler.replication import verification
+from reconciler.replication.runs import verification
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, Unread
 from reconciler_mirror.verify.reading import PartitionReading

@@ -3,7 +3,7 @@
 import random
 from dataclasses import replace
 
-from reconciler.replication.verification import Sample
+from reconciler.replication.runs.verification import Sample
 from reconciler_mirror.verify.model import PartitionRange
 
 PART = 2_000

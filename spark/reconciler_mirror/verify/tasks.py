@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.replication.expressions.match import ValueTooLongError
-from reconciler.replication.verification import FirstDifference
+from reconciler.replication.runs.verification import FirstDifference
 from reconciler_mirror.record_work.on_records import Decoded, NotCopied
 from reconciler_mirror.verify.first_difference import KeyEntry, confirmed, entries, last_of
 from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, VerifiedRecord

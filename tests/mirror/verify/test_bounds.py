@@ -23,7 +23,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.records import codecs
 from reconciler.replication.handover import Start
-from reconciler.replication.verification import TopicTraits
+from reconciler.replication.runs.verification import TopicTraits
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import HandMadeFlow, numbered, write
 from tests.support.lanes.raw import produce_raw

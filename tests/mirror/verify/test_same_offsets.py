@@ -32,7 +32,7 @@ from reconciler_mirror.verify.tasks import KeyCounts
 from reconciler.kafka.records.batches import Batch
 from reconciler.replication.handover import Endpoint, FlowSettings, Naming, Start
 from reconciler.replication.offsets.same import producer_of
-from reconciler.replication.verification import Equality, FirstDifference
+from reconciler.replication.runs.verification import Equality, FirstDifference
 
 EAST, WEST = Endpoint("east", ("e:1",)), Endpoint("west", ("w:1",))
 FLOW = FlowSettings(

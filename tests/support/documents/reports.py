@@ -20,7 +20,13 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.operations.failover.decide import move_of
-from reconciler.replication.verification import ComparedPartition, Equality, FieldDigest, FirstDifference, ShownRecord
+from reconciler.replication.runs.verification import (
+    ComparedPartition,
+    Equality,
+    FieldDigest,
+    FirstDifference,
+    ShownRecord,
+)
 from tests.support.builders import flow, topology
 from tests.support.documents.pages import NASTY
 

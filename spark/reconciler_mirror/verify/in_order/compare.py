@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from reconciler.replication.verification import FirstDifference
+from reconciler.replication.runs.verification import FirstDifference
 from reconciler_mirror.verify.first_difference import (
     difference,
     differences,

@@ -20,7 +20,7 @@ from reconciler_mirror.verify.resuming import ProgressFile
 from reconciler_mirror.verify.sampling import sampled
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.replication.verification import Sample
+from reconciler.replication.runs.verification import Sample
 from tests.support.jobs.verify_runs import Content, HandMadeFlow, endpoint
 
 pytestmark = pytest.mark.kafka

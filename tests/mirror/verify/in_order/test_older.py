@@ -21,7 +21,7 @@ from reconciler_mirror.verify.model import (
 )
 
 from reconciler.replication.handover import Endpoint
-from reconciler.replication.verification import FirstDifference
+from reconciler.replication.runs.verification import FirstDifference
 
 EAST, WEST = Endpoint("east", ("e:1",)), Endpoint("west", ("w:1",))
 data = st.none() | st.binary(max_size=3)

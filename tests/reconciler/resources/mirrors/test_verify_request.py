@@ -13,7 +13,7 @@ from reconciler.errors import ExitCode, ReconcilerError, Unknown
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
 from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.render.reports.verify import verify_html, verify_json, verify_text
-from reconciler.replication.verification import (
+from reconciler.replication.runs.verification import (
     ComparedPartition,
     Equality,
     FieldDigest,
