@@ -1,6 +1,8 @@
-"""Reads files that our programs keep, as what any hand may have made of them since."""
+"""Files that our programs keep for themselves and for each other: each is written whole, and read as what any hand may
+have made of it since."""
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
@@ -35,3 +37,10 @@ def read_json(path: Path) -> Any:
 def reason(error: Exception) -> object:
     """Why one of these could not be read, without what the operating system adds to it."""
     return getattr(error, "strerror", None) or error
+
+
+def write_json(path: Path, value: object) -> None:
+    """Replaces the file in one step, so that a reader never sees half of it."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(value), encoding="utf-8")
+    draft.replace(path)

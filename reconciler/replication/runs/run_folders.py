@@ -6,21 +6,26 @@ point of no return, one rename), and goes on when its predecessor has left or is
 folder no longer current commits, leaves its lanes, writes ``left`` and ends. Fencing in Kafka stays the safety net.
 """
 
-import json
+import hashlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reconciler.replication.handover import HandoverError
+from reconciler.replication.kept_files import read_json, read_kept, reason, write_json
+
 SECOND = "second"
+HANDOVER, GOAL = "handover.json", "goal.json"
 _POINTER, _PLACE, _LEFT, _DRIVER = "current", "place.json", "left", "driver.json"
+_AGAIN = "Write it again with reconciler apply ENV."
 
 
 def current(home: Path) -> Path:
     """The run folder of the application that copies, or that did so last."""
     try:
-        named = (home / _POINTER).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
+        named = read_kept(home / _POINTER).strip()
+    except OSError:
         return home
     return home / SECOND if named == SECOND else home
 
@@ -71,16 +76,71 @@ class RunPlace:
 
 
 def settle(run_folder: Path, home: Path, needs: tuple[str, ...]) -> None:
-    """Prepares a run folder for an application that is about to start there, and makes sure that one is named."""
+    """Prepares a run folder, which has its hand-over, for an application that is about to start there, and makes sure
+    that one is named."""
     if not pointed(home):
         make_current(home, current(home))
     (run_folder / _LEFT).unlink(missing_ok=True)
-    text = json.dumps({"home": str(home), "needs": list(needs)})
-    (run_folder / _PLACE).write_text(text, encoding="utf-8")
+    files = (run_folder / HANDOVER, run_folder / GOAL)
+    written = {file.name: _digest(read_kept(file)) for file in files if file.exists()}
+    write_json(run_folder / _PLACE, {"home": str(home), "needs": list(needs), "written": written})
+
+
+def written(run_folder: Path, name: str) -> str | None:
+    """The text of ``HANDOVER`` or ``GOAL``; None where the job has no goal. Raises HandoverError where it cannot be
+    read, or another hand has changed it since: that is not what was reviewed."""
+    place = _place(run_folder)
+    digests, file = place.get("written"), run_folder / name
+    wanted = digests.get(name) if isinstance(digests, dict) else None
+    try:
+        text = read_kept(file)
+    except OSError as error:
+        if name == GOAL and wanted is None and isinstance(error, FileNotFoundError) and not file.is_symlink():
+            return None
+        raise HandoverError(f"{file} cannot be read: {reason(error)}. {_AGAIN}") from None
+    if isinstance(digests, dict) and wanted != (real := _digest(text)):
+        was = f"{wanted:.16} was written" if isinstance(wanted, str) else "none was written"
+        raise HandoverError(
+            f"{file} is not as it was written: its SHA-256 is {real:.16}, and {was}. What was reviewed is not what "
+            f"would run. {_AGAIN}"
+        )
+    return text
+
+
+def is_as_written(run_folder: Path) -> bool:
+    """Whether a job could start by what is there."""
+    try:
+        if _place(run_folder):
+            for name in (HANDOVER, GOAL):
+                written(run_folder, name)
+    except HandoverError:
+        return False
+    return True
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _place(run_folder: Path) -> Mapping[str, object]:
+    """Empty where an application was started manually. Raises HandoverError."""
+    file = run_folder / _PLACE
+    try:
+        place = read_json(file)
+    except (OSError, ValueError) as error:
+        if isinstance(error, FileNotFoundError) and not file.is_symlink():
+            return {}
+        raise HandoverError(
+            f"{file}, which names the mirror's folders, cannot be read: {reason(error)}. {_AGAIN}"
+        ) from None
+    if not isinstance(place, dict) or not isinstance(place.get("home"), str):
+        raise HandoverError(f"{file} names no home, so beside which application it runs is not known. {_AGAIN}")
+    return place
 
 
 def place_of(run_folder: Path) -> RunPlace:
-    place = _read(run_folder / _PLACE)
+    """Raises HandoverError."""
+    place = _place(run_folder)
     home, needs = place.get("home"), place.get("needs")
     if not isinstance(home, str):
         return RunPlace(run_folder)
@@ -90,8 +150,8 @@ def place_of(run_folder: Path) -> RunPlace:
 def pointed(home: Path) -> bool:
     """Whether it is known which run folder is the current one; not so where the folders were removed."""
     try:
-        return bool((home / _POINTER).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return bool(read_kept(home / _POINTER))
+    except OSError:
         return False
 
 
@@ -110,16 +170,9 @@ def alive(pid: object) -> bool:
         return True
 
 
-def write_json(path: Path, value: object) -> None:
-    """Replaces the file in one step, so that a reader never sees half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(json.dumps(value), encoding="utf-8")
-    draft.replace(path)
-
-
 def _read(path: Path) -> Mapping[str, object]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -17,8 +17,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from reconciler.replication.handover import HandoverError
+from reconciler.replication.kept_files import write_json
 from reconciler.replication.runs import driver_records
-from reconciler.replication.runs.run_folders import RunPlace, write_json
+from reconciler.replication.runs.run_folders import GOAL, HANDOVER, RunPlace, written
 from reconciler_mirror.cluster_mode.record_run import BEAT_S
 
 FAILED = 1
@@ -44,11 +46,10 @@ class Folder:
         return self.place.run_folder
 
     def definition(self) -> driver_records.RunDefinition:
-        """Raises OSError."""
-        goal = self.path / "goal.json"
+        """Raises HandoverError."""
         return driver_records.RunDefinition(
-            (self.path / "handover.json").read_text(encoding="utf-8"),
-            goal.read_text(encoding="utf-8") if goal.exists() else "",
+            written(self.path, HANDOVER) or "",
+            written(self.path, GOAL) or "",
             beside=not self.place.is_current(),
             needs=self.place.needs,
         )
@@ -133,8 +134,8 @@ class Follower:
             return self._failed(f"the status topic could not be read in {KNOWN_S:.0f} s: {self._records.trouble}")
         try:
             definition = self._folder.definition()
-        except OSError as error:
-            return self._failed(f"its hand-over cannot be read: {error}")
+        except HandoverError as error:
+            return self._failed(str(error))
         self._run = self._living(definition.digest)
         if self._run:
             self._say(f"a driver runs with this definition already; following run {self._run}")

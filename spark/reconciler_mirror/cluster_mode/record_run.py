@@ -11,7 +11,7 @@ from reconciler.replication.handover import HandoverError
 from reconciler.replication.runs import driver_records
 from reconciler_mirror.cluster_mode.run_topic import RunTopic
 from reconciler_mirror.driver.driver import DriverOutcome, Exit
-from reconciler_mirror.driver.until_caught_up import Goal, read_goal
+from reconciler_mirror.driver.until_caught_up import Goal, goal_of
 from reconciler_mirror.report.status import Application
 
 BEAT_S, AGAIN_S = 2.0, 1.0
@@ -63,7 +63,7 @@ class RecordRun:
         return RecordPlace(self, definition.beside, definition.needs)
 
     def goal(self) -> Goal | None:
-        return read_goal(self._definition.goal) if self._definition is not None and self._definition.goal else None
+        return goal_of(self._definition.goal or None) if self._definition is not None else None
 
     def stop_asked(self) -> bool:
         return self.orders().stop

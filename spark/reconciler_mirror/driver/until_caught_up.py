@@ -4,17 +4,16 @@ The goal is a file ``goal.json`` of the run directory, not a part of the hand-ov
 """
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import WireError
-from reconciler.replication.handover import FlowSettings, MirrorSettings
+from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
+from reconciler.replication.json_codec import Codec, parsed
 from reconciler.replication.records.pauses import scopes_around
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.clients.own import cluster_of
@@ -41,19 +40,22 @@ class Goal:
     calm_s: float = 0.0
 
 
-def goal_of(run_dir: Path) -> Goal | None:
-    try:
-        return read_goal((run_dir / "goal.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+def _seconds(given: object) -> float:
+    if not isinstance(given, int | float) or not 0 <= given < 1e9:
+        raise ValueError("it must be seconds")
+    return float(given)
 
 
-def read_goal(text: str) -> Goal | None:
+_CODEC = Codec({float: (float, _seconds)})
+
+
+def goal_of(text: str | None) -> Goal | None:
+    """``text``: of the file, or None. Raises HandoverError: without its goal the job would never end."""
     try:
-        goal = json.loads(text)
-        return Goal(frozenset(map(str, goal["flows"])), float(goal["calm_s"]))
-    except (ValueError, KeyError, TypeError):
-        return None
+        return None if text is None else _CODEC.decoded(Goal, parsed(text))
+    except ValueError as error:
+        words = "Without it the job would not end. Start it again: reconciler mirror start ENV --until-caught-up."
+        raise HandoverError(f"The goal of the job cannot be read: {error}. {words}") from None
 
 
 @dataclass(frozen=True, slots=True)

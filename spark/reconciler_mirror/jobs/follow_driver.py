@@ -29,10 +29,10 @@ def main(arguments: list[str]) -> int:
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
-    folder = Folder(place_of(given.run_dir))
     try:
-        settings = parse((folder.path / "handover.json").read_text(encoding="utf-8"))
-    except (HandoverError, OSError) as error:
+        folder = Folder(place_of(given.run_dir))
+        settings = parse(folder.definition().handover)
+    except HandoverError as error:
         _say(f"The mirror job cannot run: {error}")
         return FAILED
     logs.configure(environment=settings.environment, mirror=settings.mirror)

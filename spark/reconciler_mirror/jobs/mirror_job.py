@@ -17,8 +17,9 @@ from typing import Any, Protocol
 
 from reconciler.replication.handover import HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.kept_files import read_kept, write_json
 from reconciler.replication.runs.driver_records import loads_address
-from reconciler.replication.runs.run_folders import place_of, write_json
+from reconciler.replication.runs.run_folders import GOAL, HANDOVER, place_of, written
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.cluster_mode.record_run import RecordRun
 from reconciler_mirror.cluster_mode.run_topic import RunTopic
@@ -63,13 +64,15 @@ class FolderRun:
 
     def handover(self) -> str:
         self._folder.mkdir(parents=True, exist_ok=True)
-        return self._handover.read_text(encoding="utf-8")
+        if self._handover != self._folder / HANDOVER:  # started manually
+            return read_kept(self._handover)
+        return written(self._folder, HANDOVER) or ""
 
     def place(self) -> DriverPlace:
         return place_of(self._folder)
 
     def goal(self) -> Goal | None:
-        return goal_of(self._folder)
+        return goal_of(written(self._folder, GOAL))
 
     def stop_asked(self) -> bool:
         return (self._folder / "stop").exists()

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.replication.handover import HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
-from reconciler.replication.runs.run_folders import write_json
+from reconciler.replication.kept_files import read_kept, write_json
 from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
 from reconciler_mirror.leases import preflight
 from reconciler_mirror.leases.channel_listener import Listener, listen_for_tasks
@@ -20,7 +20,7 @@ from reconciler_mirror.leases.channel_listener import Listener, listen_for_tasks
 def main(arguments: list[str]) -> int:
     given = waited_for("preflight_job.py", "Looks at the executors of a mirror.", "an empty object", arguments)
     try:
-        settings = parse(given.handover.read_text(encoding="utf-8"))
+        settings = parse(read_kept(given.handover))
         context = _context(settings)
     except (HandoverError, OSError) as error:
         return _failed(str(error))

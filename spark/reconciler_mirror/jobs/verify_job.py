@@ -4,7 +4,6 @@ Writes ``result.json`` into the run directory and reports its progress on standa
 Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
 """
 
-import json
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from typing import Any
 
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
-from reconciler.replication.runs.run_folders import write_json
+from reconciler.replication.kept_files import read_json, read_kept, write_json
 from reconciler.replication.runs.verification import REQUEST_CODEC, VerifyRequest
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
@@ -64,8 +63,8 @@ def main(arguments: list[str]) -> int:
     about = "Proves both sides of a mirror equal."
     given = waited_for("verify_job.py", about, "flows, window and topic traits", arguments)
     try:
-        settings = parse(given.handover.read_text(encoding="utf-8"))
-        request = REQUEST_CODEC.decoded(VerifyRequest, json.loads(given.request.read_text(encoding="utf-8")))
+        settings = parse(read_kept(given.handover))
+        request = REQUEST_CODEC.decoded(VerifyRequest, read_json(given.request))
         flows = [flow for flow in settings.flows if flow.name in request.flows]
         for flow in flows:
             flow.selector()

@@ -1,16 +1,16 @@
 """What ``verify`` has compared before, in a file: an ordered partition is continued where its reading stands."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.replication.json_codec import Codec, MalformedError
-from reconciler.replication.runs.run_folders import write_json
+from reconciler.replication.handover import fingerprint
+from reconciler.replication.json_codec import Codec
+from reconciler.replication.kept_files import read_json, write_json
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow
 from reconciler_mirror.verify.reading import PartitionReading
 
-_VERSION = 1
+_VERSION = 2
 _CODEC = Codec()
 
 
@@ -24,7 +24,10 @@ class KeptReading:
 
 @dataclass(frozen=True, slots=True)
 class KeptReadings:
+    """``digest``: of ``kept``, since a reading that another hand changed would prove what is not so."""
+
     version: int
+    digest: str
     kept: tuple[KeptReading, ...] = ()
 
 
@@ -52,14 +55,16 @@ class ProgressFile:
         for identity, reading in mine.items():
             if identity is not None and reading is not None and not (reading.error or reading.unconfirmed):
                 kept[identity] = KeptReading(identity, replace(reading, stretches=()))
-        write_json(self._path, _CODEC.encoded(KeptReadings(_VERSION, tuple(kept.values()))))
+        readings_kept = tuple(kept.values())
+        write_json(self._path, _CODEC.encoded(KeptReadings(_VERSION, _digest(readings_kept), readings_kept)))
 
     def _kept(self) -> tuple[KeptReading, ...]:
         try:
-            document = _CODEC.decoded(KeptReadings, json.loads(self._path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, MalformedError):
+            document = _CODEC.decoded(KeptReadings, read_json(self._path))
+        except (OSError, ValueError):
             return ()
-        return document.kept if document.version == _VERSION else ()
+        intact = document.version == _VERSION and document.digest == _digest(document.kept)
+        return document.kept if intact else ()
 
     def _identity(self, plan: PartitionRange) -> tuple[str, ...] | None:
         """None: not to be continued. Without ids of both topics one of them may be another by the same name."""
@@ -69,6 +74,10 @@ class ProgressFile:
         where = (source.endpoint.cluster, source.topic, target.endpoint.cluster, target.topic, str(source.partition))
         how = (source.isolation, str(plan.timestamps), str(plan.same_offsets))
         return (plan.flow, self._fingerprints.get(plan.flow, ""), *where, *plan.ids, *how)
+
+
+def _digest(kept: tuple[KeptReading, ...]) -> str:
+    return fingerprint([_CODEC.encoded(each) for each in kept])
 
 
 def _continues(plan: PartitionRange, reading: PartitionReading) -> bool:

@@ -22,13 +22,15 @@ from tests.support.access.role_users import RoleUser, mirror_rules
 from tests.support.access.spellings import CANARY, kept, spellings
 from tests.support.clusters import CreateTopic
 from tests.support.jobs.mirror_job import Job, command_lines, flow, handover, until
-from tests.support.jobs.records import digest, write_awkward
+from tests.support.jobs.records import digest, producer, write_awkward
 from tests.support.lanes.truth import map_topic
 from tests.support.reading import to_the_end
 
 pytestmark = [pytest.mark.kafka("secure"), pytest.mark.spark, pytest.mark.timeout(400)]
 TOKEN = "0c4a17e9" * 4
 """Of the control channel, which makes one by itself."""
+CONTENT = b"a-customers-name-5d0e"
+"""Key, value and header of a record."""
 _CHOSEN = f"""
 import pathlib, secrets
 made = secrets.token_hex
@@ -73,6 +75,9 @@ def test_no_secret_of_a_job_is_told_or_kept(
     with contextlib.suppress(KafkaException):  # another test has made it
         create_topic(west, STATUS_TOPIC, cleanup_policy="compact")
     write_awkward(east, unique, 2, 60)
+    made = producer(east)
+    made.produce(unique, CONTENT, CONTENT, partition=0, headers=[(CONTENT.decode(), CONTENT)])
+    assert made.flush(60) == 0
     chosen, events, keys = (tmp_path / name for name in ("chosen", "events", "keys"))
     for folder in (chosen, events, keys):
         folder.mkdir()
@@ -105,5 +110,6 @@ def test_no_secret_of_a_job_is_told_or_kept(
     assert any(unique.encode() in (key or b"") for key, _ in records), "the job has told its status"
     found |= {f"status record {key!r}": value.decode(errors="replace") for key, value in records}
     for place, text in found.items():
+        assert CONTENT.decode() not in text, "logs hold no records"
         for secret in (CANARY, TOKEN):
             assert [each for each in spellings(secret) if each in text] == [], place

@@ -104,6 +104,23 @@ def test_what_was_paused_stays_so(env: Path, plain: Sandbox, unique: str) -> Non
     assert run(env, "mirror", "resume", env, unique).code == 0
     until("what waited", copied(west, held, range(27)), 60)
 
+    # Another hand leaves a topic out of the definition that the supervisor starts again: nothing runs by it.
+    folder = env.parent / "state" / env.name / "m"
+    handover = folder / "handover.json"
+    text = handover.read_text(encoding="utf-8")
+    handover.write_text(text.replace(f"{unique}.*", f"{unique}late"), encoding="utf-8")
+    os.killpg(os.getpgid(driver_of(env)), signal.SIGKILL)
+    write(east, f"{unique}late", range(30, 35))
+    write(east, f"{unique}held", range(27, 30))
+    until("its refusal", lambda: "handover.json is not as it was written" in (folder / "job.log").read_text(), 120)
+    until("its end", lambda: json.loads((folder / "supervisor.json").read_text())["state"] == "failed", 30)
+    told = run(env, "status", env)
+    assert "its process is gone: " in " ".join(told.out.split()), told
+    assert "What was reviewed is not what would run" in " ".join(told.out.split()), told
+    applied = run(env, "apply", env, "--yes")
+    assert applied.code == 0, applied
+    until("both copies", lambda: copied(west, late, range(35))() and copied(west, held, range(30))(), 120)
+
 
 def driver_of(env: Path) -> int:
     file = env.parent / "state" / env.name / "m" / "driver.json"

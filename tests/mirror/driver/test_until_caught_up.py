@@ -20,10 +20,11 @@ from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.cluster import Key
 from reconciler.render.console import seconds
-from reconciler.replication.handover import MirrorSettings
+from reconciler.replication.handover import HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.names import ConditionCode
 from reconciler.replication.records.pauses import Pause, Scope
+from reconciler.replication.runs.run_folders import GOAL, written
 from reconciler.replication.status import document
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_spec import lane as any_lane
@@ -262,9 +263,22 @@ def test_open_transactions_of_the_source_are_not_waited_for_and_told(
 
 
 def test_the_goal_is_read_from_the_run_directory_and_absent_by_default(tmp_path: Path) -> None:
-    assert goal_of(tmp_path) is None
-    (tmp_path / "goal.json").write_text('{"flows": ["f"], "calm_s": 2}')
-    assert goal_of(tmp_path) == Goal(frozenset({"f"}), 2.0)
+    assert goal_of(written(tmp_path, GOAL)) is None
+    (tmp_path / GOAL).write_text('{"flows": ["f"], "calm_s": 2}')
+    assert goal_of(written(tmp_path, GOAL)) == Goal(frozenset({"f"}), 2.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[" * 100_000, '{"flows": "f", "calm_s": 2}', '{"flows": [], "calm_s": NaN}',
+     '{"flows": [], "calm_s": 1' + "0" * 400 + "}", '{"flows": [], "calm_s": "2"}', '{"flows": [1], "calm_s": 2}'],
+)  # fmt: skip
+def test_a_goal_that_cannot_be_read_is_not_taken_for_none(text: str) -> None:
+    """The job would never end, and the command that waits for it would not."""
+    with pytest.raises(
+        HandoverError, match=r"goal of the job cannot be read: .* reconciler mirror start ENV --until-caught-up"
+    ):
+        goal_of(text)
 
 
 @pytest.mark.parametrize(("code", "state"), [(0, "stopped"), (1, "failed"), (137, "failed")])

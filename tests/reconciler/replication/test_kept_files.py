@@ -1,9 +1,11 @@
-"""Files that another hand edited, cut, replaced or made unreadable: one sentence, at once."""
+"""Files of a run that another hand edited, cut, replaced or made unreadable: one sentence, at once, and nothing
+that was not reviewed runs."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +13,32 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reconciler_mirror.cluster_mode.follow import Folder
+from reconciler_mirror.jobs.mirror_job import FolderRun
 
+from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
+from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor
 from reconciler.backends.state.audit import illegible, read_lines
 from reconciler.errors import ReconcilerError
+from reconciler.model.environment.topology import Mirror
 from reconciler.operations.clusters.verify_audit import verify_audit
+from reconciler.replication.handover import HandoverError
 from reconciler.replication.kept_files import read_json, read_kept
+from reconciler.replication.runs.run_folders import GOAL, HANDOVER, SECOND, current, place_of, settle
 
 AT_ONCE_S = 2.0
+FILES = (
+    HANDOVER,
+    GOAL,
+    "place.json",
+    "command.json",
+    "supervisor.json",
+    "driver.json",
+    "asked.json",
+    "job.log",
+    "current",
+)
 
 
 def _fifo(path: Path) -> None:
@@ -47,9 +68,19 @@ OTHERS: dict[str, Callable[[Path], None]] = {
     "no number": _text(b'{"home": NaN, "pid": 1e999}'),
     "a name twice": _text(b'{"home": "/a", "home": "/b", "fingerprint": "a", "fingerprint": "b"}'),
     "not UTF-8": _text(b'{"home": "\xff"}'),
+    "a list": _text(b"[1, 2]"),
+    "other kinds": _text(b'{"home": 1, "needs": 2, "pid": "x", "flows": {"a": []}, "at_ms": true, "written": []}'),
     "digits": _text(b'{"pid": ' + b"9" * 5_000 + b"}"),
 }
 """What is in the place of a file."""
+
+
+def started(home: Path) -> None:
+    """All that a job reads there before it copies anything."""
+    run = FolderRun(home / HANDOVER, home)
+    run.place()
+    run.handover()
+    run.goal()
 
 
 def put(path: Path, what: str) -> None:
@@ -57,12 +88,22 @@ def put(path: Path, what: str) -> None:
     OTHERS[what](path)
 
 
-@pytest.mark.parametrize("what", OTHERS)
-def test_what_no_program_of_ours_wrote_is_refused_at_once(tmp_path: Path, what: str) -> None:
+def run_folder(home: Path) -> Path:
+    """As ``launch`` leaves it."""
+    home.mkdir(mode=0o700)
+    (home / HANDOVER).write_text('{"fingerprint": "f"}')
+    (home / GOAL).write_text('{"flows": [], "calm_s": 0}')
+    (home / "command.json").write_text('["true"]')
+    settle(home, home, ("a",))
+    return home
+
+
+@pytest.mark.parametrize("what", [*OTHERS][:5])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, what: str) -> None:
     put(tmp_path / "x", what)
     began = time.monotonic()
-    with pytest.raises((OSError, ValueError), match=r"."):
-        read_json(tmp_path / "x")
+    with pytest.raises(OSError, match=r"."):
+        read_kept(tmp_path / "x")
     assert time.monotonic() - began < AT_ONCE_S
 
 
@@ -88,6 +129,73 @@ def test_no_bytes_raise_anything_else(tmp_path_factory: pytest.TempPathFactory, 
     except (OSError, ValueError):
         return
     json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
+
+
+@pytest.mark.parametrize("what", OTHERS)
+@pytest.mark.parametrize("name", FILES)
+def test_commands_look_at_a_changed_run_folder_at_once_and_end_in_words(tmp_path: Path, name: str, what: str) -> None:
+    home = run_folder(tmp_path / "west")
+    put(home / name, what)
+    runner = SparkRunner(tmp_path, {"west": Mirror("west", ())}, lambda _: None)
+    began = time.monotonic()
+    live, folder = runner.observe("west"), RunFolder(home)
+    assert live.name == "west"
+    assert (folder.pids(), folder.a_flow(), folder.follows_elsewhere()) == ([], "FLOW", False)
+    assert folder.asked_at_ms() is None
+    assert current(home) in (home, home / SECOND)
+    assert time.monotonic() - began < AT_ONCE_S
+
+
+@pytest.mark.parametrize("what", OTHERS)
+@pytest.mark.parametrize("name", [HANDOVER, GOAL, "place.json"])
+def test_a_job_starts_from_nothing_that_another_hand_changed(tmp_path: Path, name: str, what: str) -> None:
+    home = run_folder(tmp_path / "west")
+    put(home / name, what)
+    began = time.monotonic()
+    with pytest.raises(HandoverError) as caught:
+        started(home)
+    assert str(home / name) in str(caught.value)
+    assert str(caught.value).endswith("Write it again with reconciler apply ENV.")
+    with pytest.raises(HandoverError, match=re.escape(str(home / name))):
+        Folder(place_of(home)).definition()
+    assert time.monotonic() - began < AT_ONCE_S
+
+
+def test_a_definition_that_is_valid_and_was_not_reviewed_is_told_by_both_digests(tmp_path: Path) -> None:
+    home = run_folder(tmp_path / "west")
+    run = FolderRun(home / HANDOVER, home)
+    assert run.handover() == '{"fingerprint": "f"}'
+    (home / HANDOVER).write_text('{"fingerprint": "f", "flows": []}')
+    words = r"its SHA-256 is [0-9a-f]{16}, and [0-9a-f]{16} was written\. What was reviewed is not what would run\. "
+    with pytest.raises(HandoverError, match=words):
+        run.handover()
+    (home / GOAL).unlink()
+    with pytest.raises(HandoverError, match=r"goal\.json cannot be read: No such file"):
+        run.goal()
+
+
+def test_a_goal_that_nobody_gave_is_refused_too(tmp_path: Path) -> None:
+    home = run_folder(tmp_path / "west")
+    (home / GOAL).unlink()
+    settle(home, home, ())
+    assert FolderRun(home / HANDOVER, home).goal() is None
+    (home / GOAL).write_text('{"flows": [], "calm_s": 0}')
+    with pytest.raises(HandoverError, match="and none was written"):
+        FolderRun(home / HANDOVER, home).goal()
+
+
+@pytest.mark.parametrize("what", OTHERS)
+@pytest.mark.parametrize("name", ["command.json", "place.json"])
+def test_a_supervisor_says_in_the_jobs_log_why_it_starts_nothing(tmp_path: Path, name: str, what: str) -> None:
+    home = run_folder(tmp_path / "west")
+    put(home / name, what)
+    assert Supervisor(home).run() == 1
+    assert RunFolder(home).word("supervisor.json", "state") == "failed"
+    (line,) = (home / "job.log").read_text().splitlines()
+    assert line.startswith(f"The mirror job cannot run: {home / name}")
+    assert "reconciler apply ENV" in line
+    live = SparkRunner(tmp_path, {"west": Mirror("west", ())}, lambda _: None).observe("west")
+    assert (live.state.value, live.detail) == ("failed", line)
 
 
 @pytest.mark.parametrize("what", [*OTHERS][:5])

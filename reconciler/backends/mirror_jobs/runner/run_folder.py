@@ -1,7 +1,6 @@
 """Run folders of mirror jobs on this machine: their paths, files and processes."""
 
 import contextlib
-import json
 import os
 import shlex
 import threading
@@ -13,6 +12,7 @@ from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner.processes import is_running, works_in
 from reconciler.backends.repository import Repository, can_ask, checkout_around
 from reconciler.errors import ReconcilerError
+from reconciler.replication.kept_files import read_json, read_kept
 from reconciler.text import first_of
 
 SUPERVISOR = "reconciler.backends.mirror_jobs.runner.supervisor"
@@ -32,14 +32,14 @@ class RunFolder:
 
     def read(self, name: str) -> Mapping[str, object]:
         try:
-            document = json.loads((self.path / name).read_text(encoding="utf-8"))
+            document = read_json(self.path / name)
         except (OSError, ValueError):
             return {}
         return document if isinstance(document, dict) else {}
 
     def number(self, name: str, key: str) -> int | None:
         value = self.read(name).get(key)
-        return value if isinstance(value, int) else None
+        return value if type(value) is int else None
 
     def word(self, name: str, key: str) -> str:
         return str(self.read(name).get(key) or "")
@@ -52,7 +52,7 @@ class RunFolder:
 
     def log_tail(self, lines: int = 12) -> str:
         try:
-            text = (self.path / "job.log").read_text(encoding="utf-8", errors="replace")
+            text = read_kept(self.path / "job.log", None, "replace")
         except OSError:
             return ""
         return "\n".join(text.strip().splitlines()[-lines:])

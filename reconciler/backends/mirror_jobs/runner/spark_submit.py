@@ -27,12 +27,13 @@ from reconciler.backends.mirror_jobs.runner.supervisor import ONCE
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication.kept_files import write_json
 from reconciler.replication.runs import run_folders as succession
 
 STOP_TIMEOUT_S = 75.0
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
 _OF_SPARK = re.compile(r"[0-9/]{8} [0-9:]{8} ERROR (\w+: .+)")
-_LEFTOVERS = ("stop", "driver.json", "supervisor.json", "job.log", "goal.json", ONCE)
+_LEFTOVERS = (succession.HANDOVER, succession.GOAL, "stop", "driver.json", "supervisor.json", "job.log", ONCE)
 
 StatusReader = Callable[[str], LiveMirror | None]
 Progress = Callable[[str], None]
@@ -99,8 +100,11 @@ class SparkRunner:
         # A record that its application will not write again: it leaves, or its process here is gone.
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
-        if not supervised and reported.state in _NOT_ENDED and self.has_lost(reported):
-            return _and(replace(reported, state=JobState.STALE, late_ms=0, gone=True), "its process is gone")
+        failed = state == "failed" and reported.host == socket.gethostname()
+        if not supervised and reported.state in _NOT_ENDED and (failed or self.has_lost(reported)):
+            why = _why(folder) if failed else ""
+            lost = replace(reported, state=JobState.STALE, late_ms=0, gone=True)
+            return _and(lost, f"its process is gone{': ' if why else ''}{why}")
 
         # One that ran under this folder's supervisor, which has begun another one since, has crashed. Without a
         # supervisor here a crash would end it; one that starts beside it does not change what copies.
@@ -120,10 +124,8 @@ class SparkRunner:
         if supervised and reported.state is not JobState.STARTING:
             words = "the supervised process is starting"
             if crashed or state == "pausing":
-                said = folder.log_tail(1)
-                spark = _OF_SPARK.fullmatch(said)
-                why = spark.group(1) if spark else said.removeprefix(CANNOT_RUN) if said.startswith(CANNOT_RUN) else ""
-                words = f"starts again after a crash{': ' if why else ''}{why.rstrip('. ')}"
+                why = _why(folder)
+                words = f"starts again after a crash{': ' if why else ''}{why}"
             again = replace(reported, state=JobState.STARTING, fingerprint=text or reported.fingerprint, detail=words)
             return replace(again, started_at_ms=None if crashed else folder.asked_at_ms())
         return reported
@@ -209,16 +211,16 @@ class SparkRunner:
                 make_private(folder.path)
                 for leftover in _LEFTOVERS:
                     (folder.path / leftover).unlink(missing_ok=True)
-                (folder.path / "handover.json").write_text(handover, encoding="utf-8")
+                (folder.path / succession.HANDOVER).write_text(handover, encoding="utf-8")
                 if goal:
-                    (folder.path / "goal.json").write_text(goal, encoding="utf-8")
+                    (folder.path / succession.GOAL).write_text(goal, encoding="utf-8")
                 if self._for_host:
                     (folder.path / ONCE).touch()
                 succession.settle(folder.path, self.state / mirror, needs)
                 command_line.bundle(folder.path / "bundle.zip")
-                succession.write_json(folder.path / "command.json", command_line.submit_command(settings, folder.path))
+                write_json(folder.path / "command.json", command_line.submit_command(settings, folder.path))
                 asked_at_ms = int(time.time() * 1000)
-                succession.write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
+                write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
 
                 # In a session of its own, so that it outlives this process and its terminal.
                 with (folder.path / "supervisor.log").open("ab") as out:
@@ -357,6 +359,14 @@ def _is_silent(folder: RunFolder, reported: LiveMirror | None) -> bool:
     if reported is None or reported.state is not JobState.STALE:
         return False
     return folder.word("driver.json", "application_id") == reported.application_id
+
+
+def _why(folder: RunFolder) -> str:
+    """What the last attempt said where it could not even begin; else empty."""
+    said = folder.log_tail(1)
+    spark = _OF_SPARK.fullmatch(said)
+    why = spark.group(1) if spark else said.removeprefix(CANNOT_RUN) if said.startswith(CANNOT_RUN) else ""
+    return why.rstrip(". ")
 
 
 def _and(mirror: LiveMirror, words: str) -> LiveMirror:

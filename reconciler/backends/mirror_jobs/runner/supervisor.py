@@ -8,7 +8,6 @@ or an old one that a new one has replaced, and starting it again would be wrong.
 """
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -20,6 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from reconciler.replication.handover import HandoverError
+from reconciler.replication.kept_files import read_json, reason, write_json
 from reconciler.replication.runs import run_folders as succession
 
 STOPPED, SUPERSEDED = 0, 3
@@ -68,6 +69,19 @@ def kill_group(process_group: int, number: int) -> None:
         os.killpg(process_group, number)
 
 
+def _command(run_dir: Path) -> list[str]:
+    file = run_dir / "command.json"
+    try:
+        command: list[str] = read_json(file)
+        if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+            raise ValueError("it is no list of words")
+        return command
+    except (OSError, ValueError) as error:
+        raise HandoverError(
+            f"{file} cannot be read: {reason(error)}. Write it again with reconciler apply ENV."
+        ) from None
+
+
 class Supervisor:
     """One run folder, one job at a time. ``stop`` may come from a signal or from the file ``stop``."""
 
@@ -80,21 +94,26 @@ class Supervisor:
     def say(self, state: str, **changes: Any) -> None:
         self.now = replace(self.now, state=state, **changes)
         try:
-            succession.write_json(self.run_dir / "supervisor.json", asdict(self.now))
+            write_json(self.run_dir / "supervisor.json", asdict(self.now))
         except OSError as error:  # a full disk must not leave the job without one who starts it again
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"supervisor.json cannot be written, state is {state}: {error.strerror or error}\n")
 
     def run(self) -> int:
-        command = json.loads((self.run_dir / "command.json").read_text(encoding="utf-8"))
+        try:
+            command, place = _command(self.run_dir), succession.place_of(self.run_dir)
+        except HandoverError as error:
+            with _opened(self.run_dir / "job.log") as out:
+                out.write(f"The mirror job cannot run: {error}\n".encode())
+            self.say("failed", exit_code=1)
+            return 1
         pause = FIRST_PAUSE_S
-        place = succession.place_of(self.run_dir)
         while True:
             was_current = place.is_current()
             began = time.monotonic()
             with contextlib.suppress(OSError):
                 (self.run_dir / "driver.json").unlink(missing_ok=True)
-            code = self.run_once(command)
+            code = self.run_once(command, place)
             if not (self.run_dir / "command.json").exists():
                 self.say("failed", exit_code=code)  # the folder was removed, and the job's definition with it
                 return STOPPED if self.stopping.is_set() else 1
@@ -111,8 +130,8 @@ class Supervisor:
             if not place.is_current():
                 self.say("superseded" if was_current else "failed", exit_code=code)
                 return SUPERSEDED if was_current else 1
-            if not reached_spark and self.now.restarts == 0:
-                self.say("failed", exit_code=code)  # Spark itself does not start: trying again changes nothing
+            if not reached_spark and (self.now.restarts == 0 or not succession.is_as_written(self.run_dir)):
+                self.say("failed", exit_code=code)  # it does not even reach Spark: trying again changes nothing
                 return 1
             # A crash. One that comes soon after a start will come again, so the pauses grow; a long run begins anew.
             pause = FIRST_PAUSE_S if time.monotonic() - began > STEADY_AFTER_S else min(pause * 2, LONGEST_PAUSE_S)
@@ -133,7 +152,7 @@ class Supervisor:
         except OSError:
             kill_group(process_group, signal.SIGTERM)
 
-    def run_once(self, command: list[str]) -> int:
+    def run_once(self, command: list[str], place: succession.RunPlace) -> int:
         log = self.run_dir / "job.log"
         _rotate(log)
         with _opened(log) as out:
@@ -143,7 +162,6 @@ class Supervisor:
         self.say("running", job_pid=job.pid, exit_code=None)
         asked_at: float | None = None
         replaced_at: float | None = None
-        place = succession.place_of(self.run_dir)
         is_candidate = not place.is_current()
         while (code := job.poll()) is None:
             if self.stopping.is_set() or (self.run_dir / "stop").exists():

@@ -3,6 +3,7 @@ nothing else is; also when the comparison pauses and is taken up again from its 
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from contextlib import closing
@@ -199,8 +200,12 @@ def test_what_is_kept_is_only_taken_up_where_all_is_as_it_was(plans: list[Partit
     for other in others[:2] + others[3:]:
         assert not kept.earlier([other]), other
     assert not ProgressFile(tmp_path / "p.json", {plan.flow: "changed"}).earlier([plan])
-    (tmp_path / "p.json").write_text("{")
-    assert not kept.earlier([plan])
+    document = json.loads((tmp_path / "p.json").read_text())
+    document["kept"][0]["reading"]["differing"] = 0
+    document["kept"][0]["reading"]["equal"] += 1
+    for changed in (json.dumps(document), "{", "[" * 100_000):
+        (tmp_path / "p.json").write_text(changed)
+        assert not kept.earlier([plan]), "what another hand changed proves nothing"
 
 
 @pytest.mark.parametrize("seed", range(4))

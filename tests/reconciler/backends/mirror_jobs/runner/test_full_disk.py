@@ -17,7 +17,7 @@ from reconciler.backends.mirror_jobs.runner.supervisor import Supervisor
 from reconciler.backends.state.lock import environment_lock
 from reconciler.errors import LockHeld, RunnerError
 from reconciler.model.environment.topology import Mirror
-from reconciler.replication.runs.run_folders import write_json
+from reconciler.replication.kept_files import write_json
 
 HANDOVER = '{"fingerprint": "00000000000000aa"}'
 
@@ -38,12 +38,12 @@ def test_the_lock_holds_though_it_cannot_say_whose_it_is(tmp_path: Path, monkeyp
 
 def test_a_job_that_crashes_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_json(tmp_path / "command.json", ["true"])
-    monkeypatch.setattr("reconciler.replication.runs.run_folders.write_json", full)
+    monkeypatch.setattr("reconciler.backends.mirror_jobs.runner.supervisor.write_json", full)
     monkeypatch.setattr(supervisor, "FIRST_PAUSE_S", 0.01)
     codes = iter((1, 1, 0))
     watched = Supervisor(tmp_path)
 
-    def run_once(_: list[str]) -> int:
+    def run_once(_: list[str], __: object) -> int:
         (tmp_path / "driver.json").touch()
         return next(codes)
 

@@ -23,7 +23,7 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.operations.session import session as wiring
-from reconciler.replication.runs.run_folders import write_json
+from reconciler.replication.kept_files import write_json
 from tests.support.waiting import until
 
 EARLIER = LiveMirror("west", JobState.STOPPED, application_id="local-1", fingerprint="old")

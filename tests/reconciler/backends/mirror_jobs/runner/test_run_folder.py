@@ -25,8 +25,8 @@ from reconciler.backends.state.audit import AuditFile
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
+from reconciler.replication.kept_files import write_json
 from reconciler.replication.runs import run_folders as succession
-from reconciler.replication.runs.run_folders import write_json
 from tests.support.waiting import until
 
 JOB = """

@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.backends.mirror_jobs.runner.processes import is_running
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR
-from reconciler.replication.runs.run_folders import write_json
+from reconciler.replication.kept_files import write_json
 from tests.support.waiting import until
 
 JOB = """
