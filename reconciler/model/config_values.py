@@ -23,7 +23,7 @@ LONG_MAX = 2**63 - 1
 UNLIMITED, MOST = "unlimited", "max"
 """Words of ``human`` for -1 and for the largest number that Kafka holds."""
 
-_INTEGER = re.compile(r"[+-]?\d+")
+_INTEGER = re.compile(r"[+-]?\d{1,400}")
 _DECIMAL = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
 _DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
 _SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
@@ -51,7 +51,7 @@ def number(value: str | None) -> float | None:
     """The value as a number, where -1 of Kafka's limits counts as unlimited. None when it is no number."""
     if value is None or not (_INTEGER.fullmatch(value.strip()) or _DECIMAL.fullmatch(value.strip())):
         return None
-    seconds = float(value)
+    seconds = float(value.strip())  # float does not take all that strip takes for space
     return float("inf") if seconds == -1 else seconds
 
 

@@ -55,7 +55,7 @@ def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, in
         return {part.partition: part.begin for part in standings}
     if to == "latest":
         return {part.partition: part.end for part in standings}
-    if not to.isdecimal():
+    if not (to.isascii() and to.isdigit() and len(to) < 20):
         raise ReconcilerError(
             f'--to is "{to}"', "A position is a source offset.", "Write earliest, latest, or an offset such as 1200."
         )

@@ -12,8 +12,10 @@ from reconciler.replication.runs import verification
 
 def time_ms(text: str | None, option: str) -> int | None:
     """``2026-05-01T12:00:00Z`` (UTC where no zone is given) or milliseconds since 1970. Raises ReconcilerError."""
-    if text is None or text.isdigit():
-        return None if text is None else int(text)
+    if text is None:
+        return None
+    if text.isascii() and text.isdigit() and len(text) < 20:
+        return int(text)
     try:
         at = datetime.fromisoformat(text)
     except ValueError:

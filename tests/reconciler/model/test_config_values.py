@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.config_values import canonical, human, same
+from reconciler.model.config_values import canonical, human, number, same
 from reconciler.text import duration_ms, size_bytes
 
 
@@ -51,3 +51,14 @@ def test_different_values_stay_different() -> None:
     assert not same("preallocate", "true", "false")
     assert not same("x", None, "")
     assert not same("compression.type", "ZSTD", "zstd"), "only booleans ignore case"
+
+
+@pytest.mark.parametrize(
+    "value", ["1\x1d", "\x1c-1\x1f", "1.5\x85", "9" * 5_000, "-" + "9" * 401, "\u0661", "\u00b2", " 7 "]
+)
+def test_whatever_a_cluster_has_for_a_number_is_read_or_left_as_text(value: str) -> None:
+    """Of a broker that checks nothing; it ended a plan in a traceback."""
+    assert number(value) is None or isinstance(number(value), float)
+    assert canonical("retention.ms", value)
+    assert human("retention.ms", value)
+    assert same("retention.ms", value, f" {value}")

@@ -45,7 +45,7 @@ def test_a_place_is_one_that_the_source_has_for_every_partition() -> None:
     assert destinations(TWO, "800") == {0: 800, 1: 800}
     with pytest.raises(ReconcilerError, match="partition 0 has 100 to 900"):
         destinations(TWO, "99")
-    for wrong in ("-1", "soon", "1.5", ""):
+    for wrong in ("-1", "soon", "1.5", "", "\u00b2", "\u0661", "9" * 5_000):
         with pytest.raises(ReconcilerError, match="earliest, latest, or an offset"):
             destinations(TWO, wrong)
 

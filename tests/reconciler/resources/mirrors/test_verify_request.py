@@ -164,6 +164,9 @@ def test_times_are_read_as_utc_or_milliseconds() -> None:
     assert time_ms("2023-11-14T23:13:20+01:00", "--from") == 1_700_000_000_000
     with pytest.raises(ReconcilerError, match=r"--from 'yesterday' is not a time"):
         time_ms("yesterday", "--from")
+    for text in ("\u00b2", "\u0661", "9" * 5_000):
+        with pytest.raises(ReconcilerError, match="is not a time"):
+            time_ms(text, "--from")
 
 
 def test_equal_says_that_a_matched_topic_is_not_carried() -> None:
