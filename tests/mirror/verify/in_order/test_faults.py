@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from reconciler_mirror.verify.in_order.compare import Continued, compared
+from reconciler_mirror.verify.in_order.compare import HEAD, Continued, compared
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
 from reconciler_mirror.verify.read_partition import Readers
 from reconciler_mirror.verify.reading import PartitionReading, together
@@ -221,5 +221,7 @@ def test_a_sample_sees_what_lies_in_it_and_says_where_it_looked(plans: list[Part
         inside = wanted is not None and start < wanted[1] - 1 < end - 2
         outside = wanted is None or not start <= wanted[1] < end + 2
         assert (bool(reading.differing) is inside) if inside or outside else True, name
-        if inside and wanted is not None and start < 190:
+        # The first records of a sample say by majority where the copy has them: a fault among the earlier half of these
+        # is seen, too, and named by the place of the later half.
+        if inside and wanted is not None and start < wanted[1] - HEAD // 2:
             assert told(reading)[0][:3] == wanted[:3], name
