@@ -17,7 +17,7 @@ from reconciler.text import counted, first_of
 SHOWN = 10
 
 
-def run(paths: Sequence[Path], out: Path) -> str:
+def run(paths: Sequence[Path], out: Path, *, onward: bool = True) -> str:
     """Writes nothing unless all files are valid. Raises ReconcilerError with all mistakes of all files."""
     if files.is_taken(out):
         why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
@@ -29,15 +29,15 @@ def run(paths: Sequence[Path], out: Path) -> str:
     flows = f"{counted(len(imported.flows), 'flow')} ({first_of(imported.flows, SHOWN)})"
     said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate accepts it as it is"]
     written = "".join(imported.texts().values())
-    return "\n".join([*said, *_report(imported, imported.flows, written, shlex.quote(str(out)))])
+    return "\n".join([*said, *_report(imported, imported.flows, written, out if onward else None)])
 
 
-def run_into(paths: Sequence[Path], folder: Path) -> str:
+def run_into(paths: Sequence[Path], folder: Path, *, onward: bool = True) -> str:
     """Adds what an environment lacks; raises as ``run``."""
     imported, asked = read(paths, folder)
     added = add(imported, asked, folder)
     written = added.path.read_text(encoding="utf-8") if added.path is not None else ""
-    return "\n".join([*said_of(added, folder), *_report(imported, added.flows, written, shlex.quote(str(folder)))])
+    return "\n".join([*said_of(added, folder), *_report(imported, added.flows, written, folder if onward else None)])
 
 
 def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
@@ -84,8 +84,8 @@ def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> tuple[Mis
     return Mistake(where, f"{key} ({origin}): {words}" if origin else words), False
 
 
-def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, out: str) -> Iterator[str]:
-    """What is different, which secrets ``written`` refers to, and where to go from here. ``flows``: those in it."""
+def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, env: Path | None) -> Iterator[str]:
+    """What is different, which secrets ``written`` refers to, and the next steps in ``env``. ``flows``: those in it."""
     notes = imported.notes
     if imported.disabled:
         named = ", ".join(imported.disabled)
@@ -101,12 +101,14 @@ def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, o
     if secrets := {name: words for name, words in notes.secrets.items() if f"${{env:{name}}}" in written}:
         yield "secrets to set in the environment of each command and job:"
         yield from (f"  {name}: {words}" for name, words in secrets.items())
+    if env is None:
+        return
+    out = shlex.quote(str(env))
     yield "next (docs/begin/from-mirrormaker.md has all steps):"
     yield f"  reconciler doctor {out}"
     for flow in flows:
-        place = ""
-        if (connector := imported.connectors.get(flow)) is not None:
-            place = f" --connector {shlex.quote(connector[0])} --offsets-topic {shlex.quote(connector[1])}"
+        given = zip(("--connector", "--offsets-topic"), imported.connectors.get(flow, ()), strict=False)
+        place = "".join(f" {option} {shlex.quote(name)}" for option, name in given)
         alias = f" --alias {shlex.quote(imported.aliases[flow])}" if flow in imported.aliases else ""
         yield f"  reconciler mirror import-positions {out} {flow}{place}{alias}"
     yield f"  reconciler plan {out}"

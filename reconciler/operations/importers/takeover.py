@@ -37,9 +37,9 @@ def take_over(
     again = shlex.join(["reconciler", "takeover", *map(str, paths), "--out", str(folder)])
     imported, asked = mirrormaker.read(paths, folder)
     if not is_taken(folder):
-        show(mirrormaker.run(paths, folder))
+        show(mirrormaker.run(paths, folder, onward=False))
     elif any(mirrormaker.declared(_topology(folder), flow) is None for flow in asked.flows.values()):
-        show(mirrormaker.run_into(paths, folder))
+        show(mirrormaker.run_into(paths, folder, onward=False))
     else:
         say(f"{folder} already declares its flows")
 
@@ -50,7 +50,7 @@ def take_over(
     names = {flow.name: each.name for each, flow in zip(asked.flows.values(), flows, strict=True)}
     for flow in flows:
         if flow.start.kind == "offsets" or begun[flow.name]:
-            say(f"flow {flow.name} has its positions already")
+            say(f"flow {flow.name} already has its positions")
             continue
         try:
             done = import_positions(folder, _request(imported.connectors, imported.aliases, flow, names), True, say)

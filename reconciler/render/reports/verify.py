@@ -35,7 +35,7 @@ def verify_verdict(verification: Verification) -> str:
     behind = f"; {counted(lag, 'offset')} not copied yet" if lag else ""
     left_out = "; not all that is matched is carried" if verification.left_out else ""
     records, keys = (sum(each.equal for each in equal if each.compared == unit) for unit in ("records", "keys"))
-    compared = f"{records:,} records{f' and {keys:,} keys' if keys else ''} compared"
+    compared = f"{counted(records, 'record')}{' and ' + counted(keys, 'key') if keys else ''} compared"
     sampled = any(partition.parts is not None for partition in verification.partitions)
     how_far = "Equal as far as sampled" if sampled else "Equal"
     return f"{how_far}: {total}, {compared}{behind}{left_out}"
