@@ -1,6 +1,7 @@
 """Console output of all commands, and the arguments they share."""
 
 import os
+import re
 import sys
 import threading
 import time
@@ -130,23 +131,27 @@ def terminal_width(out: TextIO | None, environ: Mapping[str, str] = os.environ) 
     return width if width >= NARROWEST else None
 
 
+_NUMBER = re.compile(r"[0-9][0-9.,]*")
+
+
 class MovingLine:
     """Progress in words: on a terminal each text replaces the last, in a log one line every few seconds.
 
     Other writers to the same terminal call ``erase`` first. The first text, and the first after a pause, appear at
-    once."""
+    once. In a log texts that differ in more than numbers say different things, and do not keep each other back."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, environ: Mapping[str, str] = os.environ) -> None:
         self._clock, self._environ = clock, environ
         self._rows = 0
-        self._next = float("-inf")
+        self._next: dict[str, float] = {}
 
     def tell(self, text: str, out: TextIO) -> None:
         """Raises OSError."""
         width = terminal_width(out, self._environ)
         if width is None or self._environ.get("TERM") == "dumb":
-            if self._clock() >= self._next:
-                self._next = self._clock() + EVERY_S
+            words, now = _NUMBER.sub("", text), self._clock()
+            if now >= self._next.get(words, now):
+                self._next[words] = now + EVERY_S
                 out.write(f"{text}\n")
                 out.flush()
             return

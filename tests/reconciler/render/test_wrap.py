@@ -104,6 +104,13 @@ def test_progress_in_a_log_is_a_line_now_and_then() -> None:
     assert out.getvalue() == "0 of 8\n2 of 8\n4 of 8\n6 of 8\n"
 
 
+def test_progress_in_a_log_leaves_out_nothing_that_is_said_once() -> None:
+    out, line = io.StringIO(), MovingLine(lambda: 0.0, {})
+    for text in ("reading: 0 of 4", "partitions to compare: 9", "reading: 3 of 4", "what is compared cannot be kept"):
+        line.tell(text, out)
+    assert out.getvalue() == "reading: 0 of 4\npartitions to compare: 9\nwhat is compared cannot be kept\n"
+
+
 def test_a_long_name_stays_whole() -> None:
     name = "a-flow-with-a-name-that-is-longer-than-a-terminal-is-wide-and-nobody-may-cut-it-or-it-is-lost"
     assert name in wrapped(f"flow {name} is paused", WIDE).split("\n")[1].split()
