@@ -7,9 +7,18 @@ Kafka knows: those of remote storage, of a later or an earlier release, and of a
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.model.changes import AlterConfigs, ConfigChange, CreateTopic, Role, Subject, TopicChange
+from reconciler.model.changes import (
+    AlterConfigs,
+    ConfigChange,
+    CreateTopic,
+    Ignored,
+    Role,
+    Subject,
+    TopicChange,
+    of_topic,
+)
 from reconciler.model.config_values import IN_EVERY_RELEASE
-from reconciler.model.plan import Plan, Planned
+from reconciler.model.plan import Plan
 from reconciler.model.state.lock import WISHES
 from reconciler.text import first_of, grouped
 
@@ -51,8 +60,13 @@ def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
         for each in planned.changes
         if each.id not in gone
     )
-    notes = _notes([each for each in planned.changes if each.id in accepted], accepted)
-    return replace(planned, changes=changes, notes=(*planned.notes, *notes)) if accepted else planned
+    left_out = tuple(_left_out(planned, accepted))
+    return replace(
+        planned,
+        changes=changes,
+        notes=(*planned.notes, *_notes(left_out)),
+        ignored=(*planned.ignored, *_ignored(left_out)),
+    )
 
 
 def accepted_changes(
@@ -89,26 +103,33 @@ def _with_wish(wished: Modest, modest_change: Modest, key: str) -> Modest:
     return replace(modest_change, configs=tuple(config for config in wished.configs if config.key in kept))
 
 
-def _notes(refused: Iterable[Planned], accepted: Mapping[str, Modest]) -> Iterator[str]:
-    left: dict[tuple[Role, str], dict[str, dict[str, None]]] = {}
-    for each in refused:
-        change, kept = each.change, accepted[each.id]
-        assert isinstance(change, Modest)
-        if keys := sorted({config.key for config in change.configs} - {config.key for config in kept.configs}):
-            of_cluster = left.setdefault((change.role, change.cluster), {})
-            for key in keys:
-                of_cluster.setdefault(key, {})[str(change.ref)] = None
-    for (role, cluster), of_cluster in sorted(left.items()):
-        for topics, keys in grouped((tuple(sorted(topics)), key) for key, topics in of_cluster.items()).items():
-            names = first_of(topics, SHOWN)
-            if role is Role.INTERNAL:
-                yield (
-                    f"a policy of the brokers refuses {', '.join(keys)} of {names}: left out. These topics work without"
-                    " them, and are read more slowly, since they are compacted later"
-                )
-                continue
-            disks = ". All records of a copy stay on the brokers' own disks" if "remote.storage.enable" in keys else ""
+def _left_out(planned: Plan, accepted: Mapping[str, Modest]) -> Iterator[tuple[Modest, ConfigChange]]:
+    for each in planned.changes:
+        if isinstance(change := each.change, Modest) and each.id in accepted:
+            yield from ((change, config) for config in change.configs if config not in accepted[each.id].configs)
+
+
+def _ignored(left_out: Iterable[tuple[Modest, ConfigChange]]) -> Iterator[Ignored]:
+    """Configs of existing copies: each plan asks for them again, so none of them is news."""
+    for change, config in left_out:
+        if isinstance(change, AlterConfigs) and change.role is Role.REMOTE:
+            text = f"set on {config.source}, but the brokers of {change.cluster} refuse it"
+            yield Ignored(of_topic(change.ref, config.key), "not-known-by-target", text)
+
+
+def _notes(left_out: Iterable[tuple[Modest, ConfigChange]]) -> Iterator[str]:
+    left: dict[tuple[Role, str, str], dict[str, None]] = {}
+    for change, config in left_out:
+        if isinstance(change, CreateTopic) or change.role is Role.INTERNAL:
+            left.setdefault((change.role, change.cluster, config.key), {})[str(change.ref)] = None
+    alike = grouped(((role, cluster, tuple(sorted(refs))), key) for (role, cluster, key), refs in sorted(left.items()))
+    for (role, cluster, refs), keys in alike.items():
+        names, refused = first_of(refs, SHOWN), ", ".join(keys)
+        if role is Role.INTERNAL:
             yield (
-                f"the brokers of {cluster} refuse {', '.join(keys)}, which the source topic of {names} has: left out"
-                f"{disks}"
+                f"a policy of the brokers refuses {refused} of {names}: left out. These topics work without"
+                " them, and are read more slowly, since they are compacted later"
             )
+            continue
+        disks = ". All records of a copy stay on the brokers' own disks" if "remote.storage.enable" in keys else ""
+        yield f"the brokers of {cluster} refuse {refused}, which the source topic of {names} has: left out{disks}"
