@@ -61,6 +61,10 @@ def plan(
     abort: Annotated[
         bool, typer.Option("--abort-transactions", help="abort transactions that outlast --within")
     ] = False,
+    soak: Annotated[
+        str,
+        typer.Option("--soak", metavar="DURATION", help="how long gates must hold before the next wave of the flow"),
+    ] = "0s",
     form: Form = Format.TEXT,
 ) -> None:
     """Check both clusters: who writes, who reads, what each step does and how it is taken back. Changes nothing."""
@@ -69,7 +73,7 @@ def plan(
     from reconciler.operations.cutover.run import plan as make
 
     waits = seconds("--within", within), seconds("--catch-up", catch_up), seconds("--clients", clients)
-    settings = CutoverSettings(seconds("--hold", hold), *waits, unfence, abort)
+    settings = CutoverSettings(seconds("--hold", hold), *waits, unfence, abort, seconds("--soak", soak))
     raise typer.Exit(make(env, CutoverRequest(flow, settings, topics, groups, label, names), form, out))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.model.acls import AclBinding
+from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
 from reconciler.replication.json_codec import SPARSE
 
@@ -31,6 +32,7 @@ class CutoverStep(StrEnum):
     START = "start"
     UNFENCE = "unfence"
     AFTER = "after"
+    SOAK = "soak"
 
 
 class RollbackStep(StrEnum):
@@ -49,7 +51,8 @@ class CutoverSettings:
     """``hold_s``: how long ends must stand before the fence counts as verified. ``within_s``: how long producers may
     take to be off, and then the flow to catch up. ``catch_up_s``: how long groups with members may take to read the
     rest. ``clients_s``: how long clients are waited for at the destination. ``opens``: the fence is taken back in the
-    end. ``aborts``: transactions that outlast ``within_s`` are aborted."""
+    end. ``aborts``: transactions that outlast ``within_s`` are aborted. ``soak_s``: how long gates must hold before the
+    cut-over is over, and the next one of the flow may begin; 0: they are not looked at."""
 
     hold_s: float = 5.0
     within_s: float = 60.0
@@ -57,6 +60,7 @@ class CutoverSettings:
     clients_s: float = 600.0
     opens: bool = False
     aborts: bool = False
+    soak_s: float = field(default=0.0, metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +170,8 @@ class CutoverPlan:
     """Whose writes are tried to verify the fence; empty where the origin has no ``principals.probe``."""
     lifts: bool = field(default=False, metadata=SPARSE)
     """Deny rules keep the copies read-only on the destination, and are taken back for the clients."""
+    gates: Gates | None = field(default=None, metadata=SPARSE)
+    """What must hold before it, and for ``settings.soak_s`` after it; None where it has no soak."""
 
     @property
     def whole(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from reconciler.model.reports.failover import Key
-from reconciler.replication.json_codec import JsonRecord
+from reconciler.replication.json_codec import SPARSE, JsonRecord
 
 
 def cutovers_key(environment: str) -> str:
@@ -35,7 +35,7 @@ class CutoverJournal:
     ``switched``: the step *switch* has begun, so clients may write at the destination. ``fenced_ms``: when the fence
     was made, by our clock; 0 before. ``ends``: of the origin's partitions once the fence was verified; ``there``: of
     the destination's once nothing copied there any more. Both by ``topic/partition``. ``started``: the flow that this
-    cut-over set going, or empty.
+    cut-over set going, or empty. ``soaked_ms``: how long all gates were seen to hold, without a break.
     """
 
     environment: str
@@ -53,6 +53,7 @@ class CutoverJournal:
     ends: Mapping[str, int] = field(default_factory=dict)
     there: Mapping[str, int] = field(default_factory=dict)
     started: str = ""
+    soaked_ms: int = field(default=0, metadata=SPARSE)
 
     def begin(self, step: str) -> CutoverJournal:
         return replace(self, begun=step)

@@ -302,6 +302,19 @@ class RolloutCallbacks:
     note: Callable[[str, str], None]
 
 
+def sight_of(session: Session, scope: GateScope) -> Sight:
+    with ThreadPoolExecutor(len(scope.clusters) + len(scope.flows) + 1) as pool:
+        clusters = {
+            name: pool.submit(or_unknown, f"cluster {name}", session.clusters[name].health) for name in scope.clusters
+        }
+        observe = session.runner.observe
+        mirrors = {name: pool.submit(or_unknown, f"mirror {name}", partial(observe, name)) for name in scope.flows}
+        return Sight(
+            {name: future.result() for name, future in clusters.items()},
+            {name: future.result() for name, future in mirrors.items()},
+        )
+
+
 class LiveRolloutIO:
     """``conducting.World`` over a session and a lock that is held."""
 
@@ -311,17 +324,7 @@ class LiveRolloutIO:
         self.ears = ears
 
     def look(self, scope: GateScope) -> Sight:
-        with ThreadPoolExecutor(len(scope.clusters) + len(scope.flows) + 1) as pool:
-            clusters = {
-                name: pool.submit(or_unknown, f"cluster {name}", self.session.clusters[name].health)
-                for name in scope.clusters
-            }
-            observe = self.session.runner.observe
-            mirrors = {name: pool.submit(or_unknown, f"mirror {name}", partial(observe, name)) for name in scope.flows}
-            return Sight(
-                {name: future.result() for name, future in clusters.items()},
-                {name: future.result() for name, future in mirrors.items()},
-            )
+        return sight_of(self.session, scope)
 
     def kept(self) -> Promotion:
         """Raises ClusterError."""

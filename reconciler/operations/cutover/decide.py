@@ -221,6 +221,9 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
         yield PlannedStep(CutoverStep.UNFENCE, f"take back the rules: {origin} takes writes again", proved)
     if CutoverStep.AFTER in plan.hooks:
         yield PlannedStep(CutoverStep.AFTER, plan.hooks[CutoverStep.AFTER], "nothing: what the hook did stays")
+    if plan.gates is not None:
+        text = f"watch the gates until they have held for {time_words(its.soak_s)}: nothing else of {flow} moves before"
+        yield PlannedStep(CutoverStep.SOAK, text, proved)
 
 
 def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:

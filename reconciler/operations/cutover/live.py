@@ -8,15 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from reconciler.backends.clusters.clients import abort, let_write, producers_of, transactional_ids
 from reconciler.backends.clusters.groups import GroupPosition, Side, visited
 from reconciler.backends.hooks import run_hook
+from reconciler.engine.rollout.gates import faults, scope_of
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.environment.rollout import Gates
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.reports.failover import FailoverFacts, GroupMove, Key, PartitionState, StepResult, Way
+from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key, dumps
-from reconciler.operations.apply.execution import Execution
+from reconciler.operations.apply.execution import Execution, sight_of
 from reconciler.operations.cutover.decide import within
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.copies import ReadOnlyCopies
@@ -252,6 +255,9 @@ class LiveWorld:
 
     # everything else
 
+    def gate_faults(self) -> tuple[Fault, ...]:
+        return gate_faults(self.session, self.plan.gates or Gates(), (self.plan.origin, self.plan.destination))
+
     def hook(self, name: str) -> StepNotes | None:
         hook = self.session.topology.hooks.get(name)
         if hook is None:
@@ -280,6 +286,11 @@ class LiveWorld:
     def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
         self._execute.require_lock()
         return self._execute.perform(f"cutover:{self.plan.flow}:{name}", act)
+
+
+def gate_faults(session: Session, gates: Gates, clusters: Collection[str]) -> tuple[Fault, ...]:
+    scope = scope_of(session.topology, clusters, ())
+    return faults(gates, scope, sight_of(session, scope))
 
 
 def partition_states(survey: Survey) -> tuple[PartitionState, ...]:

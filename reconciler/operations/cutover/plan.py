@@ -15,11 +15,12 @@ from reconciler.backends.files import read_given
 from reconciler.backends.hooks import unlisted
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.environment.rollout import Gates
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, ProducerSeen, TopicSeen
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way
 from reconciler.operations.cutover import decide
-from reconciler.operations.cutover.live import chosen_groups, partition_states, topic_idents
+from reconciler.operations.cutover.live import chosen_groups, gate_faults, partition_states, topic_idents
 from reconciler.operations.failover.decide import FailoverRequest, move_of
 from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.operations.failover.rights import StepNeeds, denied
@@ -120,6 +121,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         {name: hook.words for name, hook in topology.hooks.items()},
         speaker_of(declared, Principal.PROBE).kafka_principal if probed else "",
         report.seen.copies.kept or bool(report.seen.copies.denied),
+        gates_of(topology, request.settings),
     )
     checks = (
         *decide.of_failover(report.checks, some=bool(request.topics)),
@@ -131,6 +133,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         *(() if topology.flows[request.flow].keeps_offsets else decide.checks_of_offsets(move)),
         *decide.checks_of_names([name for name in named if name not in idents], move),
         *_unlisted(topology),
+        *_gates(session, plan),
         *decide.checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
     )
     levels = list(Level)[::-1]
@@ -255,6 +258,18 @@ def _probe(origin: Cluster, plan: CutoverPlan, rules: Rules) -> Iterator[Failove
     if plan.probe and isinstance(rules, frozenset) and not plan.fence.rules <= rules:
         allowed = let_write(Side(origin, Principal.PROBE), topics)
         yield from decide.checks_of_probe(topics, allowed, plan.probe, origin.name)
+
+
+def gates_of(topology: Topology, settings: CutoverSettings) -> Gates | None:
+    if not settings.soak_s:
+        return None
+    return Gates() if topology.rollout is None else topology.rollout.gates
+
+
+def _gates(session: Session, plan: CutoverPlan) -> Iterator[FailoverCheck]:
+    if plan.gates is not None and (unmet := gate_faults(session, plan.gates, (plan.origin, plan.destination))):
+        text = f"gates do not hold: {first_of(list(map(str, unmet)), decide.SHOWN)}"
+        yield FailoverCheck("gates", Level.STOPS, text, "Repair it, and plan again; a plan without --soak asks no gate")
 
 
 def _part(plan: CutoverPlan, back: str) -> Iterator[FailoverCheck]:

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from reconciler.engine.rollout.run import (
+    LOOK_SECONDS,
+    WAITING_SECONDS,
+    RolloutOptions,
+    Settling,
+    SoakVerdict,
+    looked,
+)
 from reconciler.errors import ReconcilerError
+from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, CutoverStep
 from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
@@ -73,6 +82,8 @@ class CutoverRun:
             writes = f"{self.plan.origin} takes writes"
             yield CutoverStep.UNFENCE, partial(unfenced, self.world, writes, f": {writes}")
         yield CutoverStep.AFTER, partial(self._hook, CutoverStep.AFTER)
+        if self.plan.gates is not None:
+            yield CutoverStep.SOAK, partial(self._soak, self.plan.gates)
 
     def _ended(self, name: CutoverStep, act: Callable[[], StepEnd]) -> StepEnd:
         if self.journal.switched and name in _BEFORE_SWITCH:
@@ -240,6 +251,25 @@ class CutoverRun:
         self._keep(replace(self.journal, started=self.plan.started))
         done, note = self.world.start_back()
         return step_end(done, f"{self.plan.started} runs", note)
+
+    def _soak(self, gates: Gates) -> StepEnd:
+        soak_s, gap_ms = self.plan.settings.soak_s, RolloutOptions().gap_ms
+        state = Settling(round(soak_s * 1000), gates.wait_ms, gap_ms, self.journal.soaked_ms)
+        while state.verdict is not SoakVerdict.PASSED:
+            unmet = self.world.gate_faults()
+            state = looked(state, unmet, int(self.world.now() * 1000))
+            self._keep(replace(self.journal, soaked_ms=0 if state.doubted else state.soaked_ms))
+            if state.verdict is SoakVerdict.BROKEN:
+                raise ReconcilerError(
+                    f"gates do not hold after the cut-over: {first_of(list(map(str, unmet)), SHOWN)}",
+                    f"No other topic of {self.plan.flow} is moved until they have held for {time_words(soak_s)}.",
+                    f"Repair it and run this again: the soak begins anew. Or go back: {ROLLBACK}",
+                )
+            if state.verdict is SoakVerdict.SOAKING:
+                self.world.sleep(min(LOOK_SECONDS, state.left_ms / 1000))
+            elif state.verdict is SoakVerdict.WAITING:
+                self.world.sleep(WAITING_SECONDS)
+        return DONE, f"all gates held for {time_words(soak_s)}"
 
     # what several steps need
 

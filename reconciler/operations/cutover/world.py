@@ -9,6 +9,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
+from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal
 from reconciler.text import counted
 
@@ -121,6 +122,10 @@ class CutoverWorld(StepWorld, Protocol):
         ...
 
     # everything else
+
+    def gate_faults(self) -> tuple[Fault, ...]:
+        """Gates of the plan that do not hold."""
+        ...
 
     def hook(self, name: str) -> StepNotes | None:
         """None: there is none of this name."""

@@ -237,7 +237,8 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     stops = {check["code"]: check["todo"] for check in blocked["checks"] if check["level"] == "stops"}
     assert f"hook:{program}" in stops["hook"]
     running.environ["RECONCILER_ALLOW"] = f"hook:{address.parent}/*"
-    made = planned(running, plan, "--clients", "60s")
+    made = planned(running, plan, "--clients", "60s", "--soak", "3s")
+    assert made["gates"]["mirrors"] == "healthy", "of a rollout, by default"
     assert made["hooks"]["switch"] == f"writes {address}: west"
     assert made["probe"] == "User:user"
     assert "probe" not in {check["code"] for check in made["checks"]}, "it may write as long as no fence stands"
@@ -245,6 +246,8 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     code, report, told = cut_over(running, plan, lambda _: False)
     assert code == 0, (report, told)
     assert (address.parent / "ran").read_text() == "before west\nafter west\n"
+    assert report["steps"][-1]["name"] == "soak"
+    assert report["steps"][-1]["text"] == "all gates held for 3 s"
     assert "a write as User:user is refused" in next(s["text"] for s in report["steps"] if s["name"] == "verify-fence")
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))

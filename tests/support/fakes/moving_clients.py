@@ -29,6 +29,7 @@ from reconciler.model.reports.failover import (
     StepResult,
     TranslatedPartition,
 )
+from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, dumps, loads
 from reconciler.operations.cutover.decide import topic_words
 from reconciler.operations.cutover.rollback import CutoverRollback
@@ -62,6 +63,7 @@ class Clusters:
     the call that kills. ``away``: calls at which no cluster answers. ``steal_at``: number of the call during which
     another machine takes the lock over, and brings the cut-over to its end. ``copies``: the mirror runs. ``hooks``: how
     the runs of the hook *switch* end, one after the other. ``stays``: a static member that the origin counts for ever.
+    ``broken``: at each look at the gates, one after the other, whether one does not hold; then all hold.
     """
 
     plan: CutoverPlan
@@ -77,6 +79,7 @@ class Clusters:
     holder: int = 1
     copies: bool = True
     hooks: list[Hook] = field(default_factory=list)
+    broken: list[bool] = field(default_factory=list)
     stays: bool = False
     late: int = 0
     lets_through: int = 0
@@ -283,6 +286,10 @@ class Clusters:
     def tail(self, ends: Mapping[Key, int], there: Mapping[Key, int]) -> StepNotes:
         self._call()
         return True, f"{ends[ORDERS]} and {there[COPY]}"
+
+    def gate_faults(self) -> tuple[Fault, ...]:
+        self._call()
+        return (Fault("lag", "flow west-to-east", "2m behind"),) if self.broken and self.broken.pop(0) else ()
 
     def hook(self, name: str) -> StepNotes | None:
         self._call()

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import ExitCode, ReconcilerError
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError
+from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.cutover import CutoverSettings, FenceChosen
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
-from reconciler.operations.cutover.run import exit_code
+from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.world import StepNotes
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
 
@@ -204,6 +206,56 @@ def test_a_record_that_slips_in_behind_the_pause_is_copied_by_the_next_run() -> 
     assert run(clusters).failed is None
     read_to_the_end(clusters)
     assert clusters.read == [*clusters.log, *clusters.there]
+
+
+SOAK = plan(settings=replace(plan().settings, soak_s=60.0), gates=Gates())
+
+
+def test_a_wave_is_over_once_its_gates_have_held_for_the_soak() -> None:
+    clusters = Clusters(SOAK, broken=[True, True, False, True, False])
+    report = run(clusters)
+    assert report.failed is None
+    soak = report.steps[-1]
+    assert (soak.name, soak.text) == ("soak", "all gates held for 60 s")
+    assert 60 <= soak.seconds < 75, "one look that sees a gate broken ends no soak"
+    assert clusters.journal is not None
+    assert (clusters.journal.state, clusters.journal.soaked_ms) == (CutoverState.DONE, 60_000)
+
+
+def test_gates_that_break_keep_the_next_wave_from_beginning_until_a_whole_soak_has_passed() -> None:
+    clusters = Clusters(SOAK, broken=[*[False] * 8, True, True])
+    report = run(clusters)
+    assert report.failed is not None
+    assert report.failed.name == "soak"
+    assert "gates do not hold after the cut-over: flow west-to-east: 2m behind" in report.failed.text
+    assert exit_code(report) is ExitCode.PARTIAL
+    assert clusters.journal is not None
+    next_wave = plan(topics_expression="payments", topics=())
+    with pytest.raises(BlockedError, match=r"is under way .* it has come to step soak"):
+        journal_of(next_wave, "another", [clusters.journal])
+    began = clusters.clock
+    assert run(clusters).failed is None
+    assert clusters.clock - began >= 60
+    assert journal_of(next_wave, "another", [clusters.journal]) is None
+    read_to_the_end(clusters)
+    assert clusters.read == [*clusters.log, *clusters.there]
+
+
+def test_a_soak_goes_on_with_what_is_left_after_a_kill() -> None:
+    clusters = Clusters(SOAK)
+    keep = clusters.keep
+
+    def kills(journal: CutoverJournal, *require_lock: Callable[[], None]) -> None:
+        keep(journal, *require_lock)
+        if journal.soaked_ms >= 40_000:
+            raise KilledError
+
+    clusters.keep = kills  # type: ignore[method-assign, assignment]
+    with pytest.raises(KilledError):
+        run(clusters)
+    clusters.keep = keep  # type: ignore[method-assign]
+    report = run(clusters)
+    assert 20 <= report.steps[-1].seconds < 30
 
 
 def test_a_step_is_not_begun_without_its_journal() -> None:

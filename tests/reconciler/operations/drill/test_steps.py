@@ -26,6 +26,7 @@ from reconciler.model.reports.failover import (
     StepResult,
     TranslatedPartition,
 )
+from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal
 from reconciler.operations.cutover.decide import topic_words
 from reconciler.operations.cutover.world import StepEnd, StepNotes
@@ -173,6 +174,9 @@ class World:
         self._call()
         self.clusters.rules -= set(rules)
         self._call()
+
+    def gate_faults(self) -> tuple[Fault, ...]:
+        return ()
 
     def topics(self) -> Mapping[str, str]:
         return {topic.topic: topic_words(topic) for topic in self.plan.topics}
