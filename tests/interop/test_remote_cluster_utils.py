@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
@@ -74,6 +75,7 @@ def _settings(source: ClusterHandle, target: ClusterHandle) -> FlowSettings:
     return parse(text).flows[0]
 
 
+@pytest.mark.long
 def test_hops_upstream_clusters_topics_and_translated_offsets(
     trio: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:

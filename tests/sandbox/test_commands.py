@@ -35,6 +35,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_up_twice_down_and_up_again_on_the_same_data(
     base: int, monkeypatch: pytest.MonkeyPatch, create_topic: CreateTopic
 ) -> None:

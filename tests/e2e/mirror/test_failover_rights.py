@@ -190,6 +190,7 @@ def test_what_a_broker_hides_is_not_taken_for_what_is_not_there(move: Move) -> N
     assert (ended.code, move.is_done("failover")) == (0, True), ended.words
 
 
+@pytest.mark.long
 def test_without_a_rule_no_group_is_left_behind_in_silence(move: Move, capfd: pytest.CaptureFixture[str]) -> None:
     for way in ("failover", "failback"):
         ended = move.run(way)

@@ -25,6 +25,7 @@ def test_one_that_cannot_be_read_does_no_harm(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_a_jvm_takes_kafkas_classes_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "ARCHIVE", tmp_path / "classes.jsa")
     assert up_down.archive_classes() == tmp_path / "classes.jsa"

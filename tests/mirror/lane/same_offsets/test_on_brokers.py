@@ -113,7 +113,7 @@ def test_a_compacted_source_is_equal_offset_by_offset(plain: Sandbox, unique: st
     assert_equal(flow)
 
 
-@pytest.mark.parametrize("killed", ["lanes", "target"])
+@pytest.mark.parametrize("killed", ["lanes", pytest.param("target", marks=pytest.mark.long)])
 def test_killed_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
     """Lanes by SIGKILL, and the target's broker, which leads the partitions and coordinates the transactions."""
     enough = threading.Event()
