@@ -299,6 +299,8 @@ def _is_submodule(path: Path, checkout: Checkout) -> bool:
 
 
 def _text(path: Path) -> str | Problem:
+    """A file's text, or why there is none. A pipe or device is refused unread; what is not UTF-8 is named with line and
+    column."""
     if path.exists() and not path.is_file():
         why = "Reading it might never end"
         return Problem("unreadable", Where(str(path)), "is no regular file", why, "Put a text file there")

@@ -143,6 +143,8 @@ def _lines(text: str | None) -> str | None:
 
 
 def _commit(repository: Repository, ref: str) -> str:
+    """The commit of a name; ``NAME...`` is the one where this branch and NAME part, as in ``git diff``. Raises
+    ReconcilerError, with the fetch that a shallow clone of CI needs."""
     commit = repository.commit(ref.removesuffix("..."))
     if commit and ref.endswith("..."):
         commit = repository.merge_base(commit)

@@ -289,6 +289,7 @@ def _missing(root: Path, commit: str, reason: object) -> ReconcilerError:
 
 
 def _unanswered(root: Path, error: OSError) -> ReconcilerError:
+    """What git's library said, as words with a command."""
     if isinstance(error, FileNotFoundError):
         return ReconcilerError(
             "the program git is not found",

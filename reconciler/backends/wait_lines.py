@@ -24,6 +24,8 @@ class WaitLines:
         self._since = self._last = 0.0
 
     def show(self, words: str) -> None:
+        """A line when the words change, and once in ``AGAIN_S`` while they do not, with how long it has been; nothing
+        in the first moments, in which most waits end."""
         now = self._clock()
         if now < self._quiet_until:
             return

@@ -88,6 +88,7 @@ def _flow(basis: ExplainBasis, flow: Flow) -> FlowDetails:
 
 
 def _mirror(basis: ExplainBasis, mirror: Mirror) -> MirrorDetails:
+    """Where the job's status comes from, its settings, and its fingerprint beside that of the files."""
     live_mirror = basis.live.mirrors.get(mirror.name)
     state = ""
     if isinstance(live_mirror, LiveMirror):
@@ -117,6 +118,7 @@ def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
 
 
 def _nowhere(basis: ExplainBasis, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:
+    """For a name that is nothing here: a flow's former name, near names, or how to ask about a topic to come."""
     if name := called_now(basis.topology).get(subject):
         why = f"It was renamed: moved says that {name} was {subject}, and its state goes on under that name."
         return ReconcilerError(f"flow {subject} is called {name} now", why, f"Ask for {name}.")

@@ -314,7 +314,11 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
     _GIVEN[:] = (), "FLOW"
     try:
-        _permit_what_is_allowed()
+        try:
+            permit_policies(allowed(os.environ))
+        except ValueError as error:
+            why = "What the word was to limit would not be limited."
+            raise ReconcilerError(str(error), why, "Correct the variable where this program runs.") from None
         words = list(arguments) if arguments is not None else None
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
@@ -344,14 +348,6 @@ def say_error(error: ReconcilerError) -> int:
     else:
         say(*str(error).split("\n"))
     return error.exit_code
-
-
-def _permit_what_is_allowed() -> None:
-    try:
-        permit_policies(allowed(os.environ))
-    except ValueError as error:
-        why = "What the word was to limit would not be limited."
-        raise ReconcilerError(str(error), why, "Correct the variable where this program runs.") from None
 
 
 def agrees(question: str, undone: str, why: str, todo: str) -> bool:

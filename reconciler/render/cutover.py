@@ -97,15 +97,6 @@ def report_verdict(report: CutoverReport) -> str:
     return f"Moved {counted(len(plan.topics), 'topic')} from {plan.origin} to {plan.destination}{reads}{stop}"
 
 
-def _report_sections(report: CutoverReport) -> Iterator[Section]:
-    findings = tuple(map(SectionItem, report.findings))
-    own = tuple(SectionItem(f"{name}: {counted(count, 'record')}") for name, count in report.own.items())
-    yield Section("Records of its own", f"on {report.plan.destination}, so nothing was taken back", own, urgent=True)
-    yield Section("To know", "", findings, urgent=True)
-    yield Section("Steps", "", tuple(map(step_item, report.steps)))
-    yield Section("Groups", "", tuple(map(group_item, report.groups)))
-
-
 def step_item(step: FailoverStep) -> SectionItem:
     word = "FAILED" if step.result is StepResult.FAILED else step.result.value
     head, *more = step.text.split("\n")
@@ -137,8 +128,15 @@ def plan_page(plan: CutoverPlan) -> ReportPage:
 
 
 def report_page(report: CutoverReport) -> ReportPage:
-    verdict = report_verdict(report)
-    return listed(f"cutover {report.command}", report.plan.environment, verdict, _report_sections(report))
+    findings = tuple(map(SectionItem, report.findings))
+    own = tuple(SectionItem(f"{name}: {counted(count, 'record')}") for name, count in report.own.items())
+    sections = (
+        Section("Records of its own", f"on {report.plan.destination}, so nothing was taken back", own, urgent=True),
+        Section("To know", "", findings, urgent=True),
+        Section("Steps", "", tuple(map(step_item, report.steps))),
+        Section("Groups", "", tuple(map(group_item, report.groups))),
+    )
+    return listed(f"cutover {report.command}", report.plan.environment, report_verdict(report), sections)
 
 
 def listed(kind: str, environment: str, verdict: str, sections: Iterable[Section]) -> ReportPage:

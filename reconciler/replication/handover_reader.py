@@ -38,6 +38,8 @@ def parse(text: str) -> handover.MirrorSettings:
 
 
 def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
+    """All at once, in words that name the field: a hand-over that was edited by hand, or comes from a foreign tool,
+    would otherwise fail one field at a time, each with a start of Spark."""
     yield from _low("parallelism", settings.parallelism, 1)
     yield from _low("refresh_interval_ms", settings.refresh_interval_ms, 100)
     yield from _low("status_interval_ms", settings.status_interval_ms, 100)
@@ -56,6 +58,7 @@ def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
 
 
 def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
+    """What types cannot say: limits, choices, and fields that only go together."""
     start, internal = flow.start, flow.mirrormaker
     yield from _low("lanes", flow.lanes, 1)
     if flow.lanes > handover.MOST_LANES:
@@ -97,6 +100,7 @@ def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
 
 
 def _servers(endpoint: handover.Endpoint) -> Iterator[str]:
+    """Of one cluster: at least one bootstrap server, each as HOST:PORT."""
     if not endpoint.bootstrap_servers:
         yield f"cluster {endpoint.cluster} has no bootstrap servers"
     for server in endpoint.bootstrap_servers:

@@ -100,6 +100,8 @@ class Codec:
     def __init__(
         self, own: Mapping[Any, tuple[Encode, Decode]] | None = None, *, rows: bool = False, lenient: bool = False
     ) -> None:
+        # By type, made when first needed. ``rows``: dataclasses as arrays, for messages that are sent often.
+        # ``lenient``: fields with a default may be missing, for documents of other releases.
         self._coders: dict[Any, _Coder] = {
             kind: _Coder(encode, _explained(decode)) for kind, (encode, decode) in (own or {}).items()
         }
@@ -155,6 +157,8 @@ class Codec:
         return _Coder(_same, lambda given: _expect(given, kind))
 
     def _array(self, inner: tuple[Any, ...]) -> _Coder:
+        """A tuple of any length, or of fixed members. A list of plain JSON values is handed on as it is, without a
+        loop."""
         if inner[1:] != (...,):
             return _tuple([self._coder(kind) for kind in inner], _same, tuple, range(len(inner)))
         encode, decode = self._coder(inner[0])
@@ -166,6 +170,7 @@ class Codec:
         return _Coder(list if encode is _same else lambda value: [encode(item) for item in value], decoded)
 
     def _object(self, key: Any, content: Any) -> _Coder:
+        """A mapping. Keys that are tuples cannot be names of a JSON object, so such a mapping is a list of pairs."""
         if get_origin(key) is tuple:
             return self._pairs(get_args(key), content)
         read_key = _whole_number if key is int else self._coder(key).decode
@@ -307,6 +312,9 @@ def _tuple(
 
 
 def _explained(decode: Decode) -> Decode:
+    """A decoder of a caller's own may raise what it likes: it becomes a MalformedError with the value, to which the
+    path in the document is added on the way out."""
+
     def decoded(given: Any) -> Any:
         try:
             return decode(given)

@@ -68,6 +68,7 @@ def binding_of(acl: Acl) -> AclBinding | None:
 
 
 def acl_of(binding: AclBinding) -> Acl:
+    """With the protocol's numbers. The other direction is ``binding_of``'s."""
     return Acl(
         _RESOURCE_CODES[binding.resource],
         binding.name,

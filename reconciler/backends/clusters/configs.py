@@ -84,6 +84,9 @@ def _altered(
 def _edited(
     requests: Requests, key: Key, entries: Iterable[Any], edits: Iterable[ConfigEdit]
 ) -> dict[str, str | None] | ClusterError:
+    """What AlterConfigs would have to write, for a cluster without IncrementalAlterConfigs (KIP-339): it sets all
+    configs of a resource at once, so a value that brokers hide would be removed. Then a ClusterError is returned
+    instead."""
     own = TOPIC_SOURCE if key[0] == TOPIC else BROKER_SOURCE
     values: dict[str, str | None] = {entry.name: entry.value for entry in entries if entry.config_source == own}
     for name, operation, value in edits:
@@ -111,6 +114,8 @@ def broker_configs(requests: Requests, broker: int) -> Mapping[str, Any]:
 
 
 def _described(requests: Requests, keys: Iterable[Key], broker: int | None) -> dict[Key, Any]:
+    """By key, the entries that one broker describes, or a ClusterError. Configs of brokers and loggers are only known
+    by the broker itself, which is why it is named; topics can be asked of any."""
     kind: Any = protocol.DescribeConfigsRequest
     resource = kind.DescribeConfigsResource
     rows = [resource(resource_type=of, resource_name=name, configuration_keys=None) for of, name in keys]

@@ -281,6 +281,7 @@ def visited(
     """Connections opened, asked and closed. The error names the last side, which is the flow's target."""
 
     async def visit() -> Answer:
+        """Opens all sides, asks within the time, and closes whatever was opened, also if one of them could not be."""
         opened: list[ClusterClient] = []
         try:
             opened += [side.open() for side in sides]
@@ -307,6 +308,8 @@ def visited(
 def _unless_missing(
     ask: Callable[[ClusterClient], Awaitable[Answer]], otherwise: Answer
 ) -> Callable[[ClusterClient], Awaitable[Answer]]:
+    """``otherwise`` where the topic that is read does not exist; other errors stay."""
+
     async def asked(cluster: ClusterClient) -> Answer:
         try:
             return await ask(cluster)

@@ -97,6 +97,7 @@ async def _or_why(subject: str, asked: Awaitable[Answer]) -> tuple[Answer | None
 
 
 def _words(subject: str, error: BaseException) -> str:
+    """Why something could not be found out, short enough for a note beside a plan that does not depend on it."""
     match error:
         case BrokerError(code=code) if code in DENIED:
             return f"{subject}: this principal may not ask ({name_of(code)})"

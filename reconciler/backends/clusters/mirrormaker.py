@@ -37,6 +37,8 @@ def read_records(side: Side, topic: str) -> Sequence[Pair]:
     """As ``records_in``. Raises ClusterError."""
 
     async def sound(cluster: ClusterClient) -> list[Pair]:
+        """Raises ClusterError with the right that is missing, and MalformedResponseError for what cannot be read: a
+        position that is guessed would copy records twice or not at all."""
         try:
             return await records_in(cluster, topic)
         except CorruptBatchError as error:

@@ -41,6 +41,7 @@ class ReplicaRequests(Requests):
     """Reassignments (KIP-455), log dirs, elections. Raises ClusterError."""
 
     def moves(self) -> tuple[ReassignmentInFlight, ...]:
+        """Reassignments under way, as the controller has them: also those of other tools."""
         answer = self.send(
             _LIST, protocol.ListPartitionReassignmentsRequest, CONTROLLER, timeout_ms=TIMEOUT_MS, topics=None
         )
@@ -111,6 +112,8 @@ class ReplicaRequests(Requests):
         return refused
 
     def elect_preferred(self, partitions: Collection[Partition]) -> None:
+        """Makes the first replica of each partition its leader, where it is in sync. Partitions that cannot are left as
+        they are: an election is an improvement, no promise."""
         kind = protocol.ElectLeadersRequest
         answer = self.send(
             _ELECT,
@@ -145,6 +148,7 @@ class KafkaReplicas(ReplicaRequests):
         return read_cluster(self, topics)
 
     def facts(self) -> ReplicaFacts:
+        """What placing and moving replicas needs to know, read from the controller and from every broker."""
         brokers = self.brokers()
         return ReplicaFacts(
             moves=self.moves(),

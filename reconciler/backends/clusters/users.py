@@ -208,6 +208,8 @@ def _begun(change: AlterUser, known: UserRecord | None) -> UserRecord:
 
 
 def _done(change: UserChange, known: UserRecord | None) -> UserRecord | None:
+    """The record after the change, None where nothing of ours is left. A deletion of some mechanisms keeps those that
+    are left."""
     if isinstance(change, AlterUser):
         return replace(_begun(change, known), version=change.version, setting=None)
     if known is None or not change.left:

@@ -101,6 +101,8 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
 
 
 def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
+    """Who asks, for words in errors: the principal's name as the broker sees it, as far as the settings say.
+    ``as_plan``: it logs in like the plan principal, so a missing right is perhaps only a missing entry in the file."""
     settings = cluster.client_for(principal)
     plaintext = settings.get("security.protocol", "plaintext").lower() == "plaintext"
     user = settings.get("sasl.username", "ANONYMOUS" if plaintext else "")

@@ -156,6 +156,7 @@ _TODO = {
 
 
 def denied(speaker: Speaker, asked: Asked) -> ClusterError:
+    """With the kafka-acls command that gives the right."""
     return ClusterError(
         speaker.cluster,
         "denied",
@@ -166,6 +167,7 @@ def denied(speaker: Speaker, asked: Asked) -> ClusterError:
 
 
 def unreachable(speaker: Speaker, reasons: tuple[str, ...]) -> ClusterError:
+    """``reasons``: of each address that was tried; equal ones are named once."""
     addresses = ", ".join(speaker.bootstrap_servers)
     return ClusterError(
         speaker.cluster,
@@ -177,6 +179,8 @@ def unreachable(speaker: Speaker, reasons: tuple[str, ...]) -> ClusterError:
 
 
 def authentication(speaker: Speaker, reason: str) -> ClusterError:
+    """``reason``: what the broker or TLS said. It has no secrets: brokers do not repeat them, and TLS names files and
+    hosts only."""
     return ClusterError(
         speaker.cluster,
         "authentication",

@@ -36,6 +36,8 @@ def told_of_login_files(topology: Topology) -> tuple[str, ...]:
 
 
 def _told(client: Mapping[str, str]) -> Iterator[str]:
+    """Problems of files that client settings name, before a login fails for a reason that names none of them. Only
+    files that may be read here (``RECONCILER_ALLOW``) or that come from a variable are looked at."""
     for setting in FILES:
         written = client.get(setting, "") if setting.startswith("sasl.") else ""
         path = _known(written)
@@ -47,7 +49,8 @@ def _told(client: Mapping[str, str]) -> Iterator[str]:
         elif setting == _KEYTAB:
             if problem := keytab_problem(path, _known(client.get(_PRINCIPAL, "")), written):
                 yield problem
-        elif problem := _unreadable(path):
+        elif not os.access(path, os.R_OK):
+            problem = "permission denied, or it is no file of this user"
             yield f"{setting} names {written}, which cannot be read here: {problem}"
         elif not Path(path).stat().st_size:
             yield f"{setting} names {written}, which is empty. What writes it has to write it again"
@@ -65,10 +68,6 @@ def _known(written: str) -> str:
         return resolve({"": written}, os.environ, read_secret)[""]
     except MissingReference:
         return ""
-
-
-def _unreadable(path: str) -> str:
-    return "" if os.access(path, os.R_OK) else "permission denied, or it is no file of this user"
 
 
 def _no_key(path: str, client: Mapping[str, str]) -> str:

@@ -264,6 +264,8 @@ class TopicRecords:
         self.topic = topic
         self._cluster, self._principal = cluster, principal
         self._kind, self._how = kind, how
+        # One request at a time over one connection, from any thread; opened with the first, closed and opened again
+        # after a failure.
         self._guard = threading.RLock()
         self._open: tuple[Requests, CompactedTopic] | None = None
 

@@ -70,6 +70,8 @@ class KafkaLock:
         )
         self._mutex = threading.Lock()
         self._ended = threading.Event()
+        # Until when (monotonic) the lock counts as ours without a renewal; guarded by ``_mutex``, since the renewer's
+        # thread and the run both look.
         self._until = 0.0
         self.gone = ""
         """Why it is someone else's now; once said, it stays."""
@@ -165,6 +167,8 @@ class KafkaLock:
         self._until = began + self.lease_ms / 1000
 
     def _read(self) -> lock.LockRecord | None:
+        """The record as it is, None where the lock is free. Raises LockHeld for one of a newer release, which must not
+        be taken for free."""
         value = self._log.read()
         if value is None:
             return None
@@ -211,6 +215,7 @@ class KafkaLock:
         return "", "the lock is asked for by several at once, so it could not be renewed"
 
     def _taken_over(self) -> str:
+        """Who has it now, as words; empty where it is still ours."""
         value = self._log.read()
         if value is None:
             return "the lock was released by someone else"

@@ -179,6 +179,8 @@ class LockLog:
         return self._records.ask(errors.DESCRIBE_CLUSTER, read)
 
     def fence(self) -> None:
+        """Ends what an earlier writer of this key has under way: from here on its writes are refused (InitProducerId
+        bumps the epoch)."""
         self._lines = WaitLines(self._progress)
         name = self.transactional_id
         asked = errors.Asked(f"use the transactional id {name}", "Write", f"--transactional-id {name}")
@@ -229,6 +231,7 @@ class LockLog:
             return error
 
         async def first_partition(topic: CompactedTopic) -> Any:
+            """Asked by a request of its own, which never makes the topic."""
             connection = await topic.cluster.any_control()
             request = protocol.MetadataRequest
             named = request.MetadataRequestTopic(topic_id=NO_ID, name=topic.topic)

@@ -47,6 +47,8 @@ def begun(run: str, at: float, actor: Actor, plan: Plan | None, changes: int) ->
 
 
 def changed(run: str, at: float, outcome: Outcome, planned: Planned | None) -> Line:
+    """One line for each change that was carried out or failed. ``planned`` is None where the change is none of the
+    plan."""
     return {
         **_head("change", run, at),
         "id": outcome.id,

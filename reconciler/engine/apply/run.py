@@ -122,8 +122,9 @@ class _Run:
     def batch(self, batch: list[Planned]) -> None:
         # Only what needs a change that did not succeed is left out; its neighbours in the request are not.
         ready: list[Planned] = []
+        done = {id_ for id_, outcome in self.outcomes.items() if outcome.result is Result.DONE}
         for planned in batch:
-            missing = [need for need in planned.needs if not self._done(need)]
+            missing = [need for need in planned.needs if need not in done]
             if missing:
                 why = f"not begun: it needs {first_of(missing, 3)}, which did not succeed ({planned.needs_why})"
                 self._record(Outcome(planned.id, Result.SKIPPED, why))
@@ -192,10 +193,6 @@ class _Run:
             if planned.id not in self.outcomes:
                 self._record(Outcome(planned.id, Result.SKIPPED, why))
 
-    def _done(self, change_id: str) -> bool:
-        outcome = self.outcomes.get(change_id)
-        return outcome is not None and outcome.result is Result.DONE
-
     def _wrong_cluster(self, cluster: str) -> str:
         """Why this cluster must not be written to, or empty. Asked once a run: changes meant for one cluster would be
         made on another."""
@@ -221,6 +218,8 @@ class _Run:
         return why
 
     def _mirror(self, planned: Planned) -> Outcome:
+        """Carries out one change of a mirror. A job that runs with another fingerprint than planned has failed: what
+        was reviewed is not what runs."""
         change, begun = planned.change, time.monotonic()
 
         def note(text: str) -> None:

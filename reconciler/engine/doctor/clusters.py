@@ -104,6 +104,8 @@ def _tickets(check: Check, facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _features(check: Check, facts: ClusterFacts) -> Finding:
+    """Finalized features (KIP-584), and what their absence means for this program: how configs are changed, and which
+    transaction protocol the mirror uses."""
     if isinstance(facts.features, Unknown):
         return check.unread(facts.features)
     levels = ", ".join(f"{name} {level}" for name, level in facts.features.items()) or "none finalized"

@@ -35,6 +35,8 @@ class _Limits:
     facts: Mapping[str, ClusterFacts]
 
     def of(self, ref: TopicRef) -> int | None:
+        """The largest batch that a topic takes, in bytes: as it has it, as a plan will make it, or what all brokers
+        take at least. None: not known."""
         cluster = self.live.known(ref.cluster)
         if cluster is None or ref.name in cluster.topics:
             return _number(self.live.topic(ref), LIMIT)

@@ -28,6 +28,7 @@ def _release(spark: str | Unknown) -> tuple[str, str]:
 
 
 def machine_findings(machine: Machine) -> Iterator[Finding]:
+    """Of the machine that would run jobs in client mode: Java for its Spark, and room for logs."""
     java, spark, disk = (Check(THIS_MACHINE, name) for name in ("java", "spark", "disk"))
     if isinstance(machine.java, Unknown):
         yield java.problem(machine.java.error, "Spark runs on Java", machine.java.todo)
@@ -60,6 +61,7 @@ def spark_cluster_findings(topology: Topology) -> Iterator[Finding]:
 
 
 def metrics_findings(topology: Topology) -> Iterator[Finding]:
+    """A mirror without metrics is no fault, but no alert can be made of it."""
     for mirror in topology.mirrors.values():
         check = Check(f"mirror {mirror.name}", "metrics")
         if mirror.metrics_port:

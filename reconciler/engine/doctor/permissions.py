@@ -195,6 +195,7 @@ def _of_cluster(topology: Topology, cluster: str, rights: Rights) -> Iterator[La
 
 
 def _lack(rights: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack]:
+    """By name where few are missing, else by the pattern that gives them all."""
     resources = [f"--topic {shlex.quote(name)}" for name in missing]
     if (
         len(missing) > FEW

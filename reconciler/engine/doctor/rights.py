@@ -185,6 +185,8 @@ def _keeps_ownership(topology: Topology, cluster: str) -> bool:
 
 
 def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple[GroupNeed, ...]:
+    """By principal, the rights on groups at one cluster, with what happens without. Prefixes where the flow chooses
+    groups by an expression."""
     needs: list[GroupNeed] = []
     match principal:
         case Principal.PLAN:

@@ -109,6 +109,8 @@ class _Rules(Protocol):
 
 
 def _compared(pair: Pair, rules: _Rules) -> ComparedTopics:
+    """What differs between a topic and its copy, each with a verdict: as declared, or not. The factor is compared only
+    where all partitions of a topic have the same."""
     disparities: list[Disparity] = []
     here, there = len(pair.here.partitions), len(pair.there.partitions)
     if here != there:

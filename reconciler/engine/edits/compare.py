@@ -62,6 +62,8 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
 def _items(
     kind: str, before: Mapping[str, Any], after: Mapping[str, Any], base: Topology, now: Topology
 ) -> Iterator[ItemChange]:
+    """Entries of one section that were added, removed or changed, by name. ``before`` and ``after``: the section in
+    ``base`` and ``now``."""
     for name in sorted(before.keys() | after.keys()):
         noun = after[name] if name in after else before[name]
         place = noun.where.line_words
@@ -108,6 +110,7 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
 
 
 def _tombstones(base: Topology, now: Topology) -> Iterator[ItemChange]:
+    """By topic and topic id: the same name with another id is another deletion."""
     old = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in base.deletions}
     new = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in now.deletions}
     for key in sorted(old.keys() | new.keys()):
@@ -207,6 +210,8 @@ def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
 
 
 def _leaves(course: Course) -> dict[str, str]:
+    """A rollout as flat texts by path, so that its changes are shown like those of other fields."""
+
     def duration(milliseconds: int) -> str:
         return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
 

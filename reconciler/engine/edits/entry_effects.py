@@ -102,6 +102,8 @@ def _placed(rules: Iterable[AccessRule]) -> set[Placed]:
 
 
 def quota(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """Edits of a quota that the plan does not act on: since limits stay when they leave the files, or are as declared
+    already. Nothing is said where the cluster could not be read."""
     before, after = _entries(item, sides.before.quotas), _entries(item, sides.after.quotas)
     every = [*before, *after]
     clusters = sorted({name for each in every for name in each.clusters})
@@ -152,6 +154,8 @@ def _limits(sides: EditAndPlan, cluster: str, whom: Any) -> Mapping[str, float]:
 
 
 def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """The same of SCRAM users: a user who leaves the files stays, a password is only compared by its version, and
+    credentials that no apply has set are not ours to delete."""
     before, after = _entries(item, sides.before.users), _entries(item, sides.after.users)
     clusters = sorted({name for each in (*before, *after) for name in each.clusters})
     if sides.outside(clusters):

@@ -111,6 +111,8 @@ def whole(noun: Any) -> Iterator[FieldChange]:
 
 
 def words(path: Path, value: Any) -> str:
+    """A value as a reader writes it in YAML: durations and sizes with units, lists with commas, texts without quotes
+    where none are needed."""
     if value is None:
         return NOT_SET
     if isinstance(value, bool):
@@ -153,6 +155,8 @@ def meaning(
 
 
 def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, after: topology.Topology) -> FieldChange:
+    """A renamed flow is told by ``moved``. What an edit does to records comes from the same table as the plan's
+    (``flow_edits``)."""
     if field.path == "moved" and flow.moved_from:
         return replace(field, before=NOT_SET, after=f"from {flow.moved_from}", means=f"renamed: {KEEPS}")
     if field.path == "moved":
@@ -174,6 +178,7 @@ def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, af
 
 
 def _copies(field: FieldChange, flow: topology.Flow, after: topology.Topology) -> FieldChange:
+    """How many topics of the files would be concerned; others may match as well."""
     chosen = selector_of(flow)
     there = [each for each in after.topics.values() if flow.source in each.clusters]
     count = sum(chosen.why_not(topic.name) is None for topic in there)
@@ -239,6 +244,7 @@ def _undeclared(field: FieldChange) -> FieldChange:
 def _cluster(
     field: FieldChange, cluster: topology.Cluster, old: topology.Cluster, after: topology.Topology
 ) -> FieldChange:
+    """Only the fields that have a meaning beyond their value."""
     section, _, rest = field.path.partition(".")
     if section == "cluster_id":
         return replace(field, means="commands refuse to work on any cluster but the one with this id")

@@ -159,6 +159,7 @@ def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
 
 
 def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
+    """What near a mirror was edited without a restart for it, and why that is so."""
     before, after = sides.before, sides.after
     flows = set(mirror.flows)
     clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}

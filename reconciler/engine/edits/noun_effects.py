@@ -104,7 +104,10 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     section, _, key = field.path.partition(".")
     family = sides.family(refs)
     if section != "configs":
-        keys = _class_configs(sides, item.name) if section == "class" else (key,)
+        keys = {key}
+        if section == "class":  # configs of the classes that the topic had and has
+            rules = [(each.rules.classes, each.topics[item.name].class_name) for each in (sides.before, sides.after)]
+            keys = {config for classes, name in rules if name in classes for config in classes[name].configs}
         reached = refs if section == "replication_factor" else family  # copies have that of their flow
         touched = sides.touched(reached, lambda change: _follows(change, section, keys))
         return None if touched else quiet(item, field.means or "what is there is as declared", field)
@@ -123,15 +126,6 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     why = f"a config that is declared no longer stays as it is: {human(key, value)} on {ref.cluster}"
     todo = "Write the value that you want, or undeclared: remove for what no file declares"
     return NoEffect(item.kind, item.name, edited(field), why, todo, short)
-
-
-def _class_configs(sides: EditAndPlan, topic: str) -> Collection[str]:
-    """Configs of the classes that a topic had and has."""
-    keys: set[str] = set()
-    for topology in (sides.before, sides.after):
-        shared = topology.rules.classes.get(topology.topics[topic].class_name)
-        keys |= {*shared.configs} if shared is not None else set()
-    return keys
 
 
 def _sets(change: Change, key: str, *, made: bool = True) -> bool:
@@ -262,6 +256,7 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 
 def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """Fields that its job does not read, and a job that is in the desired state already."""
     moved = any(isinstance(change, MirrorChange) and change.mirror == item.name for change in sides.changes)
     unknown = any(each.subject == f"mirror {item.name}" for each in sides.plan.unknown)
     for field in item.fields if item.sign is Sign.CHANGED else ():
@@ -277,6 +272,8 @@ def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 
 def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """Nothing is said where a cluster is unknown or the plan refuses the flow: then it is not known what the edit would
+    do."""
     flow = sides.after.flows.get(item.name) or sides.before.flows[item.name]
     if sides.unknown((flow.source, flow.target)) or sides.refused(About.FLOW, item.name):
         return
@@ -330,6 +327,7 @@ def _stays_denied(item: ItemChange, sides: EditAndPlan) -> NoEffect | None:
 
 
 def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """A tombstone for a topic that is not there does nothing; one that is taken back leaves the topic."""
     cluster, _, name = item.name.partition("/")
     ref = TopicRef(cluster, name)
     if sides.unknown((cluster,)) or sides.touched((ref,), lambda change: isinstance(change, DeleteTopic)):

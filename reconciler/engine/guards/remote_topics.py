@@ -373,6 +373,8 @@ def _stored(judged: Judged) -> Counter[tuple[str, str, str]]:
 
 
 def _ways(judged: Judged) -> str:
+    """Commands to choose from where a copy has records that no position explains, the least harmful first. Which ways
+    there are depends on who wrote it."""
     flow, keys = judged.flow, judged.strange
     take_over = f"reconciler mirror import-positions ENV {flow.name}"
     for (topic, connector, alias), _ in _stored(judged).most_common(1):

@@ -35,6 +35,8 @@ def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) ->
 
 
 def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
+    """A cluster without an answer is UNKNOWN, with the failover to think of; partitions without a leader or out of sync
+    are DEGRADED and heal by themselves."""
     for name, cluster in live.clusters.items():
         subject = f"cluster {name}"
         if isinstance(cluster, Unknown):

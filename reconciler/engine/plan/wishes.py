@@ -60,7 +60,13 @@ def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
         for each in planned.changes
         if each.id not in gone
     )
-    left_out = tuple(_left_out(planned, accepted))
+    left_out = [
+        (change, config)
+        for each in planned.changes
+        if isinstance(change := each.change, Modest) and each.id in accepted
+        for config in change.configs
+        if config not in accepted[each.id].configs
+    ]
     return replace(
         planned,
         changes=changes,
@@ -92,21 +98,13 @@ def accepted_changes(
     wished = {id_: change for id_ in accepted if isinstance(change := changes[id_], Modest)}
     # One key at a time for all topics: brokers refuse a change as a whole, and not every broker says because of what.
     for key in sorted({config.key for change in wished.values() for config in change.configs}):
-        tried = {id_: _with_wish(wished[id_], change, key) for id_, change in accepted.items()}
+        tried: dict[str, Modest] = {}
+        for id_, change in accepted.items():
+            kept = {config.key for config in change.configs} | {key}
+            configs = tuple(config for config in wished[id_].configs if config.key in kept)  # in the order of the wish
+            tried[id_] = replace(change, configs=configs)
         accepted |= taken({id_: change for id_, change in tried.items() if change != accepted[id_]})
     return accepted
-
-
-def _with_wish(wished: Modest, modest_change: Modest, key: str) -> Modest:
-    """``modest_change`` and one wish of ``wished``, in its order."""
-    kept = {config.key for config in modest_change.configs} | {key}
-    return replace(modest_change, configs=tuple(config for config in wished.configs if config.key in kept))
-
-
-def _left_out(planned: Plan, accepted: Mapping[str, Modest]) -> Iterator[tuple[Modest, ConfigChange]]:
-    for each in planned.changes:
-        if isinstance(change := each.change, Modest) and each.id in accepted:
-            yield from ((change, config) for config in change.configs if config not in accepted[each.id].configs)
 
 
 def _ignored(left_out: Iterable[tuple[Modest, ConfigChange]]) -> Iterator[Ignored]:

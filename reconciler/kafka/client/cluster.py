@@ -82,6 +82,9 @@ class ClusterClient(BrokerConnections):
             self.topics[topic.name] = TopicMetadata(topic.name, topic_id, topic.error_code, leaders)
 
     async def _metadata(self, entries: Sequence[str] | None, connection: Connection) -> Any:
+        """Metadata of named topics, or of all for None. Never with auto-creation: asking about a missing topic must not
+        make it with the broker's defaults. Also learns which cluster answered, so that another cluster behind the same
+        address is noticed."""
         version = connection.version(protocol.MetadataRequest)
         entry = protocol.MetadataRequest.MetadataRequestTopic
         answer = await connection.call(

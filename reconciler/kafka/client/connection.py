@@ -58,14 +58,19 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._client_id = settings.client_id.encode()
+        # Requests by correlation id, in order: a broker answers those of one connection in the order in which they were
+        # sent, so the first that waits is the one the next frame answers.
         self._correlation = itertools.count(1)
         self.round_trip = 0.0
         self._waiting: deque[_Asked] = deque()
+        # What the socket has not taken yet. ``_enqueued`` and ``_sent`` count bytes since the beginning: by them a
+        # request knows when it has left as a whole, from which its round trip is measured.
         self._unsent: deque[memoryview] = deque()
         self._enqueued = self._sent = 0
         self._moved = 0.0
         self._writing = False
         self._frames = Frames(pool, where)
+        # One timer for all requests, not one each: thousands of them are under way at times.
         self._watch: asyncio.TimerHandle | None = None
 
     @property
@@ -157,6 +162,8 @@ class Connection:
         return self.negotiated(request.API_KEY, 0, min(protocol.NEWEST[request], cap), request.__name__)
 
     def negotiated(self, key: int, lowest: int, newest: int, subject: str) -> int:
+        """The newest version that both sides have, of ``newest`` at most. Raises UnsupportedBrokerError where that is
+        below ``lowest``."""
         low, high = self.versions.get(key, (0, -1))
         version = min(high, newest)
         if version < max(low, lowest):
@@ -198,6 +205,8 @@ class Connection:
     # socket
 
     def _enqueue(self, correlation: int, parts: list[memoryview], patience: float | None) -> asyncio.Future[Frame]:
+        """A future for the answer. An error of a connection that is closed already is marked as seen: the caller may
+        never await it, and asyncio would log that. TLS gets one part, since each write becomes a record of its own."""
         future: asyncio.Future[Frame] = self._loop.create_future()
         if self.closed is not None:
             future.set_exception(self.closed)
@@ -216,6 +225,9 @@ class Connection:
         return future
 
     def _writable(self) -> None:
+        """Writes until the socket is full, then waits for it to become writable; called directly by ``_enqueue``, since
+        most requests fit and a turn of the loop would only delay them. Plain sockets take several parts in one system
+        call."""
         unsent = self._unsent
         try:
             while unsent:

@@ -27,6 +27,8 @@ class BrokerConnections:
         except ValueError as error:
             raise SettingError(f"bootstrap server {error}") from None
         self._bootstrap = [(place.host, place.port) for place in places]
+        # Addresses by broker id, from metadata. Connections and dials are by (broker, purpose), None for any broker; a
+        # failure by broker says when it may be dialled again.
         self._nodes: dict[int, tuple[str, int]] = {}
         self._connections: dict[tuple[int | None, str], Connection] = {}
         self._dialing: dict[tuple[int | None, str], asyncio.Lock] = {}

@@ -132,6 +132,9 @@ async def _socket(address: tuple[str, int], settings: ConnectionSettings, where:
 
 
 async def _handshake(sock: socket.socket, context: ssl.SSLContext, host: str, where: str) -> ssl.SSLSocket:
+    """TLS on a socket that does not block: whenever OpenSSL wants to read or write, the loop waits for just that.
+    Raises AuthenticationFailedError for a certificate that is not accepted, which trying again does not heal, and
+    ConnectionLostError otherwise."""
     loop = asyncio.get_running_loop()
     secured = context.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     while True:

@@ -39,6 +39,7 @@ class GroupClient:
         """Every group this principal may describe. A broker hides the others silently."""
 
         async def listed_by(node: int) -> list[ListedGroup]:
+            """The groups that this broker coordinates (ListGroups names no others, so every broker is asked)."""
             connection = await self.cluster.control(node)
             lowest, newest = group_members.LIST_LOWEST, group_members.LIST_NEWEST
             version = connection.negotiated(group_members.LIST_GROUPS, lowest, newest, "ListGroups")

@@ -71,6 +71,8 @@ def ask(cluster: ClusterClient, connection: Connection, keys: Iterable[Key]) -> 
 
 
 def pack(epochs: Mapping[Key, int]) -> bytes:
+    """OffsetForLeaderEpoch: by partition the epoch that is asked for, which is sent as the current leader epoch as
+    well, so that a broker that is behind refuses (KIP-320)."""
     topics = by_topic(epochs)
     parts = [_CLIENT, count(len(topics))]
     for name, partitions in topics.items():

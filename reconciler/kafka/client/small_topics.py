@@ -70,6 +70,9 @@ async def leaders(cluster: ClusterClient, topics: Sequence[str]) -> None:
 
 
 async def _append(cluster: ClusterClient, topic: str, records: Mapping[int, Sequence[KeyValue]], now: int) -> None:
+    """One batch a partition, without a producer id: a repeated append can appear twice, which is harmless in a
+    compacted topic where the newest value of a key counts. If a topic has no leader, its metadata is forgotten, so the
+    next try looks it up."""
     try:
         by_node = _by_leader(cluster, [(topic, partition) for partition in records])
     except BrokerError:
@@ -116,6 +119,8 @@ async def append_batch(cluster: ClusterClient, key: Key, batch: bytearray, write
 async def _append_at(
     cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview], writer: Identity | None = None
 ) -> list[Produced]:
+    """Raises for the first partition that is refused. A writer's duplicate is no error: the broker has that batch
+    already, only its answer was lost."""
     answers = await _answers(cluster, node, batches, writer)
     for answer in answers:
         if answer.error and not (writer is not None and answer.error == DUPLICATE_SEQUENCE):
@@ -132,6 +137,7 @@ def _refused(cluster: ClusterClient, answer: Produced) -> BrokerError:
 async def _answers(
     cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview], writer: Identity | None = None
 ) -> list[Produced]:
+    """One Produce request to one broker, on a connection of its own: a slow append must not hold up fetches."""
     connection = await cluster.connection(node, "append")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     version = writer.produce_version if writer is not None else producing.CLASSIC

@@ -99,6 +99,8 @@ class Identity:
         self.producer_id = -1
         self.epoch = -1
         self.version_2 = False
+        # Whether the transaction that a former holder had under way was committed; None: it had none, or that is not
+        # known.
         self.left: bool | None = None
         self.endings = endings or Endings()
         self.disturbed = False
@@ -109,6 +111,7 @@ class Identity:
         self._patience = patience
         self._cluster = cluster
         self._group = group
+        # Broker by kind (GROUP, TRANSACTION), until one of them answers that it is another.
         self._coordinators: dict[int, int] = {}
 
     @property
@@ -263,6 +266,8 @@ class Identity:
         return True
 
     async def _end(self, *, committed: bool, newest: int) -> EndedTransaction:
+        """EndTxn, tried again while the coordinator moves. A second try may meet a transaction that the first one
+        ended, which is why the producer counts as disturbed afterwards."""
         tried, key = 0, transaction_requests.END
 
         async def ask(connection: Connection) -> EndedTransaction:
@@ -309,6 +314,8 @@ class Identity:
         return None if transaction is None or transaction.error else transaction
 
     async def _add_offsets(self, connection: Connection) -> None:
+        """AddOffsetsToTxn of the classic protocol (KIP-98): the group joins the transaction like a partition, before
+        its first TxnOffsetCommit. Version 2 (KIP-890) leaves it out."""
         request = protocol.AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -319,6 +326,8 @@ class Identity:
         errors.check((await connection.call(request)).error_code, f"adding group {self._group} to the transaction")
 
     async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, CommittedOffset]) -> None:
+        """TxnOffsetCommit inside a transaction, else OffsetCommit without a member: what a group takes only while no
+        consumer is in it. Every position has to be answered: one that is missing would count as committed."""
         if self.transactional:
             key, lowest = transaction_requests.COMMIT_OFFSETS, transaction_requests.COMMIT_VERSION
             newest = transaction_requests.COMMIT_NEWEST if self.version_2 else lowest
@@ -356,6 +365,8 @@ class Identity:
             pause = min(pause * 2, _PAUSE_LAST)
 
     async def _coordinator(self, kind: int | None) -> Connection:
+        """A connection to the coordinator of the group or of the transactional id; None: to any broker, for requests of
+        idempotent producers."""
         if kind is None:
             return await self._cluster.connection(None, self._purpose)
         node = self._coordinators.get(kind)

@@ -36,6 +36,7 @@ async def _at(cluster: ClusterClient, node: int, before: Mapping[Key, int]) -> N
 
 
 def pack(before: Mapping[Key, int], timeout_ms: int) -> bytes:
+    """Version 2. ``before``: by partition, the first offset that is kept."""
     by_topic: dict[str, list[tuple[int, int]]] = {}
     for (topic, partition), offset in before.items():
         by_topic.setdefault(topic, []).append((partition, offset))

@@ -79,6 +79,9 @@ class ResponseReader:
         return numbers
 
     def uint(self) -> int:
+        """An unsigned varint (KIP-482): seven bits a byte, the lowest first. Most lengths need a single byte, which is
+        why that case comes first. Raises ValueError for more than five bytes, and IndexError at the end of the
+        frame."""
         byte = self.frame[self.at]
         self.at += 1
         if byte < 0x80:

@@ -34,6 +34,8 @@ def refusal(answer: Any) -> int:
 
 
 async def _of_broker(cluster: ClusterClient, node: int, partitions: Mapping[str, int]) -> dict[Key, int]:
+    """Bytes of the replicas that one broker has, summed over its folders: a replica that moves between disks is in
+    two."""
     request = protocol.DescribeLogDirsRequest
     entry = request.DescribableLogDirTopic
     topics = [entry(topic=name, partitions=list(range(count))) for name, count in sorted(partitions.items())]

@@ -48,6 +48,8 @@ def pack(
 def _pack_8(
     transactional_id: str | None, by_topic: Mapping[str, list[tuple[int, memoryview]]], timeout_ms: int
 ) -> list[bytes | memoryview]:
+    """Classic encoding, as parts: headers, and the batches themselves without copying them. ``pending`` gathers what
+    goes before the next batch, so that there are two parts a batch."""
     name = transactional_id.encode() if transactional_id is not None else b""
     pending = struct.pack(">h", len(name) if transactional_id is not None else -1) + name
     pending += struct.pack(">hii", ACKS_ALL, timeout_ms, len(by_topic))
@@ -64,6 +66,7 @@ def _pack_8(
 def _pack_12(
     transactional_id: str | None, by_topic: Mapping[str, list[tuple[int, memoryview]]], timeout_ms: int
 ) -> list[bytes | memoryview]:
+    """The same with compact lengths and tagged fields (KIP-482)."""
     pending = string(transactional_id) if transactional_id is not None else NULL
     pending += struct.pack(">hi", ACKS_ALL, timeout_ms) + count(len(by_topic))
     pieces: list[bytes | memoryview] = []
@@ -91,6 +94,8 @@ def unpack(version: int, frame: memoryview) -> tuple[int, list[Produced]]:
 
 
 def _partition(reader: ResponseReader, topic: str) -> Produced:
+    """Record errors (KIP-467) and the error message become one text; a success without any is recognised by its bytes,
+    since there is one for each batch that is written."""
     index, error, base, stamp, _ = reader.fixed(_ANSWER)
     if not error and reader.frame.startswith(_NOTHING_SAID, reader.at):
         reader.at += len(_NOTHING_SAID)

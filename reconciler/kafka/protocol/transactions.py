@@ -104,6 +104,7 @@ def send(connection: Connection, transactional_id: str) -> asyncio.Future[Frame]
 
 
 async def answered(connection: Connection, sent: asyncio.Future[Frame]) -> TransactionState:
+    """The state in an answer that is awaited; its receive buffer is given back, also if it cannot be read."""
     frame = await sent
     try:
         transaction = unpack(frame.body)

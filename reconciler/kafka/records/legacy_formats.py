@@ -33,6 +33,9 @@ def legacy_records(raw: memoryview, batch: Batch) -> list[Legacy]:
 
 
 def _message(raw: memoryview, offset: int, append_time: int | None, *, inner: bool = False) -> Iterator[Legacy]:
+    """The records in one message of format 0 or 1. A compressed one holds a message set, whose offsets count from the
+    outer one's (format 1), and whose time is the outer one's with LogAppendTime. Format 0 has no time, and its LZ4
+    frames have the wrong header checksum that Kafka wrote then (KIP-57)."""
     crc, magic, attributes = struct.unpack_from(">IBb", raw, _OVERHEAD)
     if zlib.crc32(raw[_OVERHEAD + 4 :]) != crc:
         raise CorruptBatchError(offset)
@@ -79,6 +82,7 @@ def _inner(body: memoryview, wrapper: tuple[int, int], append_time: int | None) 
 
 
 def _bytes(raw: memoryview, position: int) -> tuple[memoryview | None, int]:
+    """Nullable bytes with a length of 32 bits, and the position behind them."""
     (size,) = struct.unpack_from(">i", raw, position)
     position += 4
     if size < 0:

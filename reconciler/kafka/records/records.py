@@ -38,6 +38,7 @@ def wrapped(number: int) -> int:
 
 
 def _zigzag(number: int) -> bytes:
+    """A signed varint: zigzag makes small negative numbers short, too (as in Protocol Buffers)."""
     number = (number << 1) ^ (number >> 63)
     out = bytearray()
     while number > 0x7F:
@@ -127,6 +128,8 @@ def records_in(body: memoryview, batch: Batch) -> list[Record]:
 
 
 def _check_offsets(batch: Batch, records: Sequence[Record]) -> None:
+    """Raises MalformedResponseError: offsets of a batch only grow, and stay below its last one. What breaks this would
+    be placed wrongly in the offset map."""
     last = batch.base - 1
     for record in records:
         if record.offset <= last:

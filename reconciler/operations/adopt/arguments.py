@@ -69,6 +69,8 @@ def client_settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def client_value(key: str, text: str) -> str:
+    """A client setting of the command line, judged as one in a file is. Raises ReconcilerError; a password in clear
+    text gets other words than in YAML, since the shell's history has it by now."""
     judged = client_setting(key, Scalar(text, False, 0, 0))
     if isinstance(judged, Wrong):
         why = judged.why

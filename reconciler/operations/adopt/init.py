@@ -64,7 +64,9 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
         request.metrics_port,
         users=request.users,
     )
-    texts = {path: f"# yaml-language-server: $schema={_up(path)}{SCHEMA}\n{text}" for path, text in first.files.items()}
+    # Editors complete and check by the schema that a file's first line names, by its path from there.
+    up = {path: "../" * path.count("/") or "./" for path in first.files}
+    texts = {path: f"# yaml-language-server: $schema={up[path]}{SCHEMA}\n{text}" for path, text in first.files.items()}
     texts[SCHEMA] = printable_json(schema("environment"), indent=2) + "\n"
     write_folder(request.folder, {request.folder / path: text for path, text in texts.items()})
     say(f"wrote {counted(len(first.files), 'file')} in {request.folder}; planning")
@@ -75,10 +77,6 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
         problem = f"the files are written in {request.folder}, but cannot be planned: {error.what}"
         raise ReconcilerError(problem, error.why, error.todo) from None
     return "\n".join(report(request, first, planned))
-
-
-def _up(path: str) -> str:
-    return "../" * path.count("/") or "./"
 
 
 def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iterator[str]:
@@ -271,6 +269,8 @@ def login_settings(name: str, mechanism: str, variable: str) -> tuple[LoginSetti
 
 
 def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """The options that would answer the questions which nobody can be asked (no terminal): each as it has to be
+    typed."""
     if not options.clusters:
         yield "--cluster NAME=HOST:PORT"
     if not options.protocol:

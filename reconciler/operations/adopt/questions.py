@@ -113,6 +113,8 @@ class _Questions:
 
 
 def _ask_clusters(questions: _Questions) -> Iterator[str]:
+    """As values of ``--cluster``, until an empty answer. Each answer is judged at once and asked again if it is
+    refused."""
     names: list[str] = []
 
     def name(text: str) -> str:
@@ -163,6 +165,8 @@ def _ask_client(options: init.InitOptions, names: Sequence[str], questions: _Que
 def _ask_settings(
     settings: Sequence[init.LoginSetting], given: set[str], of: str, questions: _Questions
 ) -> Iterator[str]:
+    """As values of ``--client``, of what the login needs and the command line does not give. A secret is asked for by
+    reference (``${env:...}``): its value is never typed here."""
     for setting in settings:
         if setting.key in given:
             continue
@@ -178,6 +182,7 @@ def _ask_settings(
 
 
 def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:
+    """As values of ``--flow``, until an empty answer. With one cluster there is nothing to copy to."""
     if len(names) < 2:
         return
 

@@ -55,8 +55,9 @@ def write_repository(repository: Path, environment: Path, actions: str) -> Itera
     words = {f"OWNER/{_NAME}": named[1], "REF": named[2]}
     words |= {"ENVIRONMENT": f"environments/{environment.name}", "NAME": environment.name}
     kept = [path for path in TEMPLATES if is_taken(repository / path)]
+    templates = files(__package__) / "templates"
     texts = {
-        repository / path: _WORDS.sub(lambda word: words[word[0]], _template(name))
+        repository / path: _WORDS.sub(lambda word: words[word[0]], (templates / name).read_text(encoding="utf-8"))
         for path, name in TEMPLATES.items()
         if path not in kept
     }
@@ -67,7 +68,3 @@ def write_repository(repository: Path, environment: Path, actions: str) -> Itera
     if not actions:
         yield "  left to decide: the OWNER of the actions in .github/workflows and .pre-commit-config.yaml"
     yield "  left to decide: teams in .github/CODEOWNERS, secrets and variables on GitHub: README.md"
-
-
-def _template(name: str) -> str:
-    return (files(__package__) / "templates" / name).read_text(encoding="utf-8")

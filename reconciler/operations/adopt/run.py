@@ -126,6 +126,8 @@ def read_live(cluster: Cluster, environment: str) -> LiveCluster:
 
 
 def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) -> Adoption:
+    """Raises ReconcilerError where the cluster is declared already under another name: it is recognised by its cluster
+    id."""
     for other in known.clusters.values() if known else ():
         if other.cluster_id == live.cluster_id:
             problem = f"this is cluster {other.name}, declared at {other.where}: both have the id {live.cluster_id}"

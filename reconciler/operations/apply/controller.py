@@ -90,6 +90,8 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
         noticed = Noticed()
 
         def report(given_round: Round) -> None:
+            """Hands one round on: figures for metrics, lines for the log, the page, and notices to webhooks for what is
+            new since the last round. A webhook that fails is only logged: a round never depends on it."""
             nonlocal noticed
             seen, topology = environment.session.last.live, environment.session.topology
             verdict = verdict_of(topology, seen, str(folder)) if seen is not None else None

@@ -110,6 +110,8 @@ LEADERS_AFTER_S = (1.0, 2.0, 4.0)
 def changing(
     env: Path, command: str, steal: str, consent: Consent = NOTHING_AGREED, to: str = ""
 ) -> Iterator[Execution]:
+    """For commands that change something: SIGTERM becomes an interrupt, so that the lock is given back, the session
+    logs in as the principal apply, and the environment's lock is held throughout."""
     with (
         interrupted_by_sigterm(),
         open_session(env, Principal.APPLY) as session,

@@ -148,6 +148,8 @@ def live_cluster(declared: Cluster) -> LiveCluster | Unknown:
 
 
 def _look(mirror: Mirror, state: Path, handover: str) -> Sequence[ExecutorLook] | RunnerError | Unknown:
+    """Starts a small Spark application on the mirror's master, which looks at each executor; left out where the master
+    cannot be used anyway."""
     if isinstance(_master(mirror, "").reached, Unknown):
         return Unknown("executors", "not looked at: the Spark master cannot be used")
     try:
@@ -196,6 +198,8 @@ def _by(future: Future[Answer], deadline: Deadline, part: float = 1.0) -> Answer
 def _rights(
     topology: Topology, live: LiveState, routes: Sequence[Route], deadline: Deadline
 ) -> Mapping[tuple[str, Principal], Rights]:
+    """By cluster and principal, asked all at once. What has not answered by the deadline counts as not looked at, which
+    is neither a right nor a lack of one."""
     asked = {
         (name, principal): _begun(partial(rights, topology.clusters[name], principal, ask))
         for (name, principal), ask in asks(topology, live, routes).items()

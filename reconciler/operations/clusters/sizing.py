@@ -53,6 +53,7 @@ def _reported(topology: Topology, live: LiveState, flow: Flow) -> float | None:
 
 
 def _held(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Bytes:
+    """By cluster and topic: bytes of one replica, from log dirs; None where they cannot be read."""
     held: dict[tuple[str, str], int | None] = {}
     for name, cluster in topology.clusters.items():
         known = live.known(name)
@@ -69,6 +70,8 @@ def _held(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Bytes
 def _load(
     topology: Topology, live: LiveState, flow: Flow, routes: Sequence[Route], looks: tuple[Bytes, Bytes, float]
 ) -> FlowLoad:
+    """``looks``: two readings of the bytes on disk and the seconds between. A running mirror's own rate is better than
+    the growth on disk, which retention makes too small."""
     first, later, seconds = looks
     sources = {(route.source.cluster, route.source.name) for route in routes}
     before, after = _sum(first, sources), _sum(later, sources)

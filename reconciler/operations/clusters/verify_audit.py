@@ -29,6 +29,7 @@ def verify_audit(folder: Path, pinned: str, report: Path | None = None) -> audit
 
 
 def _seal_of(report: Path) -> str:
+    """The digest of a report as its audit record has it. Raises ReconcilerError for a file that is none."""
     todo = "Name the drill.json that drill --out has written."
     try:
         document = read_json(report)

@@ -94,6 +94,8 @@ def of_failover(checks: Iterable[FailoverCheck], *, some: bool) -> Iterator[Fail
 def checks_of_fence(
     fence: FenceChosen, move: ConsumerMove, rules: frozenset[AclBinding] | Unsupported | Unknown, topics: Sequence[str]
 ) -> Iterator[FailoverCheck]:
+    """What a fence cannot do: bind super users, whom no client can list, and, where no rule exists yet, a deny rule of
+    its own also ends what allow.everyone.if.no.acl.found had let through."""
     if fence.obstacle:
         todo = "Stop the producers yourself once cutover apply asks for it; it is still verified that they are off"
         yield FailoverCheck("fence", Level.WARNS, f"producers are not fenced: {fence.obstacle}", todo)
@@ -243,15 +245,14 @@ def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
         kept = ("read-only" if side.lifts else "writable" for side in sides)
         yield Moved("copies", *kept)
     if plan.fence != now.fence:
-        yield Moved("fence", *(_fence_words(side.fence) for side in sides))
+        fences = (side.fence for side in sides)
+        yield Moved(
+            "fence", *(each.obstacle or ", ".join(sorted(map(str, each.rules))) or "no rule" for each in fences)
+        )
 
 
 def topic_words(topic: TopicSeen) -> str:
     return f"{counted(topic.partitions, 'partition')} id {topic.topic_id or '?'}"
-
-
-def _fence_words(fence: FenceChosen) -> str:
-    return fence.obstacle or ", ".join(sorted(map(str, fence.rules))) or "no rule"
 
 
 def _differing(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Moved]:

@@ -59,6 +59,8 @@ class LiveWorld:
     # the origin
 
     def rules(self) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
+        """(all rules, those of a fence on the plan's topics that this tool made). Raises ReconcilerError where they
+        cannot be read: without them neither a fence nor its end could be judged."""
         standing, made = self.switch.fence.rules(), self.switch.fence.made()
         if isinstance(standing, Unsupported):
             return frozenset(), frozenset()
@@ -137,6 +139,7 @@ class LiveWorld:
             return True, error.what
 
     def resume(self) -> StepNotes:
+        """Lifts pauses of cut-overs and failovers only: one that a user asked for keeps holding."""
         pauses = steering.pauses_of(self.session, self.plan.flow)
         wanted = [Scope(self.plan.flow)] if self.plan.whole else self._scopes
         mine = [scope for scope in wanted if scope in pauses]
@@ -187,6 +190,9 @@ class LiveWorld:
         return self._copies.restore()
 
     def ends(self) -> Mapping[Key, int]:
+        """Where the plan's topics and copies end at the destination, before clients may write there. Later, what lies
+        beyond is theirs. Raises ReconcilerError if one leader does not answer: a missing end would be taken for an
+        empty partition."""
         names = {name for topic in self.plan.topics for name in (topic.topic, topic.copy)}
         counts = self._survey.destination.partitions()
         keys = [(name, number) for name in sorted(names & counts.keys()) for number in range(counts[name])]
@@ -200,6 +206,8 @@ class LiveWorld:
         return {key: bounds[key].end for key in keys}
 
     def own_records(self, since: Mapping[Key, int]) -> Mapping[Key, int]:
+        """How many records lie behind ``since`` at the destination, by partition: what clients wrote there since the
+        switch. Undecided transactions count as records: they may be committed any moment."""
         side = self._survey.destination
         bounds = side.bounds(since)
         if missing := [f"{key[0]}-{key[1]}" for key in since if key not in bounds]:
@@ -227,6 +235,8 @@ class LiveWorld:
         return {name: state.members for name, state in seen.states.items() if name in names}
 
     def tail(self, ends: Mapping[Key, int], there: Mapping[Key, int]) -> StepNotes:
+        """Compares the last records of each partition, byte by byte: a cheap last look before the way back is started.
+        Where the flow changes records there is nothing to compare. Raises ReconcilerError for the first difference."""
         if self._flow.record_work:
             return False, f"not compared: {self.plan.flow} has {', '.join(self._flow.record_work)}, so copies differ"
         places = {topic.topic: topic.copy for topic in self.plan.topics if topic.copy not in self.plan.shared}

@@ -185,6 +185,8 @@ def _topics(
     seconds: float,
     rules: Rules,
 ) -> Iterator[TopicSeen]:
+    """``looks``: positions and ends at two times, ``seconds`` apart, from which come the rates of producers and of the
+    copy. Producers are named by their transactional id where they have one, since a number says nothing to a user."""
     before, after = looks
     side = switch.survey.origin
     producers = producers_of(side, after.keys()) or {}
@@ -226,6 +228,8 @@ def _digest(topology: Topology, flow: str) -> str:
 
 
 def _denied(switch: Switch, plan: CutoverPlan) -> tuple[FailoverCheck, ...]:
+    """Whether the principal apply may alter rules where the plan needs it; found out now, not in the middle of the
+    cut-over."""
     needs = []
     if plan.fence.rules:
         needs.append(StepNeeds(switch.fence.cluster, Principal.APPLY, alters="the fence could not be made"))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from reconciler.errors import ReconcilerError
-from reconciler.kafka.protocol.producers.describe_producers import ActiveProducer, Producers
+from reconciler.kafka.protocol.producers.describe_producers import ActiveProducer
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.reports.failover import Key
 from reconciler.operations.cutover.decide import ROLLBACK, SHOWN
@@ -49,22 +49,33 @@ class FenceWatch:
             if words:
                 since, last = now, words
             elif now - since >= its.hold_s:
+                # Silence alone proves no fence, so a write as the probe's principal has to be refused as well.
                 if not (through := sorted(self.world.let_through())):
-                    return look.ends, self._said(look, now - began)
+                    refused = f", a write as {self.plan.probe} is refused" if self.plan.probe else ""
+                    text = f"{counted(len(look.ends), 'partition')} stood for {its.hold_s:g} s"
+                    text += f", no producer wrote, no transaction is open{refused} ({now - began:.1f} s)"
+                    return look.ends, text
                 partitions = [f"{topic}-{number}" for topic, number in through]
                 since, last = now, f"a write as {self.plan.probe} is let through in {first_of(partitions, SHOWN)}"
             before = look
             if now - began <= its.within_s + its.hold_s:
                 continue
+            # Once, where the plan says so: what a producer that was cut off left open would time out by itself, but
+            # no reader at read_committed gets past it until then.
             if its.aborts and not aborted and look.open:
-                self._abort(look)
+                for name in sorted({self._names.get(each.producer_id, "") for _, each in look.open} - {""}):
+                    self.world.say(f"aborts the open transaction of {name}")
+                    self.world.abort(name)
                 aborted, began = True, now
                 continue
             raise self._error(last, look, aborted=aborted)
 
     def _look(self) -> _Look:
         states, producers = self.world.partitions(), self.world.producers() or {}
-        self._learn(producers)
+        # A broker reports producers by number. Each name is asked for once: finding it takes a request to every broker.
+        if fresh := {each.producer_id for some in producers.values() for each in some} - self._names.keys():
+            names = self.world.names(fresh)
+            self._names |= {number: names.get(number, "") for number in fresh}
         mine: dict[tuple[Key, int], ActiveProducer] = {}
         mirrored: set[Key] = set()
         for key, each in ((key, each) for key, some in producers.items() for each in some):
@@ -77,13 +88,9 @@ class FenceWatch:
         ends = {key: state.written for key, state in states.items() if state.written is not None}
         return _Look(ends, mine, frozenset(mirrored), tuple(undecided), tuple(unknown))
 
-    def _learn(self, producers: Mapping[Key, Producers]) -> None:
-        fresh = {each.producer_id for some in producers.values() for each in some} - self._names.keys()
-        if fresh:
-            names = self.world.names(fresh)
-            self._names |= {number: names.get(number, "") for number in fresh}
-
     def _moved(self, before: _Look, look: _Look) -> str:
+        """Who still writes, and where, as words; empty while nothing moved. Ends move also by markers of transactions,
+        so producers are compared as well. Partitions that only the mirror of the way back writes may move."""
         moved = [
             f"{key[0]}-{key[1]} from {before.ends.get(key, 0):,} to {end:,}"
             for key, end in look.ends.items()
@@ -102,6 +109,8 @@ class FenceWatch:
         return self._names.get(producer.producer_id) or f"producer {producer.producer_id}"
 
     def _waits(self, look: _Look) -> str:
+        """Why silence is not yet a proof: an end that is not known, or a transaction that may still add records to be
+        read."""
         if look.unknown:
             return f"where {first_of(look.unknown, SHOWN)} ends is not known: no leader answers"
         if look.open:
@@ -111,18 +120,9 @@ class FenceWatch:
             return f"open transactions in {first_of(look.undecided, SHOWN)}, whose producers the brokers do not tell"
         return ""
 
-    def _abort(self, look: _Look) -> None:
-        names = {self._names.get(each.producer_id, "") for _, each in look.open} - {""}
-        for name in sorted(names):
-            self.world.say(f"aborts the open transaction of {name}")
-            self.world.abort(name)
-
-    def _said(self, look: _Look, seconds: float) -> str:
-        text = f"{counted(len(look.ends), 'partition')} stood for {self.plan.settings.hold_s:g} s"
-        refused = f", a write as {self.plan.probe} is refused" if self.plan.probe else ""
-        return f"{text}, no producer wrote, no transaction is open{refused} ({seconds:.1f} s)"
-
     def _error(self, last: str, look: _Look, *, aborted: bool) -> ReconcilerError:
+        """What to do depends on why: an open transaction has to be ended, a producer without a fence stopped, a super
+        user stopped or made bound."""
         its, origin = self.plan.settings, self.plan.origin
         back = f"or let producers go on: {ROLLBACK}"
         if look.open and not aborted:

@@ -54,6 +54,8 @@ class CutoverRollback:
         )
 
     def _own(self) -> dict[str, int]:
+        """Records that clients wrote at the destination since the switch, by partition. Raises ReconcilerError where
+        other flows write there as well: theirs could not be told apart."""
         if not self.journal.switched:
             return {}
         if self.plan.shared:
@@ -66,6 +68,8 @@ class CutoverRollback:
         return {f"{key[0]}-{key[1]}": count for key, count in sorted(self.world.own_records(there).items())}
 
     def _written_meanwhile(self) -> Iterator[str]:
+        """A finding, not an error: at this point all is taken back, and nothing can be done about what was written but
+        to say so."""
         try:
             own = self._own()
         except ReconcilerError as error:
@@ -76,6 +80,8 @@ class CutoverRollback:
             yield f"{text} in {first_of(list(own), SHOWN)}; they stay there"
 
     def _acts(self) -> Iterator[tuple[RollbackStep, Callable[[], StepEnd]]]:
+        """In the reverse order of the cut-over. The fence goes last: the origin takes writes only once the flow copies
+        again and groups are where they were."""
         if self.journal.started:
             yield RollbackStep.HOLD, self._hold
         if self.journal.switched:

@@ -59,6 +59,8 @@ def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
 
 
 def rollback(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
+    """Takes a cut-over back; does nothing where its plan was never begun."""
+
     def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
         if journal is None:
             return CutoverReport("rollback", plan, ())
@@ -72,6 +74,8 @@ Run = Callable[[Execution, CutoverPlan, CutoverJournal | None], CutoverReport]
 
 
 def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, run: Run) -> ExitCode:
+    """Shows the plan, asks, takes the lock, and runs. Raises ReconcilerError for a plan of another environment, and for
+    consent that is missing."""
     plan = _read(file)
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         if session.topology.environment != plan.environment:

@@ -61,10 +61,17 @@ class CutoverRun:
         groups = tuple(group_seen(move, ()) for move in self._groups)
         seconds = self.world.now() - began
         findings = tuple(self._findings)
-        stopped_s = self._stopped_s()
+        # Writes are refused from the fence on. The journal has its time, so a run that goes on after another one ended
+        # counts from there.
+        stopped_s = self._seen_after_s if self.journal.fenced_ms else None
+        if self.journal.fenced_ms and stopped_s is None:
+            stopped_s = max(0.0, (self._now_ms() - self.journal.fenced_ms) / 1000)
         return CutoverReport("apply", self.plan, steps, findings, groups, stopped_s, seconds, untouched=self._untouched)
 
     def _acts(self) -> Iterator[tuple[CutoverStep, Callable[[], StepEnd]]]:
+        """The order is what makes it safe. Writes are refused and proved to have ended before the rest is drained; the
+        flow is paused before groups are set, so that no position of it moves them again; only then may clients write at
+        the destination. The way back starts after clients are seen there, since until then a rollback loses nothing."""
         yield CutoverStep.BEFORE, partial(self._hook, CutoverStep.BEFORE)
         yield CutoverStep.FENCE, self._fence
         yield CutoverStep.VERIFY_FENCE, self._verify_fence
@@ -101,13 +108,6 @@ class CutoverRun:
         self.journal = replace(journal, at_ms=self._now_ms())
         self.world.keep(self.journal)
 
-    def _stopped_s(self) -> float | None:
-        if not self.journal.fenced_ms:
-            return None
-        if self._seen_after_s is not None:
-            return self._seen_after_s
-        return max(0.0, (self._now_ms() - self.journal.fenced_ms) / 1000)
-
     # until the switch
 
     def _hook(self, step: CutoverStep) -> StepEnd:
@@ -115,6 +115,8 @@ class CutoverRun:
         return (SKIPPED, "no hook is declared") if ran is None else (DONE, ran[1])
 
     def _fence(self) -> StepEnd:
+        """The time of the fence is kept before its rules are made: a run that is killed in between still knows from
+        when on writes may have been refused."""
         wanted = self.plan.fence
         if wanted.obstacle:
             return SKIPPED, f"no fence: {wanted.obstacle}. Stop the producers now"
@@ -126,7 +128,8 @@ class CutoverRun:
             return ALREADY, f"{counted(len(wanted.rules), 'deny rule')} on {self.plan.origin}"
         self.world.fence(missing)
         text = f"{counted(len(missing), 'deny rule')} made on {self.plan.origin}"
-        return DONE, f"{text}: only super users{_spared(wanted.spared)} write there"
+        spared = f" and {', '.join(wanted.spared)}" if wanted.spared else ""
+        return DONE, f"{text}: only super users{spared} write there"
 
     def _verify_fence(self) -> StepEnd:
         ends, text = FenceWatch(self.world, self.plan).verified()
@@ -160,6 +163,8 @@ class CutoverRun:
         return step_end(bool(most), text)
 
     def _pause(self) -> StepEnd:
+        """The ends at the destination are kept right after the pause: what lies beyond them later is of clients
+        (``own_records``)."""
         self._require_same_topics()
         done, note = self.world.pause()
         self._require_still(self.world.partitions())
@@ -169,6 +174,8 @@ class CutoverRun:
         return step_end(done, f"{scope} paused, {self.plan.destination} takes writes", note)
 
     def _set_groups(self) -> StepEnd:
+        """Waits up to ``catch_up_s`` for members that still read the rest at the origin, so that nothing is read twice.
+        Groups are set in any case: those with members get their positions again later (``_set_again``)."""
         until, ends = self.world.now() + self.plan.settings.catch_up_s, self._ends()
         while True:
             spans: dict[Key, tuple[int, int]] = {}
@@ -200,6 +207,9 @@ class CutoverRun:
         return DONE, ran[1]
 
     def _await_clients(self) -> StepEnd:
+        """Until every group that had members has some at the destination, and every topic that was written is written
+        there. Raises ReconcilerError after ``clients_s``; the run after it waits again. While it waits, records that
+        still come to the origin end the run (``_look_for_late``)."""
         plan, until = self.plan, self.world.now() + self.plan.settings.clients_s
         awaited = {group.group for group in plan.groups if group.members}
         written = {topic for topic in plan.topics if topic.rate > 0 and topic.copy not in plan.shared}
@@ -285,6 +295,8 @@ class CutoverRun:
         return {f"{key[0]}-{key[1]}": count for key, count in late.items() if count > 0}
 
     def _require_still(self, partitions: Mapping[Key, PartitionState]) -> None:
+        """Raises ReconcilerError if anything was written at the origin since the fence was verified, before clients
+        have moved."""
         if late := self._late(partitions):
             words = [f"{name} by {counted(count, 'offset')}" for name, count in late.items()]
             raise ReconcilerError(
@@ -302,6 +314,8 @@ class CutoverRun:
             self._findings = {f"{text}reconciler mirror resume ENV {self.plan.flow}{topic}": None}
 
     def _require_same_topics(self) -> None:
+        """A topic that was deleted, recreated or made meanwhile has other offsets, or none that were drained. Raises
+        ReconcilerError; where only some topics move, a new one is none of this cut-over's business."""
         planned = {topic.topic: topic_words(topic) for topic in self.plan.topics}
         now = self.world.topics()
         changed = [f"{name}: was {words}, is {now.get(name, 'absent')}" for name, words in planned.items()]
@@ -321,7 +335,3 @@ class CutoverRun:
 
 def fresh_journal(plan: CutoverPlan, digest: str, who: str, at_ms: int) -> CutoverJournal:
     return CutoverJournal(plan.environment, plan.flow, digest, plan.origin, tuple(sorted(plan.names)), who, at_ms)
-
-
-def _spared(names: tuple[str, ...]) -> str:
-    return f" and {', '.join(names)}" if names else ""

@@ -85,6 +85,8 @@ class LiveDrill(LiveWorld):
     # the canary's client
 
     def to_ends(self) -> None:
+        """The drill's group begins at the ends of both sides, and the drill remembers them: what lies before is of
+        earlier drills. Raises ReconcilerError before anything is written if one end is not known."""
         for there in (False, True):
             keys = self._keys(there)
             bounds = self._side(there).bounds(keys)
@@ -98,6 +100,8 @@ class LiveDrill(LiveWorld):
             self._commit(there, {key: bounds[key].end for key in keys})
 
     def write(self, numbers: Sequence[int], *, there: bool) -> None:
+        """One record for each number, over all partitions. The value has the drill's own id: records of others, or of
+        an earlier drill, are recognised as such."""
         topic = self.places.written if there else self.places.topic
         side, count = self._side(there), len(self._of(there, topic))
         records: dict[int, list[small_topics.KeyValue]] = {}
@@ -111,6 +115,8 @@ class LiveDrill(LiveWorld):
         visited((side,), append)
 
     def read(self, share: float, *, there: bool) -> Sequence[int]:
+        """Reads from the group's position, as a client would, and commits behind what it read. ``share``: how much of
+        what is there, so that the rest is left to be read on the other side after the switch."""
         side, keys = self._side(there), self._keys(there)
         committed = side.offsets([self.group]).get(self.group, {})
         numbers: list[int] = []
@@ -123,7 +129,9 @@ class LiveDrill(LiveWorld):
                 at = committed[key].offset if key in committed else bounds.begin
                 records = [record async for record in read_from(log, at, bounds.end)]
                 some = records[: math.ceil(len(records) * share)]
-                numbers.extend(self._numbers(some))
+                known = [self._number(record) for record in some]
+                self.strange += known.count(None)
+                numbers.extend(number for number in known if number is not None)
                 positions[key] = bounds.end if len(some) == len(records) else some[-1].offset + 1
 
         visited((side,), read, LONG_S)
@@ -131,6 +139,8 @@ class LiveDrill(LiveWorld):
         return numbers
 
     def compare(self) -> tuple[int, int]:
+        """(records compared, how many of them differ), by the drill's number. A record that is there twice, or on one
+        side alone, counts as different."""
         at, pairs = self.places, []
         pairs.append((self._flow, (False, at.topic), (True, at.copy)))
         if at.back and at.written != at.copy:
@@ -178,6 +188,8 @@ class LiveDrill(LiveWorld):
         return [(topic, number) for number in range(count)]
 
     def _commit(self, there: bool, positions: Mapping[Key, int]) -> None:
+        """Raises ReconcilerError where the group does not take it, which a group without members does unless rights are
+        missing."""
         side = self._side(there)
         asked = {self.group: {key: GroupPosition(at, "") for key, at in positions.items()}}
         if refused := side.commit(asked).get(self.group):
@@ -187,11 +199,6 @@ class LiveDrill(LiveWorld):
                 "The group is the drill's own, and may have no members.",
                 "Stop what uses it, allow the principal apply Read on group and topic, and run the drill again.",
             )
-
-    def _numbers(self, records: Sequence[WholeRecord]) -> list[int]:
-        numbers = [self._number(record) for record in records]
-        self.strange += numbers.count(None)
-        return [number for number in numbers if number is not None]
 
     def _number(self, record: WholeRecord) -> int | None:
         """None: it is not of this drill."""

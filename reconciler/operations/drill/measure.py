@@ -26,7 +26,11 @@ class PointWatch:
     def look(self, at: float, states: Mapping[Key, PartitionState]) -> int:
         """How many records are not copied. Raises ReconcilerError where that is not known."""
         left = uncopied(states)
-        waiting = [when for when, ends in self.accepted if _behind(states, ends)]
+        waiting = [
+            when
+            for when, ends in self.accepted
+            if any((states[key].position or 0) < end for key, end in ends.items() if key in states)
+        ]
         age = max(0.0, at - waiting[0]) if waiting else 0.0
         self.worst = RecoveryPoint(max(left, self.worst.records), max(age, self.worst.age_s))
         return left
@@ -44,10 +48,6 @@ def uncopied(states: Mapping[Key, PartitionState]) -> int:
     return sum(state.left or 0 for state in states.values())
 
 
-def _behind(states: Mapping[Key, PartitionState], ends: Mapping[Key, int]) -> bool:
-    return any((states[key].position or 0) < end for key, end in ends.items() if key in states)
-
-
 def tally(written: Iterable[int], read: Iterable[int], strange: int, compared: tuple[int, int]) -> CanaryRecords:
     wrote, times = set(written), Counter(read)
     once = sum(times[number] == 1 for number in wrote)
@@ -59,6 +59,8 @@ def tally(written: Iterable[int], read: Iterable[int], strange: int, compared: t
 def objectives_seen(
     declared: Objectives | None, recovery_s: float | None, point: RecoveryPoint | None
 ) -> tuple[ObjectiveSeen, ...]:
+    """RTO and RPO in seconds: what is declared, None without, beside what was measured, None where the drill ended
+    earlier."""
     wanted = declared or Objectives()
     return (
         ObjectiveSeen("rto", _seconds(wanted.rto_ms), recovery_s),

@@ -14,7 +14,7 @@ from reconciler.backends.state.environment_records import read_cutovers, read_la
 from reconciler.errors import ExitCode, Unknown, or_unknown
 from reconciler.model.environment.topology import Flow, Principal
 from reconciler.model.live import LiveMirror
-from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings
+from reconciler.model.reports.cutover import CutoverSettings
 from reconciler.model.reports.drill import DrillPlaces, DrillReport, DrillVerdict
 from reconciler.model.reports.failover import Way
 from reconciler.model.state.audit_chain import digest
@@ -75,9 +75,11 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
 
     # What a killed drill left goes first: under its pause nothing is copied.
     findings: tuple[str, ...] = ()
-    if plan.topics and (leftovers := _taken_back(execute, plan, canary)):
-        findings = (f"an earlier drill was cut off, and was taken back now: {', '.join(leftovers)}",)
-        plan = planned(session, request, say_now)
+    if plan.topics:
+        former = LiveDrill(session, plan, execute, say, DrillPlaces(canary, plan.topics[0].copy), canary)
+        if leftovers := take_back(former):
+            findings = (f"an earlier drill was cut off, and was taken back now: {', '.join(leftovers)}",)
+            plan = planned(session, request, say_now)
     decide.require_ready(plan, canary)
     places = _places(session, flow, canary)
     world = LiveDrill(session, plan, execute, say, places, canary)
@@ -93,12 +95,9 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
     )  # fmt: skip
 
 
-def _taken_back(execute: Execution, plan: CutoverPlan, canary: str) -> tuple[str, ...]:
-    world = LiveDrill(execute.session, plan, execute, say, DrillPlaces(canary, plan.topics[0].copy), canary)
-    return take_back(world)
-
-
 def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
+    """Where the canary lies on both sides. Its way back is measured only where a flow for it runs already and is not
+    paused: a drill starts no mirrors."""
     back = move_of(session.topology, Way.FAILBACK, flow.name).drained
     standing = []
     if back:

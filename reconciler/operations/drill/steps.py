@@ -110,10 +110,28 @@ class DrillRun:
         """Never leaves the canary away: what cannot be taken back is named."""
         course = self.course
         try:
-            self._prepare()
+            # Older records of the canary are copied and read first, so that what is measured is of this drill alone.
+            self.world.say("canary       waits until it is copied, and sets its group to the ends")
+            self._await_copied(self.world.copied)
+            self._await_copied(self.world.copied_back)
+            self.world.to_ends()
             course.point = self._write_and_watch()
-            self._fail_over()
-            self._come_back()
+
+            # The clock of the recovery runs from here until the group reads at the destination (`_at_destination`).
+            self._began = self.world.now()
+            journal = fresh_journal(self.plan, "", "", self._now_ms())
+            report = CutoverRun(self.world, self.plan, journal, self._now_ms).run()
+            course.steps = tuple(step for step in report.steps if step.name not in NOT_OF_A_DRILL)
+            course.positions = report.groups
+            if report.failed is not None:
+                raise ReconcilerError(f"the failover ended at step {report.failed.name}: {report.failed.text}")
+
+            # And from here until the group reads at the origin again.
+            self._began = self.world.now()
+            course.back_steps = in_order(self.world, self._acts_back(), self.world.perform)
+            last = course.back_steps[-1]
+            if last.result is FAILED:
+                raise ReconcilerError(f"the way back ended at step {last.name}: {last.text}")
         except ReconcilerError as error:
             course.failure = str(error)
             try:
@@ -123,13 +141,10 @@ class DrillRun:
         course.records = tally(self._written, self._read, self.world.strange, self._compared)
         return course
 
-    def _prepare(self) -> None:
-        self.world.say("canary       waits until it is copied, and sets its group to the ends")
-        self._await_copied(self.world.copied)
-        self._await_copied(self.world.copied_back)
-        self.world.to_ends()
-
     def _write_and_watch(self) -> RecoveryPoint:
+        """Writes for ``write_s`` seconds and looks after each batch how much of what was acknowledged is not copied;
+        the worst is the recovery point. At the end half of the records are read: the other half has to be read at the
+        destination, by the translated position."""
         world, watch, until = self.world, PointWatch(), self.world.now() + self._write_s
         world.say(f"canary       writes on {self.plan.origin} for {self._write_s:g} s")
         while world.now() < until:
@@ -142,15 +157,6 @@ class DrillRun:
         self._await_copied(world.copied, watch)
         self._read += world.read(0.5, there=False)
         return watch.worst
-
-    def _fail_over(self) -> None:
-        self._began = self.world.now()
-        journal = fresh_journal(self.plan, "", "", self._now_ms())
-        report = CutoverRun(self.world, self.plan, journal, self._now_ms).run()
-        self.course.steps = tuple(step for step in report.steps if step.name not in NOT_OF_A_DRILL)
-        self.course.positions = report.groups
-        if report.failed is not None:
-            raise ReconcilerError(f"the failover ended at step {report.failed.name}: {report.failed.text}")
 
     def _at_destination(self) -> str:
         world, places = self.world, self.world.places
@@ -170,14 +176,9 @@ class DrillRun:
 
     # the way back
 
-    def _come_back(self) -> None:
-        self._began = self.world.now()
-        self.course.back_steps = in_order(self.world, self._acts_back(), self.world.perform)
-        last = self.course.back_steps[-1]
-        if last.result is FAILED:
-            raise ReconcilerError(f"the way back ended at step {last.name}: {last.text}")
-
     def _acts_back(self) -> Iterator[tuple[BackStep, Callable[[], StepEnd]]]:
+        """As a failback does. The group is set before the flow resumes, and the fence goes once the origin has
+        everything."""
         origin = self.plan.origin
         if self.world.places.back:
             yield BackStep.DRAIN, self._drain_back
@@ -228,6 +229,7 @@ class DrillRun:
         return numbers
 
     def _await_copied(self, look: Callable[[], Mapping[Key, PartitionState]], watch: PointWatch | None = None) -> None:
+        """Until nothing is left to copy, for ``within_s`` seconds at most. Raises ReconcilerError."""
         within, began = self.plan.settings.within_s, self.world.now()
         while True:
             states = look()

@@ -56,11 +56,13 @@ class ReadOnlyCopies:
         declared = {acl for rule in here for acl in expand_stable(rule)}
         made = (standing & access.owned.keys()) - declared
         ours = frozenset(rule for rule in made if rule == denial(rule.name, rule.principal))
-        lifted = {entry: denied for entry, denied in access.lifted.items() if self._means(entry)}
+        mine, named = self._flow.state_name, self._topics
+        lifted = {
+            entry: denied
+            for entry, denied in access.lifted.items()
+            if entry.flow == mine and (not named or entry.topic in named)
+        }
         return CopiesSeen(kept, ours, frozenset(standing - ours), lifted)
-
-    def _means(self, entry: LiftedCopies) -> bool:
-        return entry.flow == self._flow.state_name and (not self._topics or entry.topic in self._topics)
 
     def planned(self, seen: CopiesSeen, step: str) -> FailoverStep | None:
         """None: there is nothing that ``step``, LIFT or RESTORE, could be about."""
@@ -80,6 +82,8 @@ class ReadOnlyCopies:
         return tuple(LiftedCopies(self._flow.state_name, topic) for topic in self._topics or (WILDCARD,))
 
     def lift(self) -> StepEnd:
+        """Deny rules of the copies go, so that clients may write. Whom they denied is recorded first: a run that is
+        killed in between leaves enough behind for ``restore``."""
         seen = self._known()
         planned = self.planned(seen, LIFT)
         if planned is None or planned.result is not StepResult.PLANNED:
@@ -98,6 +102,8 @@ class ReadOnlyCopies:
         return StepResult.DONE, f"{rules} taken back on {self.cluster.name}: clients may write the copies"
 
     def restore(self) -> StepEnd:
+        """Makes the deny rules again, and forgets that they were lifted only afterwards. Copies that are not read-only
+        any more, as declared, get none."""
         seen = self._known()
         if not seen.lifted:
             return StepResult.ALREADY, f"nothing is lifted on {self.cluster.name}"

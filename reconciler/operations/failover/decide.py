@@ -247,6 +247,8 @@ def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
 
 
 def _copies(facts: FailoverFacts) -> Iterator[FailoverCheck]:
+    """What may keep clients from writing at the destination after a failover: rules that this tool did not make, or
+    cannot read."""
     seen, there = facts.copies, facts.move.destination
     if facts.move.way is not Way.FAILOVER:
         return
@@ -322,6 +324,7 @@ def otherwise(groups: Sequence[GroupMove]) -> str:
 
 
 def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:
+    """The most telling reason why a group stays where it is; empty where it does not."""
     if not idle(group.destination.state):
         return "it has members there"
     if refused:

@@ -81,6 +81,9 @@ def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPa
                     text = f"no record that both have lies before {parting.at}: retention took what could prove where "
                     differing.append(PartedPartition(here, there, unknown=f"{text}they part"))
                     continue
+                # What each side has behind the place where they part. The place is found by comparing records at equal
+                # offsets; retention may have taken all that could prove it, and then nothing may be said about the
+                # partition.
                 ends = parting.source.end, parting.target.end
                 ours = await span_from(source, max(parting.at, parting.source.begin), ends[0])
                 theirs = await count_from(target, max(parting.at, parting.target.begin), ends[1])
@@ -121,6 +124,7 @@ def exported_to(sides: FlowSides, partitions: Iterable[PartedPartition], which: 
     wanted = [partition for partition in partitions if not partition.unknown]
 
     async def visit(opened: Sequence[ClusterClient]) -> int:
+        """Records behind the parting, of one side or both, in offset order; returns how many."""
         count = 0
         for side, cluster in zip((LogSide.SOURCE, LogSide.TARGET), opened, strict=True):
             for partition in wanted if which in (side, LogSide.BOTH) else ():

@@ -59,6 +59,8 @@ class Fence:
         return frozenset(rule for rule, made in record.items() if made.maker == self._flow)
 
     def look(self, topics: Collection[str]) -> FenceSeen:
+        """Whether a fence stands, could be made, or what speaks against it. A mirror that fills the same topics would
+        be stopped by a rule for everyone."""
         name = self.cluster.name
         if writer := written_by_mirrors(self._topology, name, topics):
             why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"

@@ -112,7 +112,8 @@ class RejoinPlan:
         if mine:
             yield FailoverStep("keep", PLANNED, f"{'keep' if self.place else 'DISCARD'} {self.words(mine)}")
         elif old is not None:
-            yield FailoverStep("keep", ALREADY, f"an earlier run {_kept(old.place)} what only {self.source} had")
+            did = f"kept in {old.place}" if old.place else "discarded"
+            yield FailoverStep("keep", ALREADY, f"an earlier run {did} what only {self.source} had")
         else:
             yield FailoverStep("keep", ALREADY, f"no record is on {self.source} alone in a topic that goes")
         if topics:
@@ -134,10 +135,6 @@ class RejoinPlan:
         count = counted(sum(each.source_records for each in mine), "record")
         to = f" in {self.place}" if self.place else ""
         return f"{count} that only {self.source} has{to}: {first_of(places, SHOWN)}"
-
-
-def _kept(place: str) -> str:
-    return f"kept in {place}" if place else "discarded"
 
 
 def own_records(parted: Sequence[PartedPartition]) -> tuple[PartedPartition, ...]:
@@ -165,6 +162,8 @@ class Rejoin:
         self._again = f"Run this again: reconciler failback ENV {plan.flow}" + f" --diverged {plan.choice}"
 
     def acts(self) -> dict[str, Callable[[], StepEnd]]:
+        """By the step's name, in order. Nothing is deleted before it is kept, and positions are set only to topics that
+        are filled."""
         return {
             **({"narrow": self._narrow} if self.plan.fenced else {}),
             "keep": self._keep,
@@ -226,6 +225,9 @@ class Rejoin:
         return DONE, f"{counted(wanted, 'record')} kept in {plan.place}, and read back"
 
     def _recreate(self) -> StepEnd:
+        """Kafka cannot cut a log, so a topic with records of its own is deleted and made anew. Not if it was written
+        since its records were kept: what came after would be lost. A topic whose id is another one has been recreated
+        already."""
         journal, made = self._journal(), list[str]()
         for topic in journal.topics if journal is not None else ():
             live = self.world.topics([topic.name]).get(topic.name)
@@ -247,6 +249,7 @@ class Rejoin:
         return DONE, f"{counted(len(made), 'topic')} deleted and created again on {self.plan.source}"
 
     def _fill(self) -> StepEnd:
+        """By a mirror of the reverse direction, in topics that lack something."""
         parted, journal = self._known(), self._journal()
         self._require_beginning(parted)
         anew = {topic.name for topic in journal.topics} if journal is not None else set[str]()
@@ -262,6 +265,7 @@ class Rejoin:
         return (DONE, text) if count else (ALREADY, "all positions are of the topics as they are")
 
     def _compare(self) -> StepEnd:
+        """Raises ReconcilerError unless the source has all that the target has: only then may consumers move back."""
         parted, journal = self._known(), self._journal()
         self._require_beginning(parted)
         anew = {topic.name for topic in journal.topics} if journal is not None else set[str]()

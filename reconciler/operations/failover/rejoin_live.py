@@ -74,6 +74,8 @@ class LiveRejoin:
         return parted(self.sides, partitions_of(self.sides))
 
     def topics(self, names: Collection[str]) -> Mapping[str, RejoinTopic]:
+        """What is needed to create each of them again as it was. Raises ReconcilerError, before anything is deleted,
+        where configs or ends cannot be read; a missing topic is left out."""
         if not names:
             return {}
         live = self.session.clusters[self.flow.source].read(sorted(names))
@@ -194,6 +196,7 @@ class LiveRejoin:
         return self.session.topology.clusters[self.flow.source], Principal.MIRROR, asked, "WRITE"
 
     def _rights_wanted(self, names: Sequence[str], fenced: Collection[str]) -> Iterator[RightWanted]:
+        """For a check before anything is done: half of a rejoin cannot be left standing for want of a right."""
         clusters = self.session.topology.clusters
         source, target = clusters[self.flow.source], clusters[self.flow.target]
         if not names:
@@ -207,6 +210,8 @@ class LiveRejoin:
     # acts
 
     def record(self, place: str, topics: Sequence[RejoinTopic], *, over: bool) -> None:
+        """Writes the journal to the status cluster under the lock. Raises ReconcilerError if it is not kept, since the
+        next step would otherwise be forgotten by whoever goes on."""
         assert self.execute is not None, "the lock is held"
         lock, environment = self.execute.lock, self.session.topology.environment
         entry = RejoinJournal(environment, self.flow.name, lock.holder.who, now_ms(), place, tuple(topics), over=over)
@@ -216,6 +221,7 @@ class LiveRejoin:
             raise ReconcilerError(f"the journal of the failback could not be written: {why}", why_not, "Run it again.")
 
     def keep(self, partitions: Sequence[failover.PartedPartition]) -> int:
+        """To a file, or to one topic each on the target. Returns how many records were written now."""
         if self.choice.keep is KeepDiverged.TO_FILE:
             return keep_in_file(self.sides, partitions, Path(self.choice.file))
         target, count = self.session.topology.clusters[self.flow.target], 0
@@ -230,6 +236,8 @@ class LiveRejoin:
         return count
 
     def _create_kept(self, name: str, kept: str) -> None:
+        """Without a limit of time or size, since what is kept is nowhere else, and with room for the headers that are
+        added."""
         old = self.session.clusters[self.flow.source].read([name]).topics[name]
         copy = self.session.clusters[self.flow.target].read([name]).topics[name]
         configs = {
@@ -353,6 +361,8 @@ def _stop(text: str, todo: str) -> failover.FailoverCheck:
 
 
 def _bounds(side: Side, keys: Sequence[failover.Key]) -> Mapping[failover.Key, PartitionBounds]:
+    """Raises ReconcilerError unless every leader answers: a partition that cannot be read may have what only one side
+    has."""
     bounds = side.bounds(keys)
     if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
         raise ReconcilerError(

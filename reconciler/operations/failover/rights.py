@@ -78,6 +78,8 @@ def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights)
 
 
 def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: bool) -> Iterator[FailoverCheck]:
+    """Of groups or topics that cannot be read, and so not be set. While the other cluster is lost, some of them missing
+    is a warning: waiting would cost more than it saves."""
     if not names:
         return
     refusal = f"may not read {counted(len(names), kind)} ({first_of(names, SHOWN)})"

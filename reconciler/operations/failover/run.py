@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, assert_never
+from typing import assert_never
 
 from reconciler.backends.files import write_text
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError
-from reconciler.model.environment.topology import Cluster, Flow, Principal
+from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import Report, StepResult, Way
 from reconciler.operations.apply.execution import execution, interrupted_by_sigterm
@@ -43,7 +43,12 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         flow_declared = declared_flow(session.topology, flow, "There is nothing to move consumers along.")
         if options.request.diverged is not None and not flow_declared.keeps_offsets:
-            _refuse_diverged(flow_declared)
+            raise ReconcilerError(
+                f"flow {flow} does not keep offsets: no record on {flow_declared.source} lies in the place of one on"
+                f" {flow_declared.target}",
+                f"Records of {flow_declared.source} that were never copied travel when the failback resumes the flow.",
+                f"Leave --diverged away: reconciler failback ENV {flow}",
+            )
         switch = Switch(session, move_of(session.topology, way, flow), options.request, say, say_now)
         report = _looked(switch)
         code = exit_code(report)
@@ -68,14 +73,6 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
         _show(report, code, options)
         execute.require_kept()
         return code
-
-
-def _refuse_diverged(flow: Flow) -> NoReturn:
-    raise ReconcilerError(
-        f"flow {flow.name} does not keep offsets: no record on {flow.source} lies in the place of one on {flow.target}",
-        f"Records of {flow.source} that were never copied travel when the failback resumes the flow.",
-        f"Leave --diverged away: reconciler failback ENV {flow.name}",
-    )
 
 
 def _looked(switch: Switch) -> Report:

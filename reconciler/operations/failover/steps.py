@@ -153,6 +153,8 @@ class Switch:
     # what would be done
 
     def _planned(self, facts: FailoverFacts) -> Iterator[FailoverStep]:
+        """What would be done, in order, for ``--dry-run`` and the question before. Each step says whether it was done
+        before: every step can be repeated."""
         move, flow = self.move, facts.flow
         levers = self._seen_levers
         if self._rejoin is not None:
@@ -218,6 +220,8 @@ class Switch:
         return self.copies.planned(facts.copies, step) if self.move.way is way else None
 
     def _start_planned(self, facts: FailoverFacts, levers: Levers) -> StepEnd:
+        """The flow of the other direction: runs already, cannot write (its target does not answer), or is resumed or
+        started."""
         name = self.move.started
         job, paused = levers.jobs.get(name), name in levers.pauses
         if _runs(job) and not paused:
@@ -357,6 +361,7 @@ class _Bar:
         self._began = time.monotonic()
 
     def show(self, left: int) -> None:
+        """A line for each change of what is left, not for each look."""
         if left == self._shown:
             return
         self._shown = left

@@ -117,6 +117,8 @@ async def _as_they_are(
 async def _asked(
     near: ClusterClient | None, flow: Flow, request: TranslateRequest, selector: TopicSelector
 ) -> tuple[_Asked, list[str]]:
+    """By group and partition, the offsets to translate; and words for what is left out. Given offsets belong to no
+    group ("")."""
     if not request.groups:
         return {("", key): offsets for key, offsets in (request.given or {}).items()}, []
     assert near is not None

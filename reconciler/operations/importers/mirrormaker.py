@@ -184,6 +184,8 @@ def declared(known: Topology, flow: Flow) -> Flow | None:
 
 
 def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
+    """What the folder declares already, and in what it differs from MirrorMaker 2's file: it is compared by the user,
+    never changed here."""
     for name, cluster in asked.clusters.items():
         if (there := known.clusters.get(name)) is None:
             continue
@@ -200,6 +202,7 @@ def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
 
 
 def said_of(added: Added, folder: Path) -> Iterator[str]:
+    """What was written, and what was left alone, as lines."""
     if added.path is None:
         yield f"nothing is missing in {shlex.quote(str(folder))}; no file was written"
     else:

@@ -91,6 +91,7 @@ def import_positions(folder: Path, request: ImportRequest, write: bool, say: Cal
 
 
 def _flows(session: Session, request: ImportRequest) -> Sequence[Flow]:
+    """Raises ReconcilerError where the options do not fit the environment."""
     declared = session.topology.flows
     if request.on and request.on not in session.topology.clusters:
         why = "The offsets topic is looked for there."

@@ -5,12 +5,12 @@ run looks first, and begins with what is missing.
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from reconciler.backends.files import is_taken
 from reconciler.errors import BlockedError, ExitCode
-from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.environment.topology import Flow, Principal
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.options import CONNECTOR
 from reconciler.model.reports.verify import Verification, VerificationRequest
@@ -38,10 +38,13 @@ def take_over(
     imported, asked = mirrormaker.read(paths, folder)
     if not is_taken(folder):
         show(mirrormaker.run(paths, folder, onward=False))
-    elif any(mirrormaker.declared(_topology(folder), flow) is None for flow in asked.flows.values()):
-        show(mirrormaker.run_into(paths, folder, onward=False))
     else:
-        say(f"{folder} already declares its flows")
+        with open_session(folder, Principal.PLAN) as session:
+            declared = [mirrormaker.declared(session.topology, flow) for flow in asked.flows.values()]
+        if None in declared:
+            show(mirrormaker.run_into(paths, folder, onward=False))
+        else:
+            say(f"{folder} already declares its flows")
 
     # Positions, of flows that have none here. While MirrorMaker 2 runs it would go on writing behind them.
     with open_session(folder, Principal.PLAN) as session:
@@ -52,8 +55,11 @@ def take_over(
         if flow.start.kind == "offsets" or begun[flow.name]:
             say(f"flow {flow.name} already has its positions")
             continue
+        # Where its positions are is said by MirrorMaker 2's own file, by the names that flows have there.
+        connector, topic = imported.connectors.get(names[flow.name], (CONNECTOR, ""))
+        request = ImportRequest(flow.name, topic, connector, imported.aliases.get(names[flow.name]))
         try:
-            done = import_positions(folder, _request(imported.connectors, imported.aliases, flow, names), True, say)
+            done = import_positions(folder, request, True, say)
         except BlockedError as error:
             raise BlockedError(error.what, error.why, f"{STOP} Then go on: {again}") from None
         show(positions_text(done))
@@ -67,11 +73,6 @@ def take_over(
         return prove(session, VerificationRequest(), _carriers(session, begun), say)
 
 
-def _topology(folder: Path) -> Topology:
-    with open_session(folder, Principal.PLAN) as session:
-        return session.topology
-
-
 def _carriers(session: Session, flows: Iterable[str]) -> Sequence[str]:
     wanted = set(flows)
     return [name for name, mirror in session.topology.mirrors.items() if wanted & set(mirror.flows)]
@@ -81,11 +82,3 @@ def _has_begun(session: Session, flow: Flow) -> bool:
     job = job_of(session, flow.name) if _carriers(session, [flow.name]) else None
     running = (JobState.RUNNING, JobState.STARTING)
     return isinstance(job, LiveMirror) and job.state in running and flow.name in job.flows
-
-
-def _request(
-    connectors: Mapping[str, tuple[str, str]], aliases: Mapping[str, str], flow: Flow, names: Mapping[str, str]
-) -> ImportRequest:
-    """As MirrorMaker 2's own file says where its positions are. ``names``: of flows, in that file."""
-    connector, topic = connectors.get(names[flow.name], (CONNECTOR, ""))
-    return ImportRequest(flow.name, topic, connector, aliases.get(names[flow.name]))

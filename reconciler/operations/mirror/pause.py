@@ -132,6 +132,8 @@ def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
 
 
 def _require_exist(session: Session, wanted: Sequence[Scope], say: Say) -> None:
+    """Raises ReconcilerError for a topic or partition that the source does not have; a source that does not answer is
+    only said."""
     for scope in wanted:
         if scope.topic:
             flow = session.topology.flows[scope.flow]

@@ -47,6 +47,8 @@ class Renderer:
         self._kept: dict[LivePage, tuple[int, tuple[Region, ...]]] = {}
 
     def parts(self, page: LivePage) -> tuple[Region, ...]:
+        """Rendered at most once a second for all browsers that look at a page; groups are asked for, so that page is
+        not kept."""
         if page.kind is PageKind.GROUPS:
             return regions(self.view(), page, self.now_ms(), self._standings(page.flow) if page.flow else None)
         with self._rendering:
@@ -77,6 +79,7 @@ class LiveApp:
         self._streams: list[_Stream] = []
 
     def application(self, access: Access) -> ASGIApp:
+        """Guarded as a whole: no route is served without the token or certificate that ``access`` asks for."""
         routes = [
             Route("/status.json", self._status),
             Route("/events/{flow_page:path}", self._events),

@@ -39,6 +39,8 @@ class SharedListener(socket.socket):
         self._taken: dict[socket.socket, _Place] = {}
 
     def accept(self) -> tuple[socket.socket, Any]:
+        """Closes others when there are too many. Connections that have not sent a request yet go first, so that a
+        scanner cannot lock out those that look at a page."""
         connection, address = super().accept()
         self._taken = {one: place for one, place in self._taken.items() if one.fileno() >= 0}
         self._taken[connection] = _Place(str(address[0]))
@@ -118,6 +120,7 @@ class LimitedConnection(H11Protocol):
         self.admitted = self.admitted or (self.cycle is not None and ADMITTED in self.cycle.scope)
 
     def _look(self) -> None:
+        """Ends a connection that does not read what it is sent, or sends no request, in time."""
         now = self.loop.time()
         self._admit()
         self._unread_since = (self._unread_since or now) if self.flow.write_paused else None
@@ -211,6 +214,7 @@ def _load(context: ssl.SSLContext, files: CertificateFiles) -> None:
 
 
 def _unusable(files: CertificateFiles, error: OSError | ValueError) -> ReconcilerError:
+    """OpenSSL's own reason, where it has one: "key values mismatch" says more than the exception's text."""
     both = f"{files.certificate} and {files.key}"
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
     path = getattr(error, "filename", None)

@@ -118,6 +118,8 @@ class LiveReader:
         return self._view
 
     def __enter__(self) -> LiveReader:
+        """One thread for each kind of reading, with paces of their own: a cluster that does not answer must not hold up
+        the rest."""
         self._threads = [
             self._pool.submit(self._repeat, self._sources.jobs, self._jobs),
             self._pool.submit(self._repeat, self._sources.lock, self._lock),
@@ -172,6 +174,8 @@ class LiveReader:
         self._publish(**{part: replace(reading, failure=Unknown(part, error.what, error.todo))})
 
     def _jobs(self, topology: Topology, read: ReadJobs) -> None:
+        """Mirrors as they report themselves. The trend of lags is kept between looks, by which the time left is
+        estimated."""
         trend = LagTrend()
         while True:
             try:
@@ -184,6 +188,7 @@ class LiveReader:
                 return
 
     def _lock(self, topology: Topology, read: ReadLock) -> None:
+        """Who holds the environment's lock, and what is under way there."""
         while True:
             try:
                 lock = read(live_now(self._view, self.now_ms()))
@@ -194,6 +199,8 @@ class LiveReader:
                 return
 
     def _silent(self, topology: Topology, read: ReadSilence) -> None:
+        """Clusters that do not answer. When one comes back, the clusters are read at once, not only at the next
+        pace."""
         while True:
             silent, before = read(), self._view.silent.value or {}
             self._publish(silent=LiveReading(silent, self.now_ms()))
@@ -231,6 +238,8 @@ class LiveReader:
                 return
 
     def _folder_changed(self, topology: Topology) -> bool:
+        """Whether the folder now declares something else; the view then begins anew, but for its audit records. A
+        folder that cannot be read leaves the last topology in place, with the problem shown on the page."""
         try:
             now = self._sources.read_topology()
         except ReconcilerError as error:

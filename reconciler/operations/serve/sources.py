@@ -119,6 +119,8 @@ class StandingsReader:
         self._kept: dict[str, tuple[float, Standings | Unknown]] = {}
 
     def of(self, flow: str) -> Standings | Unknown:
+        """Kept for ``KEPT_SECONDS``: a survey asks both clusters for every group. One survey at a time, however many
+        browsers look."""
         with self._asking:
             topology = self._topology()
             self._kept = {

@@ -47,6 +47,8 @@ def simple(form: tree.Form) -> Callable[[str], bool] | None:
 
 
 def _ends(form: tree.Form) -> list[tuple[str, bool]] | None:
+    """(text, whether it is the beginning): what every matching name begins or ends with, as alternatives; None where
+    nothing is certain. Names that fail this test need no regular expression."""
     match form:
         case tree.Plain(items):
             return _of_items(_without_places(items))
@@ -59,6 +61,7 @@ def _ends(form: tree.Form) -> list[tuple[str, bool]] | None:
 
 
 def _of_items(items: Sequence[tree.Item]) -> list[tuple[str, bool]] | None:
+    """Literals at the beginning, else at the end; of a group of alternatives, the literals of each."""
     if text := _literals(items):
         return [(text, True)]
     if text := _literals(items[::-1]):
@@ -146,6 +149,8 @@ def expressions(texts: Iterable[str]) -> Expressions:
 
 @lru_cache(maxsize=1024)
 def _expressions(texts: tuple[str, ...]) -> Expressions:
+    """One test for several expressions. Plain ones are joined into one program, since a pass through RE2 costs about
+    the same for one as for a hundred; those with lookarounds are separate."""
     if len(texts) == 1:
         match = _one(texts[0])[1]
         return Expressions(texts, match)
@@ -159,17 +164,13 @@ def _expressions(texts: tuple[str, ...]) -> Expressions:
 def _one(text: str) -> tuple[tree.Form, Callable[[str], bool]]:
     form = tree.form_of(text)
     if isinstance(form, tree.Plain) and len(form.items) <= MOST_ITEMS and all(it.kind in _SINGLE for it in form.items):
-        return form, simple(form) or _quick(form, _late(form))
+        # Long lists of names are matched in one program, and each of them alone hardly ever: compiled on first use.
+        compiled = cache(lambda: _compiled(form, of_bytes=False)[0])
+        return form, simple(form) or _quick(form, lambda data: compiled()(data))
     test, size = _compiled(form, of_bytes=False)
     if size > MOST_PROGRAM:
         raise _too_large(size, MOST_PROGRAM)
     return form, simple(form) or _quick(form, test)
-
-
-def _late(form: tree.Plain) -> _Test:
-    """Long lists of names are matched in one program, and each of them alone hardly ever."""
-    compiled = cache(lambda: _compiled(form, of_bytes=False)[0])
-    return lambda data: compiled()(data)
 
 
 def _quick(form: tree.Form, test: _Test) -> Callable[[str], bool]:
@@ -244,6 +245,8 @@ def _joined(texts: Sequence[str]) -> Iterator[_Test]:
 
 
 def _program(text: str, *, of_bytes: bool) -> Any:
+    """RE2 runs in linear time, whatever the expression is, but may need much memory: what exceeds ``_MEMORY`` is
+    refused with words. Nothing is captured. ``of_bytes``: the value of a record, which need not be UTF-8."""
     options = re2.Options()
     options.max_mem = _MEMORY
     options.log_errors = False

@@ -127,6 +127,7 @@ def compiled(where: Where) -> Predicate:
 
 
 def _value_test(test: ValueTest) -> Callable[[bytes], bool]:
+    """Of a header's or key's bytes. ``Exists`` comes after the look for the header itself, so it only has to agree."""
     match test:
         case Equals(operand):
             return lambda value: value == operand
@@ -151,6 +152,8 @@ def canonical(where: Where) -> Where:
 
 
 def _joined(kind: type[AllOf] | type[AnyOf], parts: Iterable[Where]) -> Where:
+    """Parts in the order of their documents, each once: two filters that differ in order alone have one fingerprint,
+    and no job restarts for them."""
     flat: dict[str, Where] = {}
     for part in parts:
         inner = canonical(part)
@@ -178,6 +181,7 @@ def filter_document(where: Where) -> dict[str, Any]:
 
 
 def _test_document(test: ValueTest) -> dict[str, Any]:
+    """As ``where`` has it in YAML and in the hand-over."""
     match test:
         case Equals(operand):
             return {"equals": _bytes_document(operand)}
@@ -222,6 +226,7 @@ def _read_ms(given: object) -> int | None:
 
 
 def _read_test(given: Mapping[str, Any]) -> ValueTest:
+    """Raises ValueError unless there is exactly one test, of a known kind."""
     ((kind, operand),) = given.items()
     match kind:
         case "equals":

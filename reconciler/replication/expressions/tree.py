@@ -129,6 +129,9 @@ class _Forms:
         self._left = MOST_FORMS
 
     def of(self, items: Sequence[Item]) -> Form:
+        """The form of a sequence: plain, or a test of several parts. A lookaround is taken out as a condition of its
+        own on the whole name: "begins with" and "is not followed by" become other expressions that have to match, or
+        must not."""
         self._left -= 1
         if self._left < 0:
             todo = "Write several expressions as a list, or exclude the names with an expression of their own"
@@ -257,6 +260,8 @@ def written(items: Iterable[Item], *, of_bytes: bool) -> str:
 
 
 def _item(item: Item, of_bytes: bool) -> str:
+    """Python's parsed expression, written again for RE2. What the two do not mean alike is spelled out: character
+    classes, case, line ends. Raises ExpressionError for what RE2 does not have."""
     kind, value, flags = item
     if kind is sre.LITERAL and not flags & IGNORECASE:
         text = _char(value)
@@ -280,6 +285,8 @@ def _item(item: Item, of_bytes: bool) -> str:
 
 
 def _repeat(value: Sequence[Any], flags: int, of_bytes: bool) -> str:
+    """RE2 limits the count of a repetition (to 1000), and a nested one multiplies: refused here, with words, before it
+    is compiled."""
     low, high, body = value
     inner = written(flat(body, flags), of_bytes=of_bytes)
     if len(body) != 1 or body[0][0] not in _SINGLE:
@@ -294,6 +301,7 @@ def _repeat(value: Sequence[Any], flags: int, of_bytes: bool) -> str:
 
 
 def _set(members: Iterable[tuple[Any, Any]], flags: int, of_bytes: bool, *, negated: bool) -> str:
+    """A character class. Case is written out for ASCII alone, as Java matches without UNICODE_CASE."""
     parts: list[str] = []
     for kind, value in members:
         if kind is sre.CATEGORY:
@@ -327,6 +335,7 @@ def _last(of_bytes: bool) -> int:
 
 
 def _refused(kind: Any) -> ExpressionError:
+    """What no rewriting can express, and how to write it instead."""
     match kind:
         case sre.GROUPREF | sre.GROUPREF_EXISTS:
             return ExpressionError("it refers back to a group", "Write the text out, or a list of expressions")

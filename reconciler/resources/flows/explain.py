@@ -81,7 +81,11 @@ def idle_names(
         flow = topology.flows[name]
         begun_there = [topic for topic in held.get(name, ()) if TopicRef(flow.source, topic) not in carried]
         if rules := left_out(topology, flow, selectors[name], begun_there):
-            yield f"{left_out_words(flow, rules)}. {_todo(rules.keys(), selectors[name])}"
+            carry = ""
+            if any(selectors[name].why_not(topic) == policy.CYCLE for topic in rules):
+                carry = "Another alias of the target or another naming.separator carries what the cycle rule keeps. "
+            todo = "To leave them there on purpose, add them to exclude_topics of the flow; then this note is gone"
+            yield f"{left_out_words(flow, rules)}. {carry}{todo}"
         elif name not in carrying:
             cycles = [topic for topic in held.get(name, ()) if selectors[name].why_not(topic) == policy.CYCLE]
             yield _none_carried(flow, sorted(cycles))
@@ -99,13 +103,6 @@ def _expected(topology: Topology, flow: Flow, selector: policy.TopicSelector, na
     hop = selector.policy.topic_source(name)
     brought = any(other.target == flow.source and other.source == hop for other in topology.flows.values())
     return brought and not here
-
-
-def _todo(names: Collection[str], selector: policy.TopicSelector) -> str:
-    carry = ""
-    if any(selector.why_not(name) == policy.CYCLE for name in names):
-        carry = "Another alias of the target or another naming.separator carries what the cycle rule keeps. "
-    return f"{carry}To leave them there on purpose, add them to exclude_topics of the flow; then this note is gone"
 
 
 def _none_carried(flow: Flow, held: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ back out of a name: none may hold the separator.
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -226,9 +227,12 @@ def _simulate(search: _Search, region: Sequence[FlowNaming], start: str) -> None
     """Follows sample names from ``start`` where a custom policy is on the way."""
     if not any(travel.custom for travel in region):
         return
-    waiting: deque[tuple[str, str, str, tuple[FlowNaming, ...]]] = deque(
-        (start, topic, topic, ()) for topic in _samples(search, region, start)
-    )
+    # Declared topics of the cluster, then short names its flows could carry.
+    samples = dict.fromkeys(islice(search.topics.get(start, ()), SAMPLES))
+    for travel in region:
+        with suppress(automata.UndecidedError):
+            samples |= dict.fromkeys(islice(automata.names(travel.matching), 5))
+    waiting: deque[tuple[str, str, str, tuple[FlowNaming, ...]]] = deque((start, topic, topic, ()) for topic in samples)
     while waiting:
         here, topic, name, path = waiting.popleft()
         visited = {start, *(travel.flow.target for travel in path)}
@@ -246,14 +250,3 @@ def _simulate(search: _Search, region: Sequence[FlowNaming], start: str) -> None
                 waiting.append((target, topic, travel.selector.remote_name(name), way))
             elif any(each.custom for each in way):
                 _note(search, Loop(tuple(each.flow.name for each in way), _hops(way, topic)))
-
-
-def _samples(search: _Search, region: Sequence[FlowNaming], start: str) -> list[str]:
-    """Declared topics of the cluster, then short names its flows could carry."""
-    fromkeys = dict.fromkeys(islice(search.topics.get(start, ()), SAMPLES))
-    for travel in region:
-        try:
-            fromkeys |= dict.fromkeys(islice(automata.names(travel.matching), 5))
-        except automata.UndecidedError:
-            continue
-    return list(fromkeys)

@@ -96,7 +96,11 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     makers: dict[TopicRef, list[TopicHop]] = defaultdict(list)
     for hop in sorted(hops):
         makers[hop.remote].append(hop)
-    contested = frozenset(ref for ref, hops in makers.items() if len(hops) > 1 and not _shared(topology, hops))
+    # Several flows may write to one topic where each record says where it comes from (`validate` proves more).
+    marking = {flow.name for flow in flows if flow.provenance is not None}
+    contested = frozenset(
+        ref for ref, hops in makers.items() if len(hops) > 1 and not all(hop.flow in marking for hop in hops)
+    )
     refused = tuple(_refusals(endless, {ref: makers[ref] for ref in sorted(contested)}))
     brokers = {name: usual_configs(cluster) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
@@ -157,11 +161,6 @@ def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[T
         if remote in topics and (source, remote) not in ways:
             topic_refs[remote] = (*topic_refs.get(remote, ()), source)
     return topic_refs
-
-
-def _shared(topology: Topology, hops: Sequence[TopicHop]) -> bool:
-    """Several flows may write to one topic where each record says where it comes from (``validate`` proves more)."""
-    return all(topology.flows[hop.flow].provenance is not None for hop in hops)
 
 
 def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:

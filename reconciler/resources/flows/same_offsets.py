@@ -111,7 +111,10 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
         "They are written by the mirror alone and keep as many partitions as their sources; it needs Read, Write and "
         f"Delete on them ({PAGE})"
     )
-    compacted = [route.source for route in new if _compacts(live, route.source)]
+    policies = {
+        ref: topic.config("cleanup.policy") for ref in (route.source for route in new) if (topic := live.topic(ref))
+    }
+    compacted = [route.source for route in new if "compact" in (policies.get(route.source) or "")]
     if compacted:
         yield (
             f"flow {flow.name}: offsets that compaction has removed are holes in the copy, each filled by an aborted "
@@ -121,11 +124,6 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
         f"flow {flow.name}: whether sources have transactions no topic tells; each of them leaves a hole of one offset "
         "or more, filled the same way, which readers without read_committed see as empty records"
     )
-
-
-def _compacts(live: LiveState, ref: TopicRef) -> bool:
-    topic = live.topic(ref)
-    return topic is not None and "compact" in (topic.config("cleanup.policy") or "")
 
 
 def _listed(refs: Iterable[TopicRef]) -> str:

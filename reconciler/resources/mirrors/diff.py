@@ -81,7 +81,11 @@ def _compare(
             if live.fingerprint == fingerprint and (live.state is JobState.RUNNING or live.unseen is not None):
                 return Findings(settled=(Settled(Subject(About.MIRROR, name=mirror.name), "definition"),))
             if live.fingerprint == fingerprint:
-                return Findings(changes=(StartMirror(mirror.name, fingerprint, _starting(live), _flows(fields)),))
+                # What starts does not copy yet, and may never: it is as declared once it runs.
+                since = "" if live.started_at_ms is None else f" since {moment(live.started_at_ms)}"
+                said = f"{since} and does not copy yet{': ' + live.detail if live.detail else ''}"
+                reason = Reason(Why.STARTING, f"its job is starting{said}; apply waits until it runs")
+                return Findings(changes=(StartMirror(mirror.name, fingerprint, reason, _flows(fields)),))
             reason = Reason(Why.DEFINITION_CHANGED, "the running job was started with another definition")
             change = RestartMirror(mirror.name, live.fingerprint or "unknown", fingerprint, reason, because, edits)
             return Findings(changes=(change,))
@@ -114,15 +118,6 @@ def _edits(before: Mapping[str, Any], fields: Handover) -> Iterable[FlowEdit]:
     for name in sorted(old.keys() - new.keys()):
         why = "it is not copied any more; what its source deletes until it comes back is missing on the target for good"
         yield FlowEdit(name, "flow", f"flow {name} is no longer copied", why, Risk.MEDIUM)
-
-
-def _starting(live: LiveMirror) -> Reason:
-    """What starts does not copy yet, and may never: it is as declared once it runs."""
-    since = ""
-    if live.started_at_ms is not None:
-        since = f" since {moment(live.started_at_ms)}"
-    said = f": {live.detail}" if live.detail else ""
-    return Reason(Why.STARTING, f"its job is starting{since} and does not copy yet{said}; apply waits until it runs")
 
 
 def _flows(fields: Handover) -> tuple[str, ...]:

@@ -29,6 +29,11 @@ def _derived(_: str, __: Fields, ___: Fields) -> Iterator[FlowEdit]:
     return iter(())
 
 
+def _always(path: str, short: str, why: str, risk: Risk, *, lasting: bool = False) -> _Judge:
+    """Of a field whose edit comes to the same, whatever was there and is there now."""
+    return lambda flow, _, __: iter((FlowEdit(flow, path, short, why, risk, lasting=lasting),))
+
+
 def _delivery(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
     if after["delivery"] == "at_least_once":
         why = (
@@ -59,14 +64,6 @@ def _isolation(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
         yield FlowEdit(flow, "isolation", "waits for open transactions", why, Risk.MEDIUM)
 
 
-def _naming(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
-    why = (
-        "the copies get other names. Positions belong to the old names, so every topic is"
-        " copied again from start into new topics; the old copies stay, no longer grow, and their readers have to move"
-    )
-    yield FlowEdit(flow, "naming", "every topic is copied again under another name", why, Risk.HIGH)
-
-
 def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     why = f"it counts only for partitions without a position; {RESUMES}"
     was, now = _kinds(before["start"]), _kinds(after["start"])
@@ -83,11 +80,6 @@ def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
 def _kinds(start: Fields) -> set[str]:
     """``offsets`` alone do not say where other partitions begin."""
     return {start["kind"], start.get("otherwise") or "earliest"} if start["kind"] == "offsets" else {start["kind"]}
-
-
-def _lanes(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
-    why = f"partitions are distributed again; {RESUMES}, no record is lost or doubled"
-    yield FlowEdit(flow, "lanes", "partitions move between lanes", why, Risk.LOW)
 
 
 def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
@@ -120,11 +112,6 @@ def _where(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
         yield FlowEdit(flow, "where", "records that were left out stay out", why, Risk.MEDIUM)
 
 
-def _headers(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
-    why = "only copies made from now on have the new ones; those made before keep theirs"
-    yield FlowEdit(flow, "headers", "copies get other headers", why, Risk.MEDIUM, lasting=True)
-
-
 def _provenance(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     was, now = (each.get("provenance", {}).get("carry") for each in (before, after))
     if was == now:
@@ -154,11 +141,6 @@ def _offsets(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
             " longer means the same record on the other. There is no way back into the same topics"
         )
         yield FlowEdit(flow, "offsets", "copies no longer keep offsets", why, Risk.HIGH, lasting=True)
-
-
-def _filler_limit(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
-    why = f"it counts when a copy begins; {RESUMES}"
-    yield FlowEdit(flow, "filler_limit", "counts for new copies", why, Risk.LOW)
 
 
 def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
@@ -206,11 +188,6 @@ def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
             f"after an unplanned failover groups read again what they read in the last {now['interval_ms'] / 1000:g} s"
         )
         yield FlowEdit(flow, "groups.interval", "groups are read at other times", why, Risk.LOW)
-
-
-def _mirrormaker_topics(flow: str, _: Fields, __: Fields) -> Iterator[FlowEdit]:
-    why = "tools that read MirrorMaker 2's own topics find others, or none"
-    yield FlowEdit(flow, "mirrormaker_topics", "MirrorMaker 2's topics change", why, Risk.MEDIUM)
 
 
 def _rate_limit(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
@@ -271,19 +248,43 @@ EDITS: Mapping[str, _Judge] = {
     "target": _target,
     "topics": _topics,
     "exclude_topics": _excluded,
-    "naming": _naming,
+    "naming": _always(
+        "naming",
+        "every topic is copied again under another name",
+        "the copies get other names. Positions belong to the old names, so every topic is copied again from start into"
+        " new topics; the old copies stay, no longer grow, and their readers have to move",
+        Risk.HIGH,
+    ),
     "delivery": _delivery,
     "isolation": _isolation,
     "start": _start,
-    "lanes": _lanes,
+    "lanes": _always(
+        "lanes",
+        "partitions move between lanes",
+        f"partitions are distributed again; {RESUMES}, no record is lost or doubled",
+        Risk.LOW,
+    ),
     "groups": _groups,
-    "mirrormaker_topics": _mirrormaker_topics,
+    "mirrormaker_topics": _always(
+        "mirrormaker_topics",
+        "MirrorMaker 2's topics change",
+        "tools that read MirrorMaker 2's own topics find others, or none",
+        Risk.MEDIUM,
+    ),
     "rate_limit": _rate_limit,
     "continue_on": _continue_on,
     "where": _where,
-    "headers": _headers,
+    "headers": _always(
+        "headers",
+        "copies get other headers",
+        "only copies made from now on have the new ones; those made before keep theirs",
+        Risk.MEDIUM,
+        lasting=True,
+    ),
     "provenance": _provenance,
     "offsets": _offsets,
-    "filler_limit": _filler_limit,
+    "filler_limit": _always(
+        "filler_limit", "counts for new copies", f"it counts when a copy begins; {RESUMES}", Risk.LOW
+    ),
 }
 """A judge for each field of ``FlowSettings``; a test holds that none is forgotten."""

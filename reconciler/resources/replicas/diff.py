@@ -87,7 +87,17 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
     findings = Findings(settled=tuple(Settled(of_topic(desired.ref), "replication factor") for desired in settled))
     facts = cluster.replicas
     if not isinstance(facts, ReplicaFacts):
-        return merged((findings, *(_not_seen(desired, cluster.topics[desired.ref.name], facts) for desired in wants)))
+        # Without a closer look nothing is planned; a factor that seems right may still be on its way.
+        why = facts.error if facts is not None else "it was not looked at closely"
+        todo = facts.todo if facts is not None else "Run plan again."
+        unseen = [findings]
+        for desired in wants:
+            ref, name = desired.ref, f"{desired.ref} replication factor"
+            if facts is None and cluster.topics[ref.name].replication_factor == desired.replication_factor:
+                unseen.append(Findings(settled=(Settled(of_topic(ref), "replication factor"),)))
+            else:
+                unseen.append(Findings(unknown=(Unknown(f"{ref} replicas", why, todo, (name,)),)))
+        return merged(unseen)
     site = Site(cluster, facts, basis(cluster), topology.clusters[name].reassignment)
     compared = [findings]
     for desired in wants:
@@ -99,15 +109,6 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
         site = replace(site, basis=after(site.basis, placed))
     together = merged(compared)
     return merged((together, Findings(changes=tuple(_to_finish(site, together.changes)))))
-
-
-def _not_seen(desired: DesiredTopic, topic: LiveTopic, facts: Unknown | None) -> Findings:
-    """Without a closer look nothing is planned; a factor that seems right may still be on its way."""
-    if facts is None and topic.replication_factor == desired.replication_factor:
-        return Findings(settled=(Settled(of_topic(desired.ref), "replication factor"),))
-    why = facts.error if facts is not None else "it was not looked at closely"
-    todo = facts.todo if facts is not None else "Run plan again."
-    return Findings(unknown=(Unknown(f"{desired.ref} replicas", why, todo, (f"{desired.ref} replication factor",)),))
 
 
 def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:

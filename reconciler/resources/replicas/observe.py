@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from reconciler.errors import Unknown, or_unknown_why
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import LiveCluster, LiveState, LiveTopic, Source, different_configs
+from reconciler.model.live import LiveCluster, LiveState, Source, different_configs
 from reconciler.model.ports import ClusterReader
 from reconciler.model.replicas import THROTTLED_REPLICAS, ReplicaFacts
 from reconciler.replication.names import STATUS_TOPIC
@@ -47,13 +47,10 @@ def matter(topology: Topology, cluster: LiveCluster) -> bool:
     for topic in cluster.topics.values():
         named = wanted.get(topic.name)
         factors = {named} if named else set() if topic.internal or topic.name.startswith("__") else flows
-        if any(not _plain(topic, factor) for factor in factors):
+        parts = topic.partitions
+        if any(len(part.replicas) != factor or len(part.isr) != factor for factor in factors for part in parts):
             return True
     return False
-
-
-def _plain(topic: LiveTopic, factor: int | None) -> bool:
-    return all(len(part.replicas) == factor == len(part.isr) for part in topic.partitions)
 
 
 def facts_of(reader: ClusterReader, environment: str) -> ReplicaFacts | Unknown:

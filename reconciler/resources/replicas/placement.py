@@ -8,7 +8,7 @@ replica or spreads a partition over fewer racks. What the copies cost each broke
 
 import hashlib
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.model.changes import Change, ReassignReplicas
@@ -50,8 +50,10 @@ def _chain(current: Sequence[Candidate], racks: Mapping[int, str], counts: Mappi
         return []
     edges: dict[int, dict[int, Exchange]] = {}
     for position, candidate in enumerate(current):
-        for giver, taker in _exchanges(candidate, racks):
-            edges.setdefault(giver, {}).setdefault(taker, (position, giver, taker))
+        for giver in (broker for broker in candidate.chosen if broker not in candidate.fixed):
+            for taker in sorted(candidate.options):
+                if taker not in candidate.chosen and taker in racks and _as_wide(candidate.chosen, giver, taker, racks):
+                    edges.setdefault(giver, {}).setdefault(taker, (position, giver, taker))
     for start in sorted(counts, key=lambda broker: (-counts[broker], broker)):
         came: dict[int, Exchange | None] = {start: None}
         waiting = deque([start])
@@ -68,15 +70,6 @@ def _chain(current: Sequence[Candidate], racks: Mapping[int, str], counts: Mappi
                     came[taker] = edges[here][taker]
                     waiting.append(taker)
     return []
-
-
-def _exchanges(candidate: Candidate, racks: Mapping[int, str]) -> Iterator[tuple[int, int]]:
-    for giver in candidate.chosen:
-        if giver in candidate.fixed:
-            continue
-        for taker in sorted(candidate.options):
-            if taker not in candidate.chosen and taker in racks and _as_wide(candidate.chosen, giver, taker, racks):
-                yield giver, taker
 
 
 def _as_wide(chosen: Sequence[int], giver: int, taker: int, racks: Mapping[int, str]) -> bool:

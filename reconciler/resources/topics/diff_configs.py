@@ -96,7 +96,9 @@ def compare_configs(
             origin = f"in no file, and undeclared is remove{_falls(key, fallback.get(key))}"
             changes.append(ConfigChange(key, entry.value, entry.source.value, None, origin))
     refused += [lower_limit(desired, config) for config in changes if config.undeclared]
-    altered = AlterConfigs(desired.ref, topic.topic_id, tuple(changes), desired.role, _reason(desired), desired.depth)
+    text = f"{desired.reason.text}; config sync" if desired.role is Role.REMOTE else desired.reason.text
+    reason = Reason(Why.CONFIG_DIFFERS, text)
+    altered = AlterConfigs(desired.ref, topic.topic_id, tuple(changes), desired.role, reason, desired.depth)
     return Findings(
         changes=(altered,) if changes else (),
         refused=tuple(refused),
@@ -174,12 +176,6 @@ def refused_by_service(subject: Subject, cluster: Cluster, wanted: str, why: str
     if not cluster.service:
         todo += f"; if it is another service, write service: under cluster {cluster.name}"
     return Refused.of(subject, Why.NOT_OFFERED_BY_SERVICE, text, todo)
-
-
-def _reason(desired: DesiredTopic) -> Reason:
-    if desired.role is Role.REMOTE:
-        return Reason(Why.CONFIG_DIFFERS, f"{desired.reason.text}; config sync")
-    return Reason(Why.CONFIG_DIFFERS, desired.reason.text)
 
 
 def _drifted(

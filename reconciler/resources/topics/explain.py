@@ -71,11 +71,16 @@ def topic_answer(basis: ExplainBasis, ref: TopicRef, key: str = "") -> TopicAnsw
         because = "the cluster knows no topic config of this name; check its spelling" if known else unset
         values = [value for value in values if value.key == key] or [ExplainedValue(key, "", because)]
     flows = [flow for flow in basis.topology.flows.values() if flow.source == ref.cluster]
+    presence = ""
+    if ref.cluster in basis.answered:
+        presence = f"on the cluster, topic id {live.topic_id}" if live else "not on the cluster"
+        if (hidden := basis.hidden(ref)) is not None:
+            presence = f"cannot be read: {hidden.error}"
     return TopicAnswer(
         ref,
         _reason(basis, ref, desired, live),
         declared.where.line_words if declared else "",
-        _presence(basis, ref, live),
+        presence,
         tuple(values),
         tuple(flow_answer(flow, selector_of(flow), ref) for flow in flows),
         tuple(_hops(basis.routing, ref)),
@@ -110,14 +115,6 @@ def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, li
     if basis.hidden(ref) is not None:
         asked = "and it cannot be read"
     return f"neither declared nor made by a flow, {asked}"
-
-
-def _presence(basis: ExplainBasis, ref: TopicRef, live: LiveTopic | None) -> str:
-    if ref.cluster not in basis.answered:
-        return ""
-    if (hidden := basis.hidden(ref)) is not None:
-        return f"cannot be read: {hidden.error}"
-    return f"on the cluster, topic id {live.topic_id}" if live else "not on the cluster"
 
 
 def _counts(

@@ -42,7 +42,11 @@ def assess(change: changes.TopicChange, world: World) -> Assessment:
                 return Assessment(changes.Risk.HIGH, f"{moved}; {keyed}, {harm}", GROWTH)
             return Assessment(changes.Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
         case changes.AlterConfigs():
-            assessments = [assess_config(config, _fallback(change.cluster, config, world)) for config in change.configs]
+            # What the topic gets when an override goes is known where another topic of the cluster shows it.
+            taken_off = [config.key for config in change.configs if config.after is None]
+            below = world.fallbacks(change.cluster) if taken_off else {}
+            shown = {key: below[key].value for key in taken_off if key in below}
+            assessments = [assess_config(config, shown.get(config.key)) for config in change.configs]
             worst = max(assessments, key=lambda assessment: _ORDER.index(assessment.risk))
             lasting = next((each.reversibility for each in assessments if each.reversibility != REVERSIBLE), REVERSIBLE)
             return Assessment(worst.risk, "; ".join(each.why for each in assessments if each.why), lasting)
@@ -100,12 +104,6 @@ def _keyed(ref: TopicRef, world: World) -> str:
         return "the topic is labelled keyed"
     policy = topic.config("cleanup.policy") if topic else None
     return "the topic is compacted" if "compact" in (policy or "") else ""
-
-
-def _fallback(cluster: str, change: changes.ConfigChange, world: World) -> str | None:
-    """What the topic gets when its override goes, where another topic of the cluster shows it."""
-    entry = world.fallbacks(cluster).get(change.key) if change.after is None else None
-    return entry.value if entry is not None else None
 
 
 def assess_config(change: changes.ConfigChange, fallback: str | None = None) -> Assessment:

@@ -262,6 +262,8 @@ def flow_view(flow: FlowState) -> FlowView:
 
 
 def _same_offsets(flow: FlowState) -> SameOffsetsStatus:
+    """Sums over the flow's lanes. The rate of filling is measured over what is left, which shrinks, since the counts of
+    a lane begin at zero again with each lease. None for ``filling`` once no hole is being filled."""
     counts = [lane.holes for lane in flow.lanes.values()]
     left, partitions = sum(count.left for count in counts), sum(count.filling for count in counts)
     now = time.monotonic()
@@ -320,6 +322,9 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
 
 
 def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tuple[float, float]:
+    """(records, bytes) per second over the last ``_RATE_S`` seconds; appends the sample that is given. The oldest
+    sample kept is the last one before that time, so a flow that reports rarely still has two to compare. 0.0 over less
+    than 50 ms, where the clock's steps would show as bursts."""
     now = time.monotonic()
     samples.append((now, records, size))
     while len(samples) > 2 and now - samples[1][0] > _RATE_S:
@@ -371,6 +376,8 @@ def goal_left(flow: FlowState) -> Mapping[tuple[str, int], int | None]:
 
 
 def goal_view(flow: FlowState) -> CatchUpStatus | None:
+    """What is left until the flow has caught up with the ends of a cut-over or drill; None without a goal. Its ``left``
+    is None as soon as one partition is unknown: a sum of the others would look like progress."""
     if flow.goal is None:
         return None
     offsets_left = goal_left(flow)

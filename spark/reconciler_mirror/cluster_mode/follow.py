@@ -239,6 +239,9 @@ class Follower:
         self._told = report
 
     def _order(self, report: driver_records.DriverReport | None) -> None:
+        """Writes what the driver has to do as a record, and kills it if it does not. Orders are only ever added to: a
+        driver that reads late must not miss one that was taken back in between. A run is replaced once the pointer of
+        the run folder has moved on to another one after it was on this one; before, it is the newcomer itself."""
         is_current = self._folder.place.is_current()
         self._was_current = self._was_current or is_current
         orders = self._orders_of(self._run)
@@ -256,6 +259,8 @@ class Follower:
         if wanted.stop or wanted.replaced:
             now = self._clock()
             self._stopping_since = self._stopping_since or now
+            # Before its first report nobody reads the order, so Spark has to end the submission. After it the driver
+            # gets time to commit; a kill then costs only what is copied twice and dropped again, never a record.
             if report is None and self._submitted is not None:
                 self._kill("its driver has not begun, so it is killed", report)
             elif now - self._stopping_since > KILL_AFTER_S:

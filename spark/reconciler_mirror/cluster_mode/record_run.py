@@ -99,6 +99,9 @@ class RecordRun:
             return self._guard.wait_for(lambda: self._said >= number, patience_s)
 
     def _tell_on(self) -> None:
+        """The only writer of the report, until ``close``. It writes the newest report after each change, and otherwise
+        every ``BEAT_S`` with a higher ``beat``: the follower takes a driver whose beat does not move for gone. What
+        cannot be written is tried again, with what the report says by then."""
         while not self._over.is_set():
             with self._guard:
                 self._report = replace(self._report, beat=self._report.beat + 1)

@@ -22,14 +22,18 @@ class RunTopic:
 
     def __init__(self, place: StatusPlace) -> None:
         self._place = place
+        # By run and part: the newest record, and when (monotonic) this process saw it move. The age of a beat is
+        # measured by our clock, not by that of the machine that wrote it.
         self._values: dict[tuple[str, Part], bytes] = {}
         self._moved: dict[tuple[str, Part], float] = {}
         self._guard = threading.Condition()
+        # One write at a time: two of one key that overlap could land in the wrong order, and the last one counts.
         self._writing = threading.Lock()
         self._end = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._kept = KeptCluster(place.cluster)
         self._known = False
+        # Since then the topic has been read without a gap. What moved before says nothing about silence.
         self._out_of_touch = time.monotonic()
         self.trouble = ""
         """Why the topic cannot be read, or could not be read last."""
@@ -98,6 +102,9 @@ class RunTopic:
             self.trouble = why
 
     def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
+        """Called in the reader's thread with the whole topic and the keys that moved since the last call. After
+        trouble, and the first time, the clock of silence begins anew: a driver may have reported while we could not
+        read."""
         now = time.monotonic()
         with self._guard:
             if self.trouble or not self._known:

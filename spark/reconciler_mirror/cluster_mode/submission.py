@@ -39,6 +39,8 @@ class Submission:
     starts. Its output is handed on."""
 
     def __init__(self, words: Sequence[str], run: str, address: str, say: Say) -> None:
+        """Starts spark-submit with a pipe for both outputs, which a thread of its own empties: spark-submit may
+        stay for as long as the application runs, and a full pipe would stop it."""
         self._words, self._say = tuple(words), say
         self.application_id = ""
         self._status: int | None = None
@@ -77,6 +79,8 @@ class Submission:
         return f"the application ended{status} before its driver said why{lacks}{logs}"
 
     def _read(self, output: IO[str]) -> None:
+        """Shows each line, and remembers what Spark says only in its log: YARN's application id, the first exception
+        (later ones follow from it), and the driver's exit status. ValueError: the pipe was closed meanwhile."""
         with contextlib.suppress(ValueError):
             for line in output:
                 self._say(line.rstrip("\n"))
@@ -122,6 +126,8 @@ def kill_command(words: Sequence[str], run: str, application_id: str) -> list[st
 
 
 def kill(words: Sequence[str], run: str, application_id: str, say: Say) -> None:
+    """Ends the application by its resource manager: ``yarn application -kill``, or spark-submit's own ``--kill``. Never
+    raises: without its definition record the driver ends by itself, only later."""
     command = kill_command(words, run, application_id)
     if not command:
         say("the application has no id yet, so it cannot be killed; without its definition it ends by itself")

@@ -73,6 +73,9 @@ class ConditionLog:
         self._lost: dict[tuple[str, str], ReportedLoss] = {}
 
     def log_changes(self, flows: Sequence[FlowView]) -> None:
+        """One line when a condition begins, one when it ends, and one for each growth of a loss; a condition that lasts
+        is in the status record, not in the log again. The keys leave the text out: figures in it change all the
+        time."""
         now = {
             (view.settings.name, condition.code, condition.topic, condition.partition): condition
             for view in flows

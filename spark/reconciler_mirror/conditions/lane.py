@@ -175,6 +175,8 @@ def position_regressed(
 
 
 def position_behind_copy(spec: PartitionSpec, group: str, position: int, ahead: Ahead) -> Condition:
+    """``ahead.after``: the source offset behind the last copy, where the target's log shows it. Then the command names
+    the offset; else the user has to let ``verify`` look for it first."""
     seek = _seek(spec, "OFFSET" if ahead.after is None else ahead.after)
     return Condition.of_partition(
         "position_regressed",
@@ -260,6 +262,8 @@ def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> 
 
 
 def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
+    """``known``: the topic id that the position belongs to; ``spec`` has the new one. Offsets of the two have nothing
+    to do with each other, so neither going on nor beginning again may be chosen without a person."""
     return Condition.of_partition(
         "source_topic_recreated",
         spec,
@@ -270,6 +274,8 @@ def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
 
 
 def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
+    """For failures that end the lane's attempt as a whole. Each is tried again by the driver, so the words say what has
+    to be repaired and that nothing has to be started afterwards."""
     todo = {
         "permission_denied": f"Give the mirror's principal its rights at {lane.target.cluster} and "
         f"{lane.source.cluster}: {GRANTS}. The lane is retried automatically.",
@@ -379,6 +385,7 @@ def unavailable(spec: PartitionSpec, side: str, why: str) -> Condition:
 
 
 def source_refuses(spec: PartitionSpec, code: int) -> Condition:
+    """``code``: Kafka's error code for a read of the source. Whatever is not a missing right may pass by itself."""
     if code in DENIED:
         return Condition.of_partition(
             "permission_denied",

@@ -82,7 +82,13 @@ class Discovery:
         except SettingError as error:
             return _unread(before, setting_refused(self._flow.name, error))
         except (WireError, LookupError) as error:
-            return _unread(before, _unreachable(at[1], at[0], error))
+            endpoint, code = at
+            servers = ", ".join(endpoint.bootstrap_servers)
+            read = (
+                f"{endpoint.cluster} ({servers}) cannot be read: {error}; the partitions known before stay as they are"
+            )
+            todo = f"Check that {servers} can be reached from the Spark driver and that its credentials are right."
+            return _unread(before, Condition(code, read, todo))
         discovered = _compare(self._flow, self._selector, _Look(matched, source_denied, target, target_denied), before)
         self._last = (listed, target, discovered)
         return discovered
@@ -113,7 +119,16 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
         count = min(topic.partitions, target.partitions)
         specs += [PartitionSpec(name, number, remote, topic.topic_id) for number in range(count)]
     for name in sorted({spec.topic for spec in before.specs} - look.matched.keys() - look.source_denied):
-        conditions.append(_deleted(flow, name, selector.remote_name(name)))
+        remote = selector.remote_name(name)
+        conditions.append(
+            Condition(
+                "source_topic_deleted",
+                f"{name} was deleted at {flow.source.cluster}; what was copied stays in {remote} at"
+                f" {flow.target.cluster}",
+                f"Delete {remote} too if it is not wanted (a tombstone in the topology), or create {name} again.",
+                name,
+            )
+        )
 
     # An explicit start of something that is not there: nothing would ever read it.
     for name, partition in sorted(flow.start_offsets):
@@ -147,15 +162,6 @@ def _unread(before: Discovered, condition: Condition) -> Discovered:
     return replace(before, conditions=(*kept, condition))
 
 
-def _unreachable(code: ConditionCode, endpoint: Endpoint, error: Exception) -> Condition:
-    servers = ", ".join(endpoint.bootstrap_servers)
-    return Condition(
-        code,
-        f"{endpoint.cluster} ({servers}) cannot be read: {error}; the partitions known before stay as they are",
-        f"Check that {servers} can be reached from the Spark driver and that its credentials are right.",
-    )
-
-
 def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
     """``named``: the topic as it is called at ``endpoint``, whose lists leave out what may not be described."""
     return Condition(
@@ -170,6 +176,8 @@ def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
 
 
 def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Condition:
+    """Of a matched topic without a remote topic. Where its name would be longer than Kafka allows, no apply can
+    help."""
     todo = "Run reconciler apply ENV, which creates it; copying starts automatically."
     many = f"{partitions} partition{'' if partitions == 1 else 's'}"
     if len(remote) > LONGEST_TOPIC:
@@ -184,6 +192,8 @@ def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Co
 
 
 def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int) -> Condition:
+    """Of a remote topic with fewer partitions than its source: the partitions that both have are copied all the same,
+    since a record keeps its partition number."""
     return Condition(
         "target_topic_smaller",
         f"{topic} has {wanted} partitions at {flow.source.cluster}, {remote} has {have} at {flow.target.cluster}: "
@@ -191,15 +201,6 @@ def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int
         "Run reconciler apply ENV, which adds the partitions; copying starts automatically.",
         topic,
         stops=True,
-    )
-
-
-def _deleted(flow: FlowSettings, topic: str, remote: str) -> Condition:
-    return Condition(
-        "source_topic_deleted",
-        f"{topic} was deleted at {flow.source.cluster}; what was copied stays in {remote} at {flow.target.cluster}",
-        f"Delete {remote} too if it is not wanted (a tombstone in the topology), or create {topic} again.",
-        topic,
     )
 
 

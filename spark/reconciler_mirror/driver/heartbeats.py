@@ -30,6 +30,7 @@ class Heartbeats:
         self, flow: FlowSettings, end: threading.Event, tell: Callable[[Condition | None], None] = lambda _: None
     ) -> None:
         source, target = flow.source, flow.target
+        # (where to write, source, target of the record)
         self._places: Sequence[tuple[Endpoint, str, str]] = (
             (target, source.cluster, target.cluster),
             (source, target.cluster, source.cluster),
@@ -51,6 +52,9 @@ class Heartbeats:
         await asyncio.gather(*(self._beat(*place) for place in self._places))
 
     async def _beat(self, endpoint: Endpoint, source: str, target: str) -> None:
+        """Writes one record each interval to one cluster, on a connection that is kept. A failure is noted as a
+        condition and tried again with the next beat: a heartbeat that is late is worth nothing, so none is queued.
+        INVALID_TIMESTAMP means that the clocks differ by more than the topic allows, which a user has to know."""
         kept = KeptCluster(endpoint)
         while not self._end.is_set():
             try:

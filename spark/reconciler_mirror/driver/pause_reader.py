@@ -64,6 +64,10 @@ class PauseReader:
         asyncio.run(follow(self._place, end, self._heard, self._failed))
 
     def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
+        """Called with the whole topic and the keys that moved. Pauses are of all environments that the mirror's flows
+        were in, so a renamed environment does not lift one. When the topic
+        is there again after it was deleted, flows without a pause get one of the mirror itself: what was paused is
+        not known, and to copy on may be just what a user had stopped."""
         values = topic.values()
         if self._place.key in moved:
             try:
@@ -81,11 +85,15 @@ class PauseReader:
                 unknown = {Scope(flow) for flow in self._flows} - said.keys()
                 self._pauses |= {scope: Pause(scope, now_ms, "its mirror", reason) for scope in unknown}
             self._tell(said)
+        # Pauses that hold here, but whose records the topic has lost (retention of a wrong cleanup policy, a deleted
+        # topic), are written again; one write at a time.
         lost = [self._pauses[scope] for scope in sorted(self._gone) if scope.flow in self._flows]
         if lost and self._writing is None and time.monotonic() >= self._write_at:
             self._writing = asyncio.get_running_loop().create_task(self._write_again(lost))
 
     async def _write_again(self, pauses: Iterable[Pause]) -> None:
+        """On a connection of its own, so that a slow write does not hold up reading. Refused, it is tried again later:
+        the pause holds in this job meanwhile, only a restart would not know of it."""
         records = [(pause_key(self._environments[0], pause.scope), dumps(pause)) for pause in pauses]
         patience = WRITE_AGAIN_S
         try:
@@ -97,6 +105,9 @@ class PauseReader:
         self._write_at, self._writing = time.monotonic() + patience, None
 
     def _tell(self, said: Mapping[Scope, Pause | None]) -> None:
+        """Takes over what the records say. ``said`` has None for a pause that was lifted by a tombstone; a scope that
+        is missing altogether was lost, and its pause goes on (``_gone``). Calls ``changed`` only for news, and sets
+        ``known`` once the pauses are known at all: lanes do not begin before."""
         gone = frozenset(self._pauses.keys() - said.keys())
         pauses = {scope: self._pauses[scope] for scope in gone}
         pauses |= {scope: pause for scope, pause in said.items() if pause is not None}

@@ -34,7 +34,11 @@ async def resolve(flow: FlowSettings, target: ClusterClient) -> ProvenanceSettin
     with closing(cluster_of(flow.source)) as source:
         ids = await cluster_id(source), await cluster_id(target)
         if ids[0] == ids[1]:
-            raise NotReadyError(_same_cluster(flow, ids[0]))
+            both = f"{flow.source.cluster} and {flow.target.cluster}"
+            text = f"{flow.name} is not copied: {both} are the same cluster, {ids[0]}"
+            raise NotReadyError(
+                Condition("same_cluster", text, "Correct bootstrap_servers of one of them.", stops=True)
+            )
         return ProvenanceSettings(short_id(ids[0]), short_id(ids[1]), *await _floors(flow, source))
 
 
@@ -84,16 +88,8 @@ async def _floors(flow: FlowSettings, source: ClusterClient) -> tuple[dict[Key, 
     return {key: floor for key, floor in floors.items() if floor > 0}, unknown
 
 
-def _same_cluster(flow: FlowSettings, text: str) -> Condition:
-    return Condition(
-        "same_cluster",
-        f"{flow.name} is not copied: {flow.source.cluster} and {flow.target.cluster} are the same cluster, {text}",
-        "Correct bootstrap_servers of one of them.",
-        stops=True,
-    )
-
-
 def _not_marking(flow: FlowSettings, arriving: str) -> Condition:
+    """``arriving``: a flow into this flow's source whose positions carry no beginning of marked copies."""
     return Condition(
         "provenance_not_yet_marked",
         f"{flow.name} waits: {arriving} has copied to {flow.source.cluster} without provenance and has not begun to "
@@ -105,6 +101,7 @@ def _not_marking(flow: FlowSettings, arriving: str) -> Condition:
 
 
 def _denied(flow: FlowSettings, arriving: str) -> Condition:
+    """``arriving``: a flow into this flow's source, whose positions the mirror's principal may not read there."""
     group = position_group(arriving)
     return Condition(
         "permission_denied",

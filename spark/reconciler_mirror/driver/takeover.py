@@ -143,12 +143,17 @@ class _Open:
         self.cluster = cluster_of(flow.target)
         self.groups = GroupClient(self.cluster)
         once = flow.delivery == "exactly_once"
+        # Lane 0 fences first and writes the claim; the others follow at once over few connections, since a broker
+        # answers requests of one connection one after the other. An at-least-once flow has no transactional ids to
+        # fence.
         self.first = Identity(self.cluster, transactional_id(flow.state_name, 0) if once else None, self.group)
         self.others = [
             Identity(self.cluster, transactional_id(flow.state_name, lane), self.group, f"fence {lane % _CONNECTIONS}")
             for lane in range(1, MOST_LANES if once else 1)
         ]
         self._prepared = False
+        # What a coordinator that has just started must at least return (read from the offset map), what it returned
+        # before the fence, and until when older answers are asked for again.
         self._least: Mapping[Key, int] = {}
         self._decided: Mapping[Key, LanePosition] = {}
         self._until = 0.0

@@ -182,6 +182,9 @@ class GroupRounds:
                 yield group, key, entry
 
     async def _read(self, names: Iterable[str], routes: Mapping[Key, str]) -> None:
+        """Brings the entries up to date with what groups committed at the source. Groups and partitions that are gone
+        are dropped, so memory follows the cluster. A group that went back behind what was last written for it is a
+        rewind, which is followed only where the flow has ``follow_rewinds``."""
         groups = await self._source_groups.offsets(names, share=self._shares)
         for group in self._entries.keys() - groups.keys():
             del self._entries[group]

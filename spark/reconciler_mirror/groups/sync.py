@@ -119,6 +119,8 @@ class GroupSync:
                 cluster.close()
 
     def _report_round(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
+        """``read_ms``: when the round read the source; what groups commit later is not in it. ``cpu``: seconds of this
+        process's CPU. Totals are added to the last status, since a round knows only itself."""
         before = self._status
         self.rounds += 1
         self._status = GroupSyncStatus(
@@ -166,6 +168,8 @@ def _no_collection() -> Iterator[None]:
 
 
 def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condition]:
+    """What a round could not do, in words that name a few groups; each condition ends with the round that no longer
+    yields it."""
     target = flow.target.cluster
     if round_result.unsupported:
         yield Condition(

@@ -92,6 +92,9 @@ class FolderRun:
 
 
 def main(arguments: list[str]) -> int:
+    """Returns the exit code, by which the supervisor decides whether to start the job again (``Exit``). Signals only
+    set a flag: a handler that raised would break off a commit. Names of every flow are resolved before Spark starts, so
+    a policy that cannot be loaded costs seconds and no cluster resources."""
     parser = argparse.ArgumentParser(prog="mirror_job.py", description="Copies records between Kafka clusters.")
     parser.add_argument("--handover", type=Path, help="file the reconciler wrote")
     parser.add_argument("--run-dir", type=Path, help="gets driver.json; a file `stop` in it ends the job")

@@ -52,11 +52,9 @@ class ReadProgress:
         if seconds < _SETTLED_S:
             return text
         rate = (done - self._before) / seconds
-        return f"{text}, {rate:,.0f}/s, about {_time((self._total - done) / rate)} left"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        left_s = (self._total - done) / rate
+        left = f"{left_s:.0f} s" if left_s < 120 else f"{left_s / 60:.0f} min"
+        return f"{text}, {rate:,.0f}/s, about {left} left"
 
 
 def main(arguments: list[str]) -> int:
@@ -88,6 +86,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request: VerifyRequest) -> dict[str, Any]:
+    """Reads both sides, counts, and looks closely at what differs; returns the document for ``result.json``. What was
+    read is kept after each round in ``request.progress``, so that ``--resume`` continues behind it; if it cannot be
+    kept, the comparison goes on and says so. Who wrote differing records is asked only where there are some."""
     from reconciler_mirror.verify.dataframes import DataFrameComparison
 
     sample = request.sample
@@ -132,6 +133,8 @@ def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request:
 
 
 def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> Bounds:
+    """Asks each flow's clusters where to begin and end. Partitions get numbers over all flows, by which the rows that
+    Spark returns are told apart."""
     ranges: list[PartitionRange] = []
     unread: list[Unread] = []
     window = TimeWindow(request.from_ms, request.to_ms)
@@ -181,6 +184,8 @@ def _progress(session: Any, compared: Any) -> Iterator[None]:
     reading = ReadProgress(compared.total_offsets, before=compared.begun_offsets)
 
     def watch() -> None:
+        """Says how far it is every ``_TELL_S`` seconds, if that has changed: while offsets are read by offsets, later
+        by Spark's tasks, whose number alone would say little about bytes."""
         said = ""
         while not over.wait(_TELL_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]

@@ -67,6 +67,8 @@ class MapWriter:
         return (await self._tried(topic, _sync(cluster, topic, moved)) if moved else True) and written
 
     async def _tried(self, topic: str, work: Awaitable[None]) -> bool:
+        """False if a cluster did not take it. Copying never waits for the map: it is only read by who translates
+        offsets, and what is missing there is written with the next call."""
         try:
             await work
         except WireError as error:
@@ -76,6 +78,8 @@ class MapWriter:
         return True
 
     async def _write(self, target: ClusterClient, changed: list[Partition]) -> None:
+        """One append for all partitions that moved. ``written`` is noted only after the broker has acknowledged, with
+        the versions taken before: what was added to a map meanwhile stays to be written."""
         chunks: dict[Key, list[KeyValue]] = {}
         written: list[tuple[Copied, int, int, OffsetChunk | None]] = []
         for partition in changed:
@@ -88,6 +92,7 @@ class MapWriter:
             copied.written(full, version, newest)
 
     def _complain(self, topic: str, why: str) -> None:
+        """Once for each reason, not every few seconds."""
         if why != self._complained.get(topic):
             self._complained[topic] = why
             _log.warning(

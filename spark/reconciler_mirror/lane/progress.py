@@ -73,6 +73,9 @@ class ProgressReports:
 
 
 def row(lane: Lane, partition: Partition) -> PartitionProgress:
+    """What the driver is told of one partition. No position while a condition says that it is of another log: a lag
+    computed from it would be made up. The age of the oldest unread record comes from what is fetched, or from what a
+    stop or pause left at the source."""
     p = partition
     of_this_log = p.hold.condition is None or p.hold.condition.code not in WITHOUT_LAG
     return PartitionProgress(
@@ -113,6 +116,9 @@ class SourceEnds:
                 self._lane.changed.add(partition)
 
     async def run(self) -> None:
+        """Until cancelled. Asks the leaders for ends that no fetch session confirms (stopped, paused or silent
+        partitions), so that their lag is known as well. The pause grows with the number of partitions: one look at
+        10,000 takes a while."""
         lane = self._lane
         while True:
             await asyncio.sleep(LOOK_S + len(lane.partitions) / 2_000)

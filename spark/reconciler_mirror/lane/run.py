@@ -73,6 +73,9 @@ class Attempt:
         self._spec = spec
         self._control = control
         self._delivering = (SameOffsetsSessions if spec.keeps_offsets else Sessions)(tuning)
+        # ``_identity``: prepared for the next session. ``_former``: the last one that was started, which
+        # tells the fence of this lane itself from that of a later one. ``_held``: what copying stopped, by partition;
+        # it stays stopped in the next session.
         self._identity: Identity | None = None
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
@@ -273,6 +276,7 @@ async def prepare(
 
 
 async def _until_done(work: Callable[[], Coroutine[Any, Any, None]], trouble: Callable[[str], None]) -> None:
+    """Tries again what may pass, and reports why it waits; what is final is raised."""
     while True:
         try:
             await work()

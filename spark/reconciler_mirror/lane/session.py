@@ -38,6 +38,7 @@ class LaneSession:
         self._control = control
         self._held = held
         self._deliver_report = report
+        # By the target's broker. ``_readers`` end before the last commit, ``_tasks`` see it through.
         self._senders: dict[int, Sender] = {}
         self._readers: set[asyncio.Task[None]] = set()
         self._fetchers = Fetchers(lane, lambda work: self._spawn(work, self._readers))
@@ -45,10 +46,14 @@ class LaneSession:
         self._map = MapWriter(lane)
         self._reports = ProgressReports(lane)
         self._ends = SourceEnds(lane)
+        # Classic protocol: partitions to be added to the transaction before their leaders take batches of it. All that
+        # come within one turn of the loop share a request.
         self._announced: set[Partition] = set()
         self._announce = asyncio.Event()
+        # Target topics whose leaders are to be looked up; one refresh for all that fail at once.
         self._moved: set[str] = set()
         self._refresh = asyncio.Event()
+        # What the control wanted when it was last looked at, to notice changes; None before the first look.
         self._specs: tuple[PartitionSpec, ...] | None = None
         self._paused: frozenset[Key] = frozenset()
         self._reported = 0.0
@@ -101,6 +106,8 @@ class LaneSession:
         self._spawn(work, self._tasks)
 
     def place(self, partition: Partition) -> None:
+        """Fetches from the follower that the leader preferred (KIP-392) while that holds, else from the leader. Without
+        one the start looks again, which reports it as a condition once it lasts."""
         if self.lane.stopping:
             return
         leader = self.lane.source.leader(*partition.source)
@@ -113,6 +120,9 @@ class LaneSession:
         self._fetchers.place(node, partition)
 
     def offer(self, partition: Partition) -> None:
+        """To the sender of the leader's broker, which is made when first needed. A partition that had no leader when
+        hanging transactions were looked for must not be written before that look is done, so the session begins
+        again."""
         leader = self.lane.target.leader(*partition.target)
         if leader is None or leader.node < 0:
             self.later(partition, RETRY_PAUSE, moved=True)
@@ -127,6 +137,9 @@ class LaneSession:
         sender.offer(partition)
 
     def later(self, partition: Partition, pause: float, *, moved: bool) -> None:
+        """``moved``: the leader did not answer, so new metadata comes first. After ``delivery_timeout`` without any
+        answer the partition stops: by itself if nothing of it is under way, else the session begins again without it,
+        because an unanswered batch may still be written."""
         if moved:
             if partition.outbox.stalled() > self.lane.tuning.delivery_timeout:
                 condition = unavailable(partition.spec, "target", "no leader could be reached")
@@ -162,6 +175,9 @@ class LaneSession:
     # tasks
 
     async def _add_to_transaction(self) -> None:
+        """AddPartitionsToTxn in one request for all that are announced (classic protocol; version 2 of KIP-890 adds
+        them with Produce). Not while the transaction is being ended: a partition added after EndTxn would be in
+        none."""
         while True:
             await self._announce.wait()
             self._announce.clear()
@@ -173,6 +189,7 @@ class LaneSession:
                 self.offer(partition)
 
     async def _follow_target(self) -> None:
+        """Metadata of moved topics, at most once in half a retry pause. Failures are left to the next call."""
         while True:
             await self._refresh.wait()
             self._refresh.clear()
@@ -255,6 +272,8 @@ class LaneSession:
             self._loop.call_soon_threadsafe(self.lane.changed.noticed.set)
 
     def _take(self, specs: Iterable[PartitionSpec]) -> None:
+        """Partitions that the lane was given or lost. One whose spec changed (a recreated topic) leaves and joins anew.
+        What is acknowledged of a leaving one is still committed; what is only fetched is dropped."""
         lane = self.lane
         wanted = {(spec.topic, spec.partition): spec for spec in specs}
         for key, partition in lane.partitions.items():
@@ -269,6 +288,8 @@ class LaneSession:
                 self._join(spec)
 
     def _join(self, spec: PartitionSpec) -> None:
+        """Counters and runs of the offset map outlive the session, so a partition that comes back goes on counting. One
+        that copying stopped starts as STOPPED with its condition, and is tried again after its pause."""
         key = (spec.topic, spec.partition)
         copied = self.lane.copied.setdefault(key, Copied())
         figures = self.lane.counts.partitions.setdefault(key, PartitionFigures())

@@ -56,6 +56,9 @@ class Starter:
                 self.add(partition)
 
     async def run(self) -> None:
+        """Until cancelled. What cannot be asked now is tried again with growing pauses; after ``TELL_AFTER`` seconds
+        the lane reports why nothing starts. UNSTABLE (a transaction over the positions is undecided, KIP-447) is over
+        within milliseconds after a takeover, so it is asked again almost at once."""
         pause, failing_since = PAUSE_FIRST, 0.0
         while True:
             await self._wake.wait()
@@ -138,6 +141,9 @@ class Starter:
             self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:
+        """Why a partition cannot be started now, by the newest metadata of both sides, or None. A topic id that differs
+        from the spec's means that the topic was recreated; a broker before 2.8 has no ids, and then nothing is
+        known."""
         spec, lane = partition.spec, self._lane
         source, target = lane.source.topics[spec.topic], lane.target.topics[spec.target_topic]
         if source.error in DENIED:
@@ -248,6 +254,9 @@ class Starter:
         return {**{key: end_of(*chunk) for key, chunk in chunks.items()}, **own}, chunks
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
+        """At a committed position. The position is written anew soon if it is old (a group's offsets expire) or of an
+        earlier claim (so that a later look shows whose it is). Where this session may not commit yet, it counts as
+        uncommitted."""
         self._lane.changed.add(partition)
         partition.log.begin(known.offset, known.leader_epoch)
         self._lane.know(partition, known.offset)
@@ -372,6 +381,9 @@ class Starter:
             self._lane.stop(partition, conditions.position_foreign(partition.spec, spec.group, offset, copied_to))
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
+        """At an offset that no commit backs. With provenance not before the offset from which arriving flows mark their
+        copies: before it a returning record could not be told from a new one. An explicit start counts as a seek:
+        it may lie before what the offset map has."""
         spec = self._lane.spec
         if (arriving := spec.claim.ground.unknown.get(partition.source)) is not None:
             self._lane.stop(partition, conditions.marks_unknown(partition.spec, arriving))

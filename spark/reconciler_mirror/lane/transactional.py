@@ -137,6 +137,8 @@ class Committer:
         self._finish({**moved, **corrected}, restarted=restarted)
 
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, CommittedOffset]:
+        """For TxnOffsetCommit: by target partition, the offset and metadata that prove the position (topic ids, epoch,
+        claim, and what the target has lost)."""
         claim, hour = self._lane.spec.claim, positions.hour_now()
         written: dict[Key, CommittedOffset] = {}
         for p, offset in moved:
@@ -146,6 +148,9 @@ class Committer:
         return written
 
     def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
+        """Everything in ``moved`` is committed: figures count it, and the transaction's sets are emptied.
+        ``restarted``: the coordinator gave the producer a new epoch with EndTxn (KIP-890), so sequences begin at 0. A
+        partition that was acknowledged further meanwhile stays dirty."""
         lane = self._lane
         lane.changed.update(moved)
         for partition, offset in moved.items():

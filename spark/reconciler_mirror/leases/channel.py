@@ -85,6 +85,8 @@ class ChannelServer:
             line.close()
 
     def _accept(self) -> None:
+        """A thread for each connection, until the socket is closed. Connections that have not said who they are yet are
+        limited by ``_strangers``: whatever scans the port must not use up the driver's threads."""
         while True:
             try:
                 connection, _ = self._socket.accept()
@@ -180,6 +182,8 @@ class ChannelClient:
             self._line.close()
 
     def _listen(self) -> None:
+        """Hears the driver's messages, and dials again when the line is lost, with pauses that double. A line that held
+        for a while resets the pause; one that is refused at once does not."""
         pause = _REDIAL_FIRST_S
         while not self._closed.is_set():
             began, line = time.monotonic(), self._line
@@ -197,6 +201,8 @@ class ChannelClient:
                 self._line.close()
 
     def _dialed(self) -> Line | None:
+        """None where the driver cannot be reached; warned once, since it is tried for as long as the lease runs. The
+        greeting has the lease and a secret, and the driver's certificate is compared with the pin of the token."""
         connection: socket.socket | None = None
         try:
             connection = socket.create_connection(self._address, timeout=_CONNECT_S)

@@ -125,6 +125,8 @@ def open_listener(settings: ChannelSettings, bind: str, advertised: str, identit
 
 
 def _bound(settings: ChannelSettings, bind: str, advertised: str) -> socket.socket:
+    """Listens on the first free port of the range. Raises HandoverError with the setting to change: without the channel
+    tasks would run to their deadline unheard."""
     ports = range(settings.first_port, settings.last_port + 1)
     place = f"{bind!r} (tasks get {advertised!r})"
     for port in ports:

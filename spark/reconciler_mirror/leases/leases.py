@@ -223,6 +223,8 @@ class Leases:
     # one slot
 
     def _keep(self, slot: int) -> None:
+        """The thread of one slot, that is, of one Spark core that the mirror may use: waits for lanes, leases them as a
+        Spark job of one task, and after a failure pauses longer each time. Ends when the mirror stops."""
         pause, number = 0.5, 0
         while (mine := self._wait_for_lanes(slot)) is not None:
             if not mine:
@@ -342,6 +344,8 @@ class Leases:
             self._board.lease_begins(key)
 
     def _orders(self, lease: str) -> channel.Message | None:
+        """Everything a task has to know when it connects, also after a lost line: its answer replaces all that it heard
+        before. None: the lease is not one of ours any more, so the task is refused."""
         with self._guard:
             lanes = self._running.lanes_of(lease)
             if lanes is None:
@@ -363,6 +367,8 @@ class Leases:
         self._board.lost(lanes)
 
     def _told(self, lease: str, message: channel.Message) -> None:
+        """A message of a task. The guard is held only for the leases' own state: the board has a lock of its own, and
+        decoding a report of thousands of partitions must not hold up other tasks."""
         with self._guard:
             self._running.signs.hear(lease)
         if "alive" in message:

@@ -68,6 +68,9 @@ class ReportDelta:
         self._lane: LaneProgress | None = None
 
     def of(self, now: LaneProgress) -> LaneProgress | None:
+        """Rows that changed since the last report, or None where nothing did. A lane makes a row anew only if the
+        partition moved, so most are compared by identity. When partitions have left, everything is sent once: the
+        driver only learns from a whole report what is gone."""
         if now is self._snapshot and not self.everything:
             return None
         self._snapshot = now
@@ -181,6 +184,8 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
         return [(control, content) for control, content in entries if control is not None]
 
     def heard(message: channel.Message) -> None:
+        """A message of the driver, in the channel's thread. Each part is optional; lanes wake up to look at what
+        changed."""
         for control, rows in of_lanes(message, "lanes"):
             control.take(ROWS.decoded(SPECS, rows))
         for control, keys in of_lanes(message, "paused"):

@@ -106,6 +106,7 @@ def last_lag_of(partitions: Iterable[PartitionView], now_ms: int, uncopied: int)
 
 
 def by_topic(partitions: Iterable[PartitionView]) -> tuple[TopicView, ...]:
+    """Sums over partitions. The lag of a topic is unknown as soon as that of one partition is (``lag_of``)."""
     topics: dict[str, list[PartitionView]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)
@@ -134,6 +135,9 @@ class PausedCounts:
 
 
 def pause_counts(view: FlowView) -> PausedCounts:
+    """How far the pauses hold: for each scope the partitions that it covers and those of them that have confirmed. A
+    partition counts for every scope around it, so a topic's pause inside a flow's is confirmed by itself. ``resuming``:
+    still paused, though no pause covers it any more."""
     by_scope = {pause.scope: (0, 0) for pause in view.pauses}
     partitions = paused = resuming = 0
     for partition in view.partitions if by_scope else ():

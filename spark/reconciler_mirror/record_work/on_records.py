@@ -59,6 +59,7 @@ class DecodedWorker:
         self._work = work
         self._ground = ground
         self._place = place
+        # Compiled once for each partition: expressions see the record, and these four constants of its route.
         self._passes = None if work.where is None else selection.compiled(work.where)
         self._known = {
             "flow": place.flow,

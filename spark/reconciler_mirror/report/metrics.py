@@ -300,6 +300,8 @@ class MetricsEndpoint:
         return None if self._running is None else int(self._running[0].server_port)
 
     def open(self) -> None:
+        """Serves them once; called each time the status is written. Port 0: no metrics. After a restart the application
+        before still has the port for a while, so a refused port is tried again and complained about once."""
         if self._running is not None or self._wanted == 0:
             return
         try:

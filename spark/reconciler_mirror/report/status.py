@@ -54,6 +54,8 @@ def record(
     now_ms: int,
     detail: str = "",
 ) -> status.StatusRecord:
+    """The status record of ``schemas/status.schema.json``. A record has at most 1 MB (max.message.bytes), so conditions
+    and pauses share fixed shares of it between the flows that have some; the counts stay complete."""
     share = CONDITION_BYTES // max(1, sum(bool(view.conditions) for view in flows))
     of_pauses = PAUSE_BYTES // max(1, sum(bool(view.pauses) for view in flows))
     return status.StatusRecord(

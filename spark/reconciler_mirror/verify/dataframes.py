@@ -133,6 +133,7 @@ class DataFrameComparison:
     ) -> None:
         self._session = session
         self._plans = {plan.index: plan for plan in plans}
+        # By the plan's index; ``earlier`` are readings that an earlier run kept, to be continued.
         self._read: dict[int, PartitionReading] = dict(earlier or {})
         self._kept = kept
         self.total_offsets = sum(map(_offsets, plans))
@@ -185,6 +186,8 @@ class DataFrameComparison:
         return self._state_counts()
 
     def locate(self, suspects: Sequence[Suspect]) -> Mapping[int, Located]:
+        """Reads again around what differs, to name the first difference of each suspect; one Spark task reads a bundle
+        of about the same number of offsets."""
         if not suspects:
             return {}
         context = self._session.sparkContext

@@ -83,6 +83,7 @@ def difference(
 
 
 def fields_that_differ(record: VerifiedRecord, copy: VerifiedRecord) -> tuple[str, ...]:
+    """In the order in which they are most telling to a reader of the report."""
     pairs = (
         ("key", record.key, copy.key),
         ("value", record.value, copy.value),
@@ -112,6 +113,8 @@ class _Ahead:
         del self._held[:1]
 
     def find(self, wanted: VerifiedRecord) -> int | None:
+        """How far ahead ``wanted`` is on this side, within ``LOOK_AHEAD`` records; None: not within that. By this a
+        missing record is told from a changed one."""
         for index in range(1, LOOK_AHEAD):
             record = self.peek(index)
             if record is None:

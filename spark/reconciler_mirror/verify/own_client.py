@@ -183,6 +183,7 @@ def pieces_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, i
 
 
 def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[SeenRecord]:
+    """Raises NotOpenedError where the batch cannot be decoded here, so that the other client is asked to."""
     try:
         records = records_of(view, batch)
     except (MalformedResponseError, CorruptBatchError):
@@ -213,6 +214,8 @@ def _opened(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:
 
 
 def _verified(span: OffsetSpan, record: Record, timestamps: bool) -> VerifiedRecord:
+    """As librdkafka would return it, so that both clients can be compared record by record. ``timestamps``: False reads
+    each as 0."""
     try:
         key, value = key_and_value(record)
         named = headers_of(record.tail, headers_at(record.tail))

@@ -36,6 +36,8 @@ class TopicWriter:
         self._asked = errors.write_topic(topic)
         self._held: dict[int, list[Record]] = {}
         self._bytes = 0
+        # By partition: the next sequence of the idempotent producer, so that a batch that is sent twice is written
+        # once.
         self._sequences: dict[int, int] = {}
         self._writer: Identity | None = None
         self._requests = Requests(cluster, principal)
@@ -75,6 +77,8 @@ class TopicWriter:
         self._requests.run(self._asked, lambda: self._write(held))
 
     async def _write(self, held: Mapping[int, Sequence[Record]]) -> None:
+        """All that is held, in one transaction where the writer has a transactional id. The producer is started with
+        the first write. After an EndTxn that gave it a new epoch its sequences begin anew (KIP-890)."""
         writer = self._writer
         if writer is None:
             writer = self._writer = Identity(self._requests.wire, self._transactional_id, "")
@@ -87,6 +91,8 @@ class TopicWriter:
             self._sequences.clear()
 
     async def _write_to(self, partition: int, records: Sequence[Record], writer: Identity) -> None:
+        """One batch, sent again with its sequence while it cannot be known whether it was written. A batch that is too
+        large for the topic is halved. ``restamped`` counts records to which the broker gave its own time."""
         until, sequence = time.monotonic() + SECONDS, self._sequences.get(partition, 0)
         while True:
             try:

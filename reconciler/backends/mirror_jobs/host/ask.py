@@ -243,6 +243,8 @@ class HostedMirror:
             self._sleep(LOOK_S)
 
     def _unanswered(self, entries: Mapping[str, bytes], generation: int) -> RunnerError:
+        """Which hosts were asked, by their presence records, since no answer has many causes: none runs, none accepts,
+        or none may write."""
         asked = []
         for key, value in sorted(entries.items()):
             if key.startswith(presence_key(self._environment, "")):

@@ -111,6 +111,7 @@ class SparkJobs:
         return True
 
     def _started(self, act: Callable[[], object]) -> threading.Thread:
+        """Its failure is kept as words for the report: a thread that raises would only print."""
         self._words, self._failed = "", ""
 
         def work() -> None:

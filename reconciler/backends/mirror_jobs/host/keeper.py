@@ -59,6 +59,8 @@ class Keeper:
         self._host, self._environment, self._mirror = host, environment, mirror
         self._accepted, self._control, self._jobs = accepted, control, jobs
         self._clock, self._wall_ms, self._say = clock, wall_ms, say
+        # The lease: its key, and since when the record of another host has not changed. Its age is measured by this
+        # machine's clock, so that clocks of hosts may differ.
         self._key = host_key(environment, mirror)
         self._sighting = LeaseWatch(None, clock())
         self.lease: HostLease | None = None
@@ -157,6 +159,8 @@ class Keeper:
         return True
 
     def _act(self, desired: DesiredMirror | None, refusal: HostRefusal | None, now: float) -> HostReport:
+        """What to do for what is desired now, and the report of it. Refusals come first: a definition that this host
+        may not run is not begun, and what runs already goes on."""
         before = self.lease.report if self.lease is not None else HostReport()
         look = self._jobs.look()
         if desired is None and refusal is None:
@@ -218,6 +222,7 @@ class Keeper:
         return self._told(desired, HostPhase.STARTING, replace(look, application_id="", words="submitted"))
 
     def _told(self, desired: DesiredMirror, phase: HostPhase, look: JobLook) -> HostReport:
+        """``words`` of the job only while it does not run: later they would be stale."""
         return HostReport(
             desired.generation,
             phase,

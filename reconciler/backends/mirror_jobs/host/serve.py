@@ -107,6 +107,8 @@ class ClusterHost:
         self._trouble = words
 
     def release(self) -> None:
+        """Gives leases and presence back, so that another host takes over at once instead of after the lease. Never
+        raises: they end by themselves otherwise."""
         try:
             for keeper in self.keepers.values():
                 keeper.leave()
@@ -121,6 +123,7 @@ class ClusterHost:
         self._status.close()
 
     def _keeper(self, mirror: str) -> Keeper:
+        """Kept for as long as the process lives, since it remembers what it has begun and how often."""
         keeper = self.keepers.get(mirror)
         if keeper is None:
             self.jobs[mirror] = jobs = SparkJobs(self._state, mirror, lambda name: self._status.read(name, _wall_ms()))

@@ -141,6 +141,9 @@ def _is_clean(value: str) -> bool:
 
 
 def _is_file(value: str, pattern: str) -> bool:
+    """Whether a file or URL fits a pattern of the allow list: scheme and host have to be equal or matched by
+    themselves, so that ``*`` in a path cannot reach another host; a local path must not lead out of the folder by a
+    link."""
     scheme, sign, rest = value.rpartition("://")
     of, named, others = pattern.rpartition("://")
     first, slash, path = rest.partition("/")

@@ -253,6 +253,8 @@ def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, s
 
 
 def _submit_words(master: str, name: str, conf: Mapping[str, str]) -> list[str]:
+    """The first words of a spark-submit command. A secret of Spark goes by a variable, never by an argument, which
+    every user of the machine can see; a standalone master with a secret gets encryption as well."""
     words = [spark_submit(), "--master", master, "--name", name]
     given = {**_security(master), **conf}
     if given.pop(SPARK_SECRET, None) is not None and master.startswith("spark://"):

@@ -151,6 +151,9 @@ _OF_A_CLUSTER = (
 
 
 def _command(run: ForegroundRun, folder: Path) -> list[str]:
+    """For verify and preflight: small, without a UI's progress, its scratch files in the run's own folder. On another
+    kind of master than the mirror's, settings that only fit that one are left out. ``--caller``: the job ends when this
+    process is gone."""
     mirror = run.mirror
     given: Mapping[str, str] = {**mirror.spark_conf, **mirror.verify_conf}
     if master_kind(_master(run)) is master_kind(mirror.master):

@@ -57,6 +57,7 @@ def versions() -> dict[str, str | Unknown]:
 
 
 def _java() -> int | Unknown:
+    """Its major version, from stderr of ``java -version``."""
     if missing := or_unknown("java", require_java, RunnerError):
         return missing
     home = os.environ.get("JAVA_HOME", "")
@@ -71,6 +72,7 @@ def _java() -> int | Unknown:
 
 
 def _spark() -> str | Unknown:
+    """The pyspark that is installed here, or the release of SPARK_HOME, recognised by the name of its core jar."""
     place = or_unknown("spark", spark_submit, RunnerError)
     if isinstance(place, Unknown):
         return place
@@ -82,6 +84,7 @@ def _spark() -> str | Unknown:
 
 
 def _free(folder: Path) -> int | Unknown:
+    """Free bytes where the folder is, or would be made."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -166,6 +169,8 @@ def _version(host: str, port: int, within_s: float) -> str:
 
 
 def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
+    """The standalone master's own JSON, which says how many cores are free. It is on the port of its page, not on that
+    of ``spark://``."""
     place = f"{_place(host, port)}json/"
     try:
         document = parsed(_read(place, within_s))
@@ -177,6 +182,7 @@ def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
 
 
 def _of_hadoop(environ: Mapping[str, str]) -> str | Unknown:
+    """Which configuration of Hadoop YARN would be found by, or what is missing."""
     for name in _HADOOP:
         if folder := environ.get(name):
             if (Path(folder) / "yarn-site.xml").is_file():

@@ -93,6 +93,8 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 
 def _tar(contents: dict[str, bytes]) -> bytes:
+    """The same bytes for the same contents: sorted names, no times. The archive's name has its digest, by which Spark
+    and its caches know it."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0) as zipped,

@@ -160,6 +160,9 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
 
 
 def _await_switch(runner: Runner, mirror: str, new: RunFolder, progress: Progress) -> bool:
+    """Until the pointer names the new application's folder: True. False: there was no room for two, so the old one is
+    to be stopped first. Raises RunnerError where the new one ended or hangs; the old one then goes on. Only what the
+    new one says counts as progress: Spark may take long, but not without a word."""
     began, lines = time.monotonic(), WaitLines(progress, 0.0)
     phase, moved = "", began
     while runner.folder(mirror) != new:
@@ -188,6 +191,7 @@ def _give_up(runner: Runner, mirror: str, new: RunFolder) -> bool:
 
 
 def _not_replaced(runner: Runner, mirror: str, new: RunFolder, subject: str) -> RunnerError:
+    """The old application goes on, so nothing is lost but time."""
     reported = runner.status(mirror)
     name = (reported.application_id if reported else None) or "the old application"
     return RunnerError(

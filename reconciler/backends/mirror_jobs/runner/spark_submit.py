@@ -241,6 +241,8 @@ class SparkRunner:
             ) from None
 
     def _await_running(self, mirror: str, fingerprint: str, asked_at_ms: int, progress: Progress) -> LiveMirror:
+        """The job as it reports itself once it runs. Raises RunnerError in one of two ways: the job has ended, or it
+        still tries."""
         folder, master = self.folder(mirror), self.mirrors[mirror].master
         try:
             live_mirror = await_running(self, mirror, folder, StartedAs(fingerprint, asked_at_ms), progress)

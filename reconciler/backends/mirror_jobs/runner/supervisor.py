@@ -70,6 +70,7 @@ def kill_group(process_group: int, number: int) -> None:
 
 
 def _command(run_dir: Path) -> list[str]:
+    """The words of spark-submit, as apply wrote them. Raises HandoverError."""
     file = run_dir / "command.json"
     try:
         command: list[str] = read_json(file)

@@ -73,6 +73,8 @@ def _stale_after_ms(record: StatusRecord) -> int:
 
 
 def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
+    """A record as a live mirror. One that says it runs, but is older than it would leave it, is STALE: its process may
+    be gone. By how much it is late is known in any case."""
     state = _STATES[record.state]
     silent_ms = now_ms - record.updated_at_ms
     if state in _ALIVE and silent_ms > _stale_after_ms(record):
@@ -95,6 +97,8 @@ def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
 
 
 def _by_what_it_writes(record: StatusRecord, now_ms: int, speaks: bool) -> LiveMirror:
+    """Where clocks differ, the age of a record says nothing. What counts then is whether it changed while we looked
+    (``speaks``)."""
     ahead_ms = record.updated_at_ms - now_ms
     mirror = _mirror(record, record.updated_at_ms if speaks else now_ms)
     if not speaks and ahead_ms < 0:

@@ -138,6 +138,7 @@ class _GssError(Exception):
 
 
 def _texts(code: int, kind: int) -> Iterator[str]:
+    """GSS_Display_status for one status: the library gives a text a call until its message context is 0 again."""
     more = c_uint32()
     while True:
         minor, text = c_uint32(), _Buffer()
@@ -241,6 +242,8 @@ def ticket(login: KerberosLogin, host: str) -> None:
 
 @contextlib.contextmanager
 def _its_turn(login: KerberosLogin) -> Iterator[None]:
+    """One login at a time for each keytab and principal: two threads that fill the same credential cache at once would
+    both ask the KDC, and one could read the cache half written. A login from an existing cache needs no turn."""
     if not login.keytab:
         yield
         return

@@ -49,6 +49,9 @@ def exchange(settings: SaslSettings, host: str = "") -> Exchange:
 
 
 def _scram(settings: SaslSettings, digest: str) -> Exchange:
+    """RFC 5802, with Kafka's names SCRAM-SHA-256 and -512: yields what to send, and is sent what the broker answers. No
+    channel binding (``biws`` is "n,,"). Fewer than 4096 rounds are refused, as Kafka's own client does (KIP-84), and
+    the broker has to prove that it knows the password as well: else anybody could play the broker."""
     nonce = secrets.token_urlsafe(24)
     user = settings.username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={user},r={nonce}"

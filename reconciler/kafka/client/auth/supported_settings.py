@@ -195,6 +195,7 @@ def not_by_librdkafka(client: Mapping[str, str]) -> str:
 
 
 def _refusal(setting: str) -> Refusal:
+    """Words for a setting that no list has: why it is not simply ignored, and a near name if it looks like a slip."""
     default = (
         f"{_OWN}, which do not know it; ignoring it could weaken or break security"
         if setting.startswith(DECIDES)

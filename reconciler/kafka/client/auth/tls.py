@@ -35,6 +35,8 @@ class Renewed:
 
 
 def _stamps(client: Mapping[str, str]) -> tuple[tuple[int, int, int] | None, ...]:
+    """(mtime, size, inode) of each file; None for one that cannot be read. By these a rotated certificate is noticed:
+    tools that renew replace the file or a link, so the time alone would not do."""
     stamps: list[tuple[int, int, int] | None] = []
     for name in _FILES:
         try:

@@ -102,6 +102,7 @@ def unpack_describe(frame: memoryview) -> tuple[int, list[DescribedGroup]]:
 def _described(
     frame: memoryview, group: Callable[[ResponseReader], DescribedGroup]
 ) -> tuple[int, list[DescribedGroup]]:
+    """(throttle in ms, groups). ``group`` reads one of them."""
     reader = ResponseReader(frame)
     throttle = reader.int32()
     groups = [group(reader) for _ in range(reader.count())]
@@ -110,6 +111,8 @@ def _described(
 
 
 def _classic(reader: ResponseReader) -> DescribedGroup:
+    """DescribeGroups version 5. Assignments are in the consumer protocol's own format (``_assigned``), whatever the
+    assignor is."""
     error, group, state = reader.int16(), reader.string(), reader.string()
     _, assignor = reader.string(), reader.string()
     members = []
@@ -155,6 +158,8 @@ def _consumer(reader: ResponseReader) -> DescribedGroup:
 
 
 def _consumer_member(reader: ResponseReader) -> Member:
+    """ConsumerGroupDescribe (KIP-848). Current and target assignment are both there; the current one is what the member
+    reads now."""
     member_id, _, _ = reader.string(), reader.string(), reader.string()
     reader.int32()
     client_id, host = reader.string(), reader.string()
@@ -167,6 +172,7 @@ def _consumer_member(reader: ResponseReader) -> Member:
 
 
 def _assignment(reader: ResponseReader) -> tuple[Key, ...]:
+    """Topic ids are passed over: the names beside them are what this program compares."""
     entries: list[Key] = []
     for _ in range(reader.count()):
         reader.uuid()

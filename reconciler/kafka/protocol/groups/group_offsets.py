@@ -69,6 +69,8 @@ def unpack_fetch(version: int, groups: Sequence[str], frame: memoryview) -> tupl
 
 
 def _offsets(reader: ResponseReader) -> GroupOffsets:
+    """One group of an OffsetFetch response. Most partitions have neither metadata nor an error, so those bytes are
+    compared at once. An error of a partition means that a transaction over its offset is undecided (KIP-447)."""
     offsets: dict[Key, CommittedOffset] = {}
     unstable: list[Key] = []
     frame = reader.frame

@@ -58,7 +58,15 @@ def shifts(
     for rule in touched:
         host = {} if rule.host == WILDCARD else {"host": rule.host}
         principals = tuple(_principals(rule, before, after))
-        operations = tuple(_decided(rule, before))
+        # What the rule may decide. Where everybody is allowed without rules, it decides all by being there.
+        allows = rule.permission is Permission.ALLOW
+        operations = tuple(
+            each
+            for each in OPERATIONS[rule.resource]
+            if before.allow_everyone
+            or rule.operation in (Operation.ALL, each)
+            or (allows and rule.operation in IMPLIES.get(each, ()))
+        )
         for members in classes.under(rule):
             for principal in principals:
                 for operation in operations:
@@ -95,14 +103,6 @@ def _wanted(required: Iterable[AclBinding]) -> Iterator[AccessRequest]:
         name = rule.name if rule.pattern is PatternType.LITERAL and not rule.wildcard else _to_come(rule)
         operations = OPERATIONS[rule.resource] if rule.operation is Operation.ALL else (rule.operation,)
         yield from (AccessRequest(rule.principal, operation, rule.resource, name) for operation in operations)
-
-
-def _decided(rule: AclBinding, book: Rulebook) -> Iterator[Operation]:
-    """What the rule may decide. Where everybody is allowed without rules, it decides all by being there."""
-    for operation in OPERATIONS[rule.resource]:
-        implied = rule.permission is Permission.ALLOW and rule.operation in IMPLIES.get(operation, ())
-        if book.allow_everyone or implied or rule.operation in (Operation.ALL, operation):
-            yield operation
 
 
 def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:

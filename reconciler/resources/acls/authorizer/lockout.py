@@ -24,7 +24,7 @@ from reconciler.model.reports.probe import Needs
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster, transactional_id
 from reconciler.replication.names import transactional_id as lane_id
 from reconciler.resources.acls.authorizer.decide import Rulebook
-from reconciler.resources.acls.authorizer.gains_and_losses import LockedOut, locked_out, upheld_by
+from reconciler.resources.acls.authorizer.gains_and_losses import locked_out, upheld_by
 from reconciler.resources.acls.roles import bindings, clusters_of, expand_stable, flows_of, mirror_rights
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.internal import internal_topics
@@ -79,7 +79,14 @@ def own_standing(
         asked = reached(needs, mine)
         rests_on |= upheld_by(books[1], asked)
         if lost := locked_out(*books, asked):
-            proofs = [_proof(out) for out in lost[:SHOWN]]
+            proofs = []
+            for out in lost[:SHOWN]:
+                asked_of = out.request.resource
+                where = "cluster" if asked_of is ResourceType.CLUSTER else f"{asked_of} {out.request.name}"
+                because = (
+                    f"'{out.by}' denies it" if out.by else f"'{out.today}' goes and no rule that is left allows it"
+                )
+                proofs.append(f"{out.request.operation} on {where}: {because}")
             more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
             who = "the job of its flows" if kind is Principal.MIRROR else f"its own {kind} principal"
             problem = f"this plan would lock {who}, {needs.name}, out of {cluster}: {'; '.join(proofs)}{more}"
@@ -121,12 +128,6 @@ def reached(needs: Needs, rules: Sequence[AclBinding]) -> list[AclBinding]:
             if acl.covers_name(name) and any(acl.covers_name(name) for acl in reaching):
                 acls.append(replace(acl, name=name, pattern=PatternType.LITERAL))
     return acls
-
-
-def _proof(out: LockedOut) -> str:
-    where = "cluster" if out.request.resource is ResourceType.CLUSTER else f"{out.request.resource} {out.request.name}"
-    because = f"'{out.by}' denies it" if out.by else f"'{out.today}' goes and no rule that is left allows it"
-    return f"{out.request.operation} on {where}: {because}"
 
 
 def names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:

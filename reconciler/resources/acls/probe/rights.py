@@ -154,7 +154,13 @@ class KnownLogins:
             else:
                 logins[kind] = ProbedLogin(wanted=some, why_not=self.prober.why_not(cluster, kind))
         rights = self._rights(cluster, {kind: login for kind, login in logins.items() if login.before is None})
-        return {**logins, **{kind: _before(logins[kind], before) for kind, before in rights.items()}}
+        for kind, seen in rights.items():
+            if seen.failed is None:
+                logins[kind] = replace(logins[kind], before=seen)
+            else:
+                why_not = f"could not log in before the ACL batch, either: {seen.failed.error}"
+                logins[kind] = replace(logins[kind], why_not=why_not)
+        return logins
 
     def after(self, cluster: str, logins: Logins) -> Logins:
         rights = self._rights(cluster, logins)
@@ -177,9 +183,3 @@ class KnownLogins:
                 for kind, login in asked.items()
             }
             return {kind: answer.result() for kind, answer in answers.items()}
-
-
-def _before(login: ProbedLogin, rights: Rights) -> ProbedLogin:
-    if rights.failed is not None:
-        return replace(login, why_not=f"could not log in before the ACL batch, either: {rights.failed.error}")
-    return replace(login, before=rights)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
+from reconciler.model.acls import WILDCARD, AclBinding, PatternType, Permission, ResourceType, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import Before, LiveAccess
 from reconciler.text import in_shell
@@ -59,14 +59,11 @@ def by_hand(acl: AclBinding, there: bool, server: str) -> str:
     ]
     if acl.host != WILDCARD:
         words.append(f"--{kind}-host {in_shell(acl.host)}")
-    words += [f"--operation {_camel(acl.operation)}", resource]
+    operation = "".join(part.capitalize() for part in acl.operation.split("_"))  # as in DescribeConfigs
+    words += [f"--operation {operation}", resource]
     if acl.pattern is PatternType.PREFIXED:
         words.append("--resource-pattern-type prefixed")
     return " ".join(words)
-
-
-def _camel(operation: Operation) -> str:
-    return "".join(part.capitalize() for part in operation.split("_"))
 
 
 AGAIN = "The next plan shows it again; applying that probes it again."

@@ -124,7 +124,11 @@ def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
     lost = {**dict(_lost_by_rules(needs, evidence, login)), **dict(_lost_by_word(needs, evidence, login))}
     if lost:
         worst = sorted(lost.items(), key=lambda pair: pair[0].resource is not ResourceType.CLUSTER)
-        shown = "; ".join(f"{acl.operation} on {_where(acl)}: {cause.text}" for acl, cause in worst[:SHOWN])
+        parts = []
+        for acl, cause in worst[:SHOWN]:
+            where = str(acl.resource) if acl.resource is ResourceType.CLUSTER else f"{acl.resource} {acl.name}"
+            parts.append(f"{acl.operation} on {where}: {cause.text}")
+        shown = "; ".join(parts)
         more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
         causes = dict.fromkeys(
             cause for cause in lost.values() if cause.rule is not None and cause.rule not in evidence.own
@@ -189,7 +193,3 @@ def _denied_by(rule: AclBinding | None) -> _Cause | None:
 
 def _request(acl: AclBinding) -> AccessRequest:
     return AccessRequest(acl.principal, acl.operation, acl.resource, acl.name)
-
-
-def _where(acl: AclBinding) -> str:
-    return str(acl.resource) if acl.resource is ResourceType.CLUSTER else f"{acl.resource} {acl.name}"

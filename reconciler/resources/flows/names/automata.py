@@ -235,7 +235,12 @@ def shortest(language: Language, max_length: int = MAX_NAME, states: int = MAX_S
 def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None = None) -> Iterator[str]:
     """Names of the language, shortest first, one for each state the automaton can end in. Raises UndecidedError."""
     effort = effort or Effort()
-    chars = _representatives(language.distinguishes() | {frozenset(".")})
+    # One character for each group that no set of the language distinguishes: the others would lead to the same states.
+    sets = tuple(language.distinguishes() | {frozenset(".")})
+    alike: dict[tuple[bool, ...], str] = {}
+    for char in ALPHABET:
+        alike.setdefault(tuple(char in words for words in sets), char)
+    chars = "".join(alike.values())
     start = language.start()
     if language.dead(start):
         return
@@ -288,12 +293,3 @@ def reached(start: Node, after: Mapping[Node, Iterable[Node]]) -> set[Node]:
         behind |= fresh
         waiting += fresh
     return behind
-
-
-def _representatives(sets: Iterable[frozenset[str]]) -> str:
-    """One character for each group that no set distinguishes."""
-    sets = tuple(sets)
-    representatives: dict[tuple[bool, ...], str] = {}
-    for char in ALPHABET:
-        representatives.setdefault(tuple(char in words for words in sets), char)
-    return "".join(representatives.values())

@@ -48,16 +48,22 @@ class Fetcher:
     ) -> None:
         self._lane = lane
         self._node, self._number = place
+        # Number 0 is the quiet session of a broker, which holds all that have caught up; the others read backlogs. A
+        # backlog in the quiet session would make each answer large, and new records of all others would wait for it.
         self._busy = self._number > 0
         self._line = line
         self._empty = False
         self._looked = time.monotonic()
+        # All fetchers of the lane by (broker, number), to move partitions between.
         self._peers = fetchers
+        # KIP-227: the broker remembers what is asked for, and requests name only changes. Members are partitions asked
+        # for; paused ones are left out until there is room.
         self._session = FetchSession()
         self._members: set[Partition] = set()
         self._paused: set[Partition] = set()
         self._changed = asyncio.Event()
         self._answers = Answers()
+        # From version 13 on answers name topics by id (KIP-516); a topic recreated under its name is another key here.
         self._names: dict[UUID, str] = {}
         self._by_name = False
 
@@ -138,6 +144,8 @@ class Fetcher:
         return max(lane.memory // lane.tuning.partition_share, lane.memory // (2 * members))
 
     def _want(self, partition: Partition) -> None:
+        """Adds the partition to the session, or moves its offset there. The leader's epoch lets a broker that is
+        behind, or no longer leads, refuse instead of answering from an old log (KIP-320)."""
         lane = self._lane
         leader = lane.source.leader(*partition.source)
         partition.log.answers = self._answers
@@ -176,6 +184,9 @@ class Fetcher:
         return _PAUSED_WAIT_MS if self._paused else self._lane.tuning.fetch_wait_ms
 
     async def _once(self, connection: Connection) -> None:
+        """One request and its answer. What it may bring is counted as requested memory from before it is sent until it
+        is there, whatever happens: otherwise several fetchers at once would exceed the lane's memory. The records are
+        views into the connection's receive buffer, which ``connection.read`` keeps until pieces are made."""
         lane = self._lane
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         version = fetch_answers.version_for(connection.negotiated, by_name=self._by_name)
@@ -201,6 +212,10 @@ class Fetcher:
             self._take(fetched, frame.buffer)
 
     def _take(self, fetched: Fetched, buffer: Buffer | None) -> None:
+        """Hands each partition's records on. A session error makes the session begin anew and is no error of a
+        partition. An answer for an offset that is no longer wanted (the partition was moved meanwhile) is dropped. A
+        leader that names a preferred replica (KIP-392) sends no records: they are fetched there for a while, then the
+        leader is asked again."""
         if not self._session.accept(fetched):
             if fetched.error not in fetching.SESSION_ERRORS:
                 self._lane.source_failed(self.members(), fetched.error)
@@ -265,6 +280,8 @@ class Fetcher:
         self._lane.routes.place(partition)
 
     def _refused(self, partition: Partition, answer: FetchedPartition) -> None:
+        """OUT_OF_RANGE and a moved leader send the partition back to the start, which knows what they mean for its
+        position; a batch that the broker itself found corrupt is a condition; all else is of the broker."""
         lane = self._lane
         self.remove(partition)
         if answer.error == OUT_OF_RANGE or answer.error in MOVED:

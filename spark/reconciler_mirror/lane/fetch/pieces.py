@@ -180,6 +180,11 @@ def sound(partition: Partition, view: memoryview, batches: list[Batch], end: int
 def _add_pieces(
     pieces: list[Piece], partition: Partition, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
 ) -> None:
+    """Whole batches travel as they are. Small ones are gathered into larger batches while the target's overhead per
+    batch would dominate (``sizes.gathers``), and the gathered ones are closed before any other piece, so that the order
+    stays. What cannot travel whole (offsets before the position, too large for the target, an old format) is encoded
+    again. ``append_time``: records
+    of a source topic with LogAppendTime keep that time, as with MirrorMaker 2, so they are encoded anew."""
     view, wanted = fetched
     position = partition.log.covered
     small: list[Batch] = []

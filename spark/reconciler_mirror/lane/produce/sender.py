@@ -45,9 +45,12 @@ class Sender:
     def __init__(self, lane: Lane, node: int) -> None:
         self._lane = lane
         self._node = node
+        # Partitions with something to send, in turn; each is in it at most once (``Outbox.ready``).
         self._ready: deque[Partition] = deque()
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
+        # Under way to this broker: requests, and their bytes. ``_flight`` limits the bytes by what the line carries,
+        # ``_window`` the requests, also those of a single partition.
         self._requests = 0
         self._bytes = 0
         self._flight = Flight(lane.tuning.bytes_in_flight)
@@ -55,6 +58,8 @@ class Sender:
         self._window = lane.tuning.requests_in_flight
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
+        # Requests under way that bring a partition into the transaction, and the partitions that wait for them
+        # (KIP-890).
         self._joining = 0
         self._late: set[Partition] = set()
 
@@ -190,6 +195,9 @@ class Sender:
         return lane.delivery.may_send(partition)
 
     def _next_piece(self, partition: Partition) -> Piece | None:
+        """None where the partition may not send now. A batch that was sent before goes first and unchanged, with the
+        sequence it had. A corrupt batch stays the head of its queue, and what was fetched behind it is dropped: it is
+        fetched and checked once more before the partition is stopped for it."""
         if not self._may_send(partition):
             return None
         outbox = partition.outbox
@@ -209,6 +217,9 @@ class Sender:
         return piece
 
     def _seal(self, partition: Partition, piece: Piece) -> None:
+        """The checksum that the source's broker wrote is checked before the header is patched and a new one is
+        computed: this is the last place where damage in memory or on the way can be noticed. Sequences count records,
+        not batches, and go on over a partition's batches without a gap (KIP-98)."""
         lane, outbox = self._lane, partition.outbox
         if piece.source is not None:
             verify(piece.raw, piece.source)
@@ -223,6 +234,8 @@ class Sender:
         lane.began(partition, len(piece.raw))
 
     def _send(self, connection: Connection, chosen: dict[tuple[str, int], tuple[Partition, Piece]]) -> None:
+        """One Produce request with a batch for each chosen partition. ``sent`` (when, whether it joins, bytes) goes to
+        the callback, since the counts are taken back there whatever the answer is."""
         identity = self._lane.identity
         version = identity.produce_version
         raws = {key: piece.raw for key, (_, piece) in chosen.items()}
@@ -245,6 +258,9 @@ class Sender:
         chosen: dict[tuple[str, int], tuple[Partition, Piece]],
         future: asyncio.Future[Frame],
     ) -> None:
+        """Called by the event loop once the answer is there or the connection is lost; then every batch counts as LOST,
+        and is sent again with its sequence, since the broker may have it. Afterwards what waited for this request's
+        join is offered, and the next request is sent without going through ``run``."""
         sent_at, joining, size = sent
         self._requests -= 1
         self._bytes -= size
@@ -271,6 +287,8 @@ class Sender:
     def _read(
         self, connection: Connection, future: asyncio.Future[Frame], sent: Collection[tuple[str, int]]
     ) -> list[Produced]:
+        """Raises MalformedResponseError unless the answer has each partition of the request once: a batch without an
+        answer would stay unacknowledged for good."""
         frame = future.result()
         with connection.read(frame):
             throttle, answers = producing.unpack(self._lane.identity.produce_version, frame.body)
@@ -286,6 +304,9 @@ class Sender:
         self._widen()
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
+        """Notes one batch's answer. After a failure the partition waits until all its batches under way are answered,
+        because only then is it known what to send again; the failure that counts is that of the oldest, the later ones
+        fail because of it."""
         outbox = partition.outbox
         if answer.error in self._lane.delivery.written:
             acknowledged(self._lane, partition, piece, answer.base_offset if not answer.error else -1)

@@ -49,11 +49,14 @@ class Copies:
         self._lane = lane
         self.identity = identity
         self.producer = producer
+        # Looks at what leaders have of each copy (DescribeProducers), by the producer that writes it.
         self.leaders = Leaders(lane.target, lambda key: self._states[self._by_target[key]].producer)
         self.filled = asyncio.Event()
         self.filled.set()
+        # Two ways to fill one offset: an aborted transaction's marker, and a marker that this lane writes itself.
         self._markers = Markers(lane.target, identity)
         self._own_markers = OwnMarkers(MarkerRequests(lane.target, marker_producer, identity), identity.epoch)
+        # In order: partitions with a hole at the head of their queue. A dict, since a set has no order.
         self._waiting: dict[Partition, None] = {}
         self._wake = asyncio.Event()
         self._states: dict[Partition, SamePartition] = {}
@@ -249,6 +252,10 @@ class Copies:
             self._lane.resolve(self._after, by_key[key], holes[key][:2], end)
 
     def _after(self, partition: Partition, hole: tuple[int, int], end: int) -> None:
+        """``hole``: (first offset, offset behind it); ``end``: where the copy's log ends now. Goes on behind what was
+        filled: with the rest of the hole, else with the next piece. If the log came further than the hole, or the queue
+        was dropped meanwhile, the partition is looked at again instead of trusted. Fillers before the first record of a
+        copy are deleted, so that readers begin at the source's first offset."""
         same, lane, (first, after) = self._states[partition], self._lane, hole
         partition.outbox.filling = False
         same.at = time.monotonic()

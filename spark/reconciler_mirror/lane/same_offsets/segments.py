@@ -136,6 +136,9 @@ def _segments(
 
 
 def _opened(view: memoryview, batch: Batch, at: int, left_out: Collection[int]) -> Iterator[Segment]:
+    """A compressed or sparse batch as runs of consecutive records and the holes between them, from ``at`` on. A broker
+    gives consecutive offsets to the records of a batch, so a batch with gaps has to be split where they are.
+    ``left_out``: offsets of records that the target refuses; they become holes, too."""
     codec = codec_of(view, batch)
     run: list[Record] = []
     for record in records_of(view, batch):
@@ -254,6 +257,8 @@ def _new(partition: Partition, same: SamePartition, view: memoryview, segment: S
 
 
 def _pieces(partition: Partition, view: memoryview, segment: Segment, buffer: Buffer | None) -> Iterator[Piece]:
+    """A whole batch travels as it is: its offsets are consecutive. The members of a run are encoded again, in batches
+    that the target takes; ``hold.why`` says so in the status."""
     match segment:
         case Hole(first, after, timestamp):
             yield Piece.of_hole(first, after, timestamp)

@@ -186,6 +186,9 @@ class SameStarter(Starter):
         self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
 
     def _lost(self, partition: Partition, low: int, high: int) -> None:
+        """The source deleted records before they were copied (``low`` is its first offset). Where the flow goes on
+        behind losses, the lost offsets become one hole: the copy keeps the source's offsets behind it. Waits until
+        nothing is under way, since the hole has to begin where the copy's log ends."""
         lane, same, position = self._lane, self._same.state_of(partition), partition.log.covered
         condition = conditions.position_lost(partition.spec, position, low, high)
         if position >= low or same is None or same.place is None or not lane.goes_on(condition.code):

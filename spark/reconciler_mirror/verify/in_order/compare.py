@@ -131,6 +131,8 @@ def by_batches(plan: PartitionRange) -> bool:
 
 
 def _items(plan: PartitionRange, side: str, readers: Readers) -> Iterator[SeenRecord]:
+    """The records of one side, by our own client where the plan compares batches, else by librdkafka. Timestamps are
+    left out where the target's topic writes its own (LogAppendTime)."""
     if by_batches(plan):
         span = plan.source if side == SOURCE else plan.target
         for piece in readers.own(span.endpoint).pieces(span):
@@ -175,6 +177,8 @@ def _cut(span: OffsetSpan, bounds: tuple[int, int]) -> OffsetSpan:
 
 
 def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> PartitionReading:
+    """What a walk came to, for Spark to return. Differences are read a
+    second time before they are named: what only one reading saw must not be reported as a fault of the copy."""
     named: list[FirstDifference] = []
     unconfirmed = False
     for stretch in walked.stretches[:MOST_NAMED]:
@@ -225,6 +229,7 @@ def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) ->
 
 
 def _rows(plan: PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
+    """One row for all that is equal, and one for each stretch that differs, as the Parquet file has them."""
     rows = (
         [ComparedStretch(True, walked.equal, walked.equal, plan.source.start, plan.target.start)]
         if walked.equal

@@ -133,10 +133,12 @@ class Walk:
                 if mine is not None and other is not None and self._equal_bytes(mine, other):
                     self._take(mine, other)
                     continue
+            # What the source has beyond the target's end is missing below the position, and lag behind it. Of a part of
+            # a partition the target goes on with the next part.
             if not theirs.fill():
-                return self._target_ends()
+                return self._only_one_side_goes_on(ours, self._plan.position)
             if not ours.fill():
-                return self._source_ends()
+                return WalkState.DONE if self._part else self._only_one_side_goes_on(theirs, None)
             by_pairs = ours.by_pairs and theirs.by_pairs
             if by_pairs:
                 ours.tighten()
@@ -226,6 +228,9 @@ class Walk:
         return min(ours.left, max(below, copies))
 
     def _differ(self, mine: int, other: int, *, lost: bool = False) -> None:
+        """Notes a stretch that differs: ``mine`` records of the source against ``other`` of the target from here on.
+        Records of equal count that mean the same (headers in another order, for one) count as equal. ``lost``: the walk
+        gives up here, since no record was found again, and a whole comparison by keys has to decide."""
         ours, theirs = self._source, self._target
         a, b = ours.contents[ours.next : ours.next + mine], theirs.contents[theirs.next : theirs.next + other]
         if not lost and mine == other and self._mean_the_same(a, b):
@@ -254,14 +259,9 @@ class Walk:
         means = self._canonical
         return all(a[:-1] == b[:-1] and means(a[-1]) == means(b[-1]) for a, b in zip(mine, other, strict=True))
 
-    def _target_ends(self) -> WalkState:
-        """What the source has besides is missing below the position, and lag behind it."""
-        return self._only_one_side_goes_on(self._source, self._plan.position)
-
-    def _source_ends(self) -> WalkState:
-        return WalkState.DONE if self._part else self._only_one_side_goes_on(self._target, None)
-
     def _only_one_side_goes_on(self, side: ComparedSide, below: int | None) -> WalkState:
+        """The other side has ended. What ``side`` still has before ``below`` is one stretch of missing or surplus
+        records."""
         begun, count = side.at, 0
         last = begun
         while side.fill():
@@ -306,6 +306,7 @@ class Walk:
         return True
 
     def _take(self, mine: SidePiece, other: SidePiece) -> None:
+        """Two batches with equal bytes: all their records are proved equal at once, without being decoded."""
         if mine.header is None or other.header is None or mine.view is None:
             return
         count = mine.header.records

@@ -152,6 +152,8 @@ def _of_document(document: Mapping[str, object], endpoint: web.IdentityEndpoint)
 
 
 def _of_profile(profile: str) -> AwsKeys:
+    """By botocore, which reads SSO, role chains and credential processes of ``~/.aws``; loaded only here, since most
+    environments do not need it."""
     try:
         exceptions = importlib.import_module("botocore.exceptions")
         session = importlib.import_module("botocore.session")

@@ -22,6 +22,9 @@ _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
 def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToken:
+    """OAuth 2.0 of Microsoft Entra ID: by a secret, a certificate, or a federated token (workload identity of AKS), in
+    this order; else by the managed identity of the machine. Settings win over the variables that Azure's own SDKs
+    read."""
     scope = oauth.get(f"{_PREFIX}scope", "")
     if not scope.endswith("/.default"):
         example = "https://NAMESPACE.servicebus.windows.net/.default"
@@ -57,6 +60,8 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
 
 
 def _managed(oauth: Mapping[str, str], resource: str, client: str, extensions: Mapping[str, str]) -> AccessToken:
+    """The identity endpoint of App Service, Functions or Container Apps where its two variables are set, else the
+    instance metadata service of virtual machines. Neither is reached over a proxy (``local``)."""
     env = os.environ
     whose = f"managed identity {client}" if client else "a managed identity"
     which = "" if client else f"; of several, name one as {_PREFIX}client.id or AZURE_CLIENT_ID"

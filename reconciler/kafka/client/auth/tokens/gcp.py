@@ -32,6 +32,8 @@ def token(oauth: Mapping[str, str]) -> web.AccessToken:
 
 
 def _of_metadata(oauth: Mapping[str, str]) -> tuple[web.AccessToken, str]:
+    """The token and e-mail of the service account that the machine, pod or function runs as. The answer must have
+    Google's own header: any web server behind that name could answer otherwise."""
     host = os.environ.get("GCE_METADATA_HOST", "metadata.google.internal")
     base = f"http://{host}/computeMetadata/v1/instance/service-accounts/default"
     todo = "Give this machine or pod a service account, or set GOOGLE_APPLICATION_CREDENTIALS"
@@ -44,6 +46,7 @@ def _of_metadata(oauth: Mapping[str, str]) -> tuple[web.AccessToken, str]:
 
 
 def _of_file(oauth: Mapping[str, str], path: str) -> tuple[web.AccessToken, str]:
+    """Google's application default credentials: a service account's key, or a federated identity. (token, e-mail)"""
     try:
         document = json.loads(Path(path).read_text("utf-8-sig"))
         kind = document["type"]

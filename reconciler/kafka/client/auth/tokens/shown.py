@@ -41,6 +41,8 @@ def _of_presigned_url(text: str) -> list[str]:
 
 
 def _part(text: str, number: int) -> Mapping[str, object]:
+    """Header (0) or claims (1) of a JWT, without looking at its signature: these are for words in an error. Empty for
+    anything else."""
     parts = text.split(".")
     if len(parts) != 3:
         return {}
