@@ -54,13 +54,16 @@ class ExecutorPython:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """``executors``: how many; ``cores`` and ``memory`` (as Spark writes it, such as 2g): of each of them. 0 and empty:
-    as Spark has it."""
+    """Where a mirror's driver runs and what its executors get. 0 and empty: as Spark has it."""
 
     deploy_mode: str = field(default=CLIENT, metadata=SPARSE)
+    """CLIENT: the driver is a process of the machine that submits; CLUSTER: Spark chooses a machine."""
     executors: int = field(default=0, metadata=SPARSE)
+    """How many. A standalone master knows only cores, so there it is executors times cores."""
     cores: int = field(default=0, metadata=SPARSE)
+    """Of each executor, as ``memory``."""
     memory: str = field(default="", metadata=SPARSE)
+    """As Spark writes it, such as 2g."""
     python: ExecutorPython = field(default=ExecutorPython(), metadata=SPARSE)
 
     def spark_conf(self, master: str) -> Mapping[str, str]:
@@ -116,6 +119,7 @@ class Endpoint:
     cluster that is meant; empty: whichever answers first."""
 
     cluster: str = field(metadata=named("name"))
+    """The alias, by which remote topics are named and which words use."""
     bootstrap_servers: tuple[str, ...]
     client: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str = field(default="", metadata=SPARSE)
@@ -123,9 +127,12 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class StatusPlace:
+    """Where the job writes its status record, and reads pauses."""
+
     cluster: Endpoint
     topic: str
     key: str
+    """Of the record: environment and mirror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +141,7 @@ class Naming:
 
     policy: str = "default"
     separator: str = "."
+    """Between the source's alias and the topic's name."""
 
 
 AGAIN = "again"
@@ -160,9 +168,12 @@ class GroupSettings:
     that keeps offsets, what groups commit on the target is kept on the source, too."""
 
     include: tuple[str, ...]
+    """Expressions of whole names, as ``exclude``; exclusions win."""
     exclude: tuple[str, ...]
     interval_ms: int
+    """From the beginning of one round to that of the next, unless a round takes longer."""
     follow_rewinds: bool
+    """Whether a group that goes back at the source goes back at the target."""
     returning: str = field(default="", metadata=SPARSE)
     both_ways: bool = field(default=False, metadata=SPARSE)
 
@@ -194,6 +205,8 @@ class InternalTopics:
 
 @dataclass(frozen=True, slots=True)
 class AddedHeaders:
+    """Headers that each copy gets beside its own."""
+
     add: tuple[AddedHeader, ...]
 
 
@@ -208,33 +221,43 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class FlowSettings:
-    """``rate_limit``: bytes per second, None for no limit. ``continue_on``: conditions after which a partition goes on
-    behind what is lost; None: no condition was asked about. ``groups`` None: no offsets are synced. ``offsets``:
-    TRANSLATED, or SAME for copies at the source's offsets; then ``filler_limit`` is the most empty offsets that a
-    partition of a copy may be begun with, None: ``offsets.same.FILLER_LIMIT``. ``moved_from``: the flow's first name,
-    where it was renamed (decision 127)."""
+    """One flow, as the lanes get it. The fingerprint covers all but ``handover.UNCOVERED``."""
 
     name: str
+    """As git declares it now; state on the target is named by ``state_name``."""
     fingerprint: str
     source: Endpoint
     target: Endpoint
     topics: tuple[str, ...]
+    """Expressions of whole names, as ``exclude_topics``; exclusions win."""
     exclude_topics: tuple[str, ...]
     naming: Naming
     delivery: str
+    """``exactly_once`` in transactions, or ``at_least_once`` by an idempotent producer."""
     isolation: str
+    """``read_committed``, or ``read_uncommitted``: records of open and aborted transactions are copied as well."""
     start: Start
+    """Of partitions without a position."""
     lanes: int
+    """How many lanes share its partitions, MOST_LANES at most."""
     groups: GroupSettings | None = field(default=None, metadata=SPARSE)
+    """None: no offsets are synced."""
     mirrormaker_topics: InternalTopics | None = field(default=None, metadata=SPARSE)
     rate_limit: int | None = field(default=None, metadata=SPARSE)
+    """Bytes per second over all lanes; None: no limit."""
     continue_on: tuple[str, ...] | None = field(default=None, metadata=SPARSE)
+    """Conditions after which a partition goes on behind what is lost; None: no condition was asked about."""
     where: Where | None = field(default=None, metadata=SPARSE)
+    """Which records are copied; None: all."""
     headers: AddedHeaders | None = field(default=None, metadata=SPARSE)
     provenance: Provenance | None = field(default=None, metadata=SPARSE)
     offsets: str = field(default=TRANSLATED, metadata=SPARSE)
+    """TRANSLATED, or SAME for copies at the source's offsets."""
     filler_limit: int | None = field(default=None, metadata=SPARSE)
+    """With SAME: the most empty offsets that a partition of a copy may be begun with; None:
+    ``offsets.same.FILLER_LIMIT``."""
     moved_from: str = field(default="", metadata=SPARSE)
+    """The flow's first name, where it was renamed (decision 127)."""
 
     @property
     def state_name(self) -> str:
@@ -297,24 +320,29 @@ class ChannelSettings:
 
 @dataclass(frozen=True, slots=True)
 class MirrorSettings:
-    """``metrics_port`` 0: no metrics are served; ``metrics_address`` empty: on this machine only. ``deployment``: with
-    what it was submitted. ``moved_from``: names that the environment had. ``docs_url``: the job's conditions link to
-    their runbooks below it; no fingerprint covers it (decision 232)."""
+    """One mirror: all that its job has to know."""
 
     environment: str
     mirror: str
     fingerprint: str
     parallelism: int
+    """How many leases run at once, each a Spark task on a core of its own."""
     refresh_interval_ms: int
+    """How often topics that match are looked for."""
     status_interval_ms: int
     status: StatusPlace
     flows: tuple[FlowSettings, ...]
     metrics_port: int = field(default=0, metadata=SPARSE)
+    """0: no metrics are served."""
     metrics_address: str = field(default="", metadata={**SPARSE, **named("metrics_host")})
+    """Empty: on this machine only."""
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
+    """With what it was submitted; it is here so that a change of it restarts the job."""
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
     moved_from: tuple[str, ...] = field(default=(), metadata={**SPARSE, **named("environment_moved_from")})
+    """Names that the environment had: pauses and claims under them are its own."""
     docs_url: str = field(default="", metadata=SPARSE)
+    """The job's conditions link to their runbooks below it; no fingerprint covers it (decision 232)."""
 
     @property
     def metrics_host(self) -> str:

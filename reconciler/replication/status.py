@@ -27,33 +27,43 @@ class PathCount:
     """How many partitions are copied this way, and why."""
 
     path: str
+    """"batch": batches travel whole. "record level": their records are encoded again."""
     reason: str
+    """In a few words without names or numbers, so that few reasons come together."""
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
+    """How far one partition is behind, of those that are listed because they are furthest."""
+
     topic: str
     partition: int
     records_lag: int
+    """Source offsets behind the committed position; markers and removed records count as well."""
     seconds_lag: float | None
+    """Age of its oldest record under way; None: that record is not read yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSyncStatus:
-    """Group sync of a flow, after its last round. ``active``: groups with members at the target, left alone.
-
-    ``inexact``: partitions whose target offset is a safe earlier one for now. ``read_ms``: when the source was read.
-    """
+    """Group sync of a flow, after its last round."""
 
     groups: int = 0
+    """Groups that match and have offsets in topics of the flow."""
     active: int = 0
+    """Groups with members at the target, left alone."""
     unsupported: int = 0
+    """Groups of a kind whose offsets cannot be set."""
     inexact: int = 0
+    """Partitions whose target offset is a safe earlier one for now."""
     written_total: int = 0
+    """Offsets written on the target since the application began, as ``checkpoints_total``."""
     checkpoints_total: int = 0
     read_ms: int = 0
+    """When the source was read, in milliseconds since 1970: a later commit of a group is not in it."""
     cpu_seconds: float = 0.0
+    """Of the driver's process, for all rounds so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +74,18 @@ class ReportedCondition:
     topic: str | None = field(default=None, metadata=SPARSE)
     partition: int | None = field(default=None, metadata=SPARSE)
     text: str
+    """What is wrong, with both values; complete without the code."""
     todo: str
+    """What to do, as a command where there is one."""
     since_ms: int
+    """When the driver first heard of it. One that ended and came back is new."""
     stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionCount:
+    """How many conditions of one code a flow has, where not all of them are listed."""
+
     code: str
     stops: bool
     conditions: int
@@ -84,7 +99,9 @@ class ReportedPause:
     topic: str | None = field(default=None, metadata=SPARSE)
     partition: int | None = field(default=None, metadata=SPARSE)
     since_ms: int
+    """When it was asked for, not when it took effect."""
     by: str
+    """Who asked, as USER on HOST."""
     reason: str
     partitions: int
     paused_partitions: int
@@ -106,7 +123,9 @@ class ReportedLoss:
     code: str
     partitions: int
     offsets: int = 0
+    """Source offsets that were skipped; not each of them need have been a record."""
     records: int = 0
+    """Where they could be counted, as in a corrupt batch whose header can be read."""
     batches: int = 0
     text: str = ""
 
@@ -157,54 +176,69 @@ class LastLag:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """One flow as its job reports it, and as ``status`` shows it in JSON. Lag is None while not known; then
-    ``records_lag_at_least`` is what is known of it, ``lag_unknown_partitions`` how many partitions it is not known of.
-    ``stalled_partitions`` have records to copy, or may have, and do not move.
-
-    ``paths`` counts partitions by the way they are copied and why; ``worst_partitions`` are those furthest behind.
-    ``filtered`` and ``returning`` count records that ``where`` or provenance kept from the target; None: not asked for.
-    A job of an older release reports neither, and its ``transactions`` and ``retries`` are None.
-    ``groups``: what group sync did in its last round; None: it is off. ``condition_counts``: all conditions by code,
-    where ``conditions`` holds only the first; empty where it holds all. ``pause_counts``: all pauses together, where
-    ``pauses`` holds only the newest; None where it holds all. ``same_offsets`` None: the flow does not keep offsets.
-    ``throttled_seconds``: how long the rate limit held lanes back, added up over lanes. ``last_lag``: of an unknown
-    lag, when the job knew it last. ``oldest_unread_seconds``: the age of the oldest source record that is not copied, 0
-    where there is none; None while that of one partition is not known. ``seconds_lag`` is of records under way alone.
-    """
+    """One flow as its job reports it, and as ``status`` shows it in JSON. What is None is not known, unless its field
+    says otherwise. A job of an older release leaves out later fields."""
 
     name: str
     fingerprint: str
+    """Of the flow's part of the hand-over that the job runs with."""
     state: FlowState = "unknown"
     topics: int = 0
+    """Source topics that match."""
     partitions: int = 0
     records_total: int = 0
+    """Copied and committed by this application, as ``transactions`` and ``retries``."""
     records_per_second: float = 0.0
+    """Over the last ten seconds, as ``bytes_per_second``."""
     bytes_per_second: float = 0.0
     records_lag: int | None = None
+    """Source offsets that are not committed at the target, over all partitions."""
     seconds_lag: float | None = None
+    """Age of the oldest record under way alone; see ``oldest_unread_seconds``."""
     transactions: int | None = None
+    """Commits of positions."""
     retries: int | None = None
+    """Sessions of lanes that failed and were begun again: a few after a broker went away are usual."""
     filtered: int | None = field(default=None, metadata={**SPARSE, **named("records_filtered")})
+    """Records that ``where`` kept from the target, as ``returning`` those that provenance did; None: not asked for."""
     returning: int | None = field(default=None, metadata={**SPARSE, **named("records_returning")})
     groups: GroupSyncStatus | None = field(default=None, metadata=SPARSE)
+    """What group sync did in its last round; None: it is off."""
     paths: tuple[PathCount, ...] = ()
+    """How many partitions are copied which way, and why."""
     worst_partitions: tuple[PartitionLag, ...] = ()
+    """Those furthest behind, most records first."""
     conditions: tuple[ReportedCondition, ...] = ()
+    """The first ones, as many as fit into the record."""
     condition_counts: tuple[ConditionCount, ...] = field(default=(), metadata=SPARSE)
+    """All conditions by code, where ``conditions`` does not hold all; else empty."""
     pauses: tuple[ReportedPause, ...] = field(default=(), metadata=SPARSE)
+    """The newest ones, as many as fit."""
     pause_counts: PauseCounts | None = field(default=None, metadata=SPARSE)
+    """All pauses together, where ``pauses`` does not hold all; else None."""
     resuming_partitions: int = field(default=0, metadata=SPARSE)
+    """No pause covers them any more, and their lanes have not confirmed that yet."""
     lost: tuple[ReportedLoss, ...] = field(default=(), metadata=SPARSE)
     rate_limit: int | None = field(default=None, metadata=SPARSE)
+    """Bytes per second that are declared; None: no limit."""
     throttled_seconds: float | None = field(default=None, metadata=SPARSE)
+    """How long the rate limit held lanes back, added up over lanes."""
     catch_up: CatchUpStatus | None = field(default=None, metadata=SPARSE)
+    """Only of a job that ends by itself."""
     records_lag_at_least: int = 0
+    """What is known of an unknown lag: the sum over the other partitions."""
     lag_unknown_partitions: int = 0
+    """How many partitions have none."""
     stalled_partitions: int = 0
+    """They have records to copy, or may have, and do not move."""
     same_offsets: SameOffsetsStatus | None = field(default=None, metadata=SPARSE)
+    """None: the flow does not keep offsets."""
     last_lag: LastLag | None = field(default=None, metadata=SPARSE)
+    """Of an unknown lag: when the job knew it last."""
     lanes: int = 0
     oldest_unread_seconds: float | None = None
+    """Age of the oldest source record that is not copied, 0 where there is none; None while that of one partition is
+    not known."""
 
     @property
     def counted_conditions(self) -> Mapping[tuple[str, bool], int]:
@@ -223,21 +257,26 @@ class FlowStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRecord:
-    """Of one application. ``host`` and ``pid``: of its Spark driver. ``run``: under which records its submitter follows
-    it in deploy mode cluster."""
+    """Of one application; the newest record of its key counts. Times are milliseconds since 1970 by the driver's
+    clock."""
 
     environment: str
     mirror: str
     state: ApplicationState
     detail: str = field(default="", metadata=SPARSE)
+    """Why it ended, for one that did."""
     application_id: str
     fingerprint: str
+    """Of the hand-over that it runs with: another one than git's means that a restart is due."""
     started_at_ms: int
     updated_at_ms: int
     status_interval_ms: int
+    """How often it writes; a reader takes a job for stale after several of these."""
     host: str
+    """Where its Spark driver runs, as ``pid``."""
     pid: int
     run: str = field(default="", metadata=SPARSE)
+    """Under which records its submitter follows it in deploy mode cluster; empty otherwise."""
     flows: Mapping[str, FlowStatus]
 
 

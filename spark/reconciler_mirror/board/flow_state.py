@@ -74,30 +74,43 @@ class FillSamples:
 
 @dataclass(slots=True)
 class LaneState:
-    """``lease_counts`` and ``lease`` are the running lease's last report; the other counts are sums over all leases."""
+    """What the driver knows of one lane. A lane outlives its leases: what a lease counts is in ``lease``, and what all
+    of them counted is added up here."""
 
     specs: tuple[PartitionSpec, ...] = ()
+    """Its partitions as they were discovered last."""
     partitions: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
+    """The newest row of each, by source topic and partition."""
     conditions: tuple[Condition, ...] = ()
+    """The running lease's, also of the lane itself."""
     lease_counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """Records and bytes that the running lease has reported, by partition; what a report has more is added to
+    ``counts``."""
     lease: LaneProgress | None = None
+    """Its last report; None before the first."""
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    """Records and bytes over all leases."""
     records: int = 0
     bytes: int = 0
     load: float = 0.0
+    """Bytes of late: each look halves what was before. By it lanes are spread over tasks."""
     load_bytes: int = 0
     """``bytes`` when ``load`` was last measured."""
     filtered: int = 0
     returning: int = 0
     losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
+    """By partition, over all leases."""
     throttled_ms: int = 0
     rate: float = 0.0
+    """Bytes per second that it copied between the last two looks; by it the flow's limit is shared out."""
     sampled: tuple[float, int] | None = None
+    """When ``rate`` was measured last (monotonic), and ``bytes`` then."""
     transactions: int = 0
     retries: int = 0
     holes: HoleCounts = HoleCounts()  # noqa: RUF009  # frozen
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
+    """When a report last had a further commit, since 1970."""
     path: str = "record"
     path_reason: str = ""
     untasked: bool = False

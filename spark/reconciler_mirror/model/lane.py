@@ -42,6 +42,8 @@ NO_GROUND = ProvenanceSettings()
 
 @dataclass(frozen=True, slots=True)
 class RecordWork:
+    """What a flow asks for on single records; each of them costs the whole-batch copy."""
+
     where: Where | None = None
     headers: tuple[AddedHeader, ...] = ()
     provenance: Provenance | None = None
@@ -120,34 +122,42 @@ AWAITED = Claim(-1)
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """``start_offsets`` by source topic and partition win over ``start_kind``. ``continue_on``: conditions after which
-    a partition goes on behind what is lost, counted. ``paused`` and ``rate`` (the lane's share
-    of the flow's limit in bytes per second, 0 for none) as they were when the lease was given.
-    ``offset_syncs``: side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written.
-    ``keeps_offsets``: copies have the source's offsets; no start is filled with more than ``filler_limit`` offsets.
-    ``moved_from``: the first name of a flow that was renamed; ``state`` is what its state on the target is called."""
+    """What a lease gives a lane. What may change while it runs is asked of ``Control``; here it is as it was when the
+    lease was given."""
 
     flow: str
     lane: int
     transactional_id: str
+    """Of the lane's producer, the same for every holder: InitProducerId with it fences the one before."""
     group: str
+    """In which positions are committed, at the target."""
     source: Endpoint
     target: Endpoint
     delivery: str
     isolation: str
     start_kind: str
+    """``earliest`` or AGAIN: other starts were committed as positions at the takeover."""
     start_timestamp_ms: int | None
     partitions: tuple[PartitionSpec, ...]
     claim: Claim = NO_CLAIM
+    """AWAITED: prepare, and wait for ``Control.claim``."""
     paused: frozenset[tuple[str, int]] = frozenset()
+    """Source topics and partitions."""
     rate: float = 0.0
+    """The lane's share of the flow's limit in bytes per second, 0 for none."""
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    """By source topic and partition; they win over ``start_kind``."""
     continue_on: frozenset[str] = frozenset()
+    """Conditions after which a partition goes on behind what is lost, counted."""
     work: RecordWork = NO_WORK
     offset_syncs: tuple[str, str] | None = None
+    """Side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written."""
     keeps_offsets: bool = False
+    """Copies have the source's offsets."""
     filler_limit: int | None = None
+    """Then no start is filled with more offsets than that."""
     moved_from: str = ""
+    """The first name of a flow that was renamed; see ``state``."""
 
     @property
     def state(self) -> str:
@@ -190,9 +200,13 @@ class Condition:
 
     code: ConditionCode
     text: str
+    """What is wrong, with both values."""
     todo: str
+    """What to do, as a command where there is one."""
     topic: str | None = None
+    """None: of the lane or the flow."""
     partition: int | None = None
+    """None: of the whole topic."""
     stops: bool = False
 
     @classmethod
@@ -236,6 +250,7 @@ class Discovered:
     specs: tuple[PartitionSpec, ...] = ()
     conditions: tuple[Condition, ...] = ()
     topics: int = 0
+    """How many source topics match."""
     complete: bool = False
     uncopied: Mapping[str, int] = field(default_factory=dict)
 
@@ -248,28 +263,31 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """``position`` is the next source offset, committed at the target; ``end`` the source's last stable offset (high
-    watermark for read_uncommitted). None while not yet known. ``waiting_since_ms`` is the timestamp of the oldest
-    record read but not committed, or None. ``path`` and ``path_reason`` empty: as the lane's. ``filtered`` and
-    ``returning``: records below the position that ``where`` or provenance kept from the target. ``paused``: a pause is
-    asked for, nothing is under way any more and what was copied is committed. ``losses``: what was left behind where
-    the flow goes on. ``silent_since_ms``: when the source last reported ``end``, where that is too long ago to be the
-    end."""
+    """One partition's row of a lane's report. Offsets are the source's, None while not known; counts are of this lease,
+    and of committed records."""
 
     topic: str
     partition: int
     position: int | None
+    """The next source offset, as it is committed at the target."""
     end: int | None
+    """The source's last stable offset (high watermark for read_uncommitted)."""
     records: int = 0
     bytes: int = 0
     waiting_since_ms: int | None = None
+    """Timestamp of the oldest record that is read and not committed; None: there is none."""
     path: str = ""
+    """Empty, as ``path_reason``: as the lane's."""
     path_reason: str = ""
     filtered: int = 0
+    """Records below the position that ``where`` kept from the target; ``returning``: that provenance did."""
     returning: int = 0
     paused: bool = False
+    """A pause is asked for, nothing is under way any more, and what was copied is committed."""
     losses: Losses = ()
+    """What was left behind where the flow goes on."""
     silent_since_ms: int | None = None
+    """When the source last reported ``end``, where that is too long ago to be the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,24 +323,28 @@ class HoleCounts:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """A snapshot; records, bytes, ``transactions``, ``retries`` and ``latency`` count from the beginning of this lease,
-    committed only. ``throttled_ms``: how long the rate limit held something back, ``held_back``: how many partitions
-    now. ``path_reason``: why this path, in a few words that do not vary with names or numbers. ``at_work``: a session
-    looks at the partitions; between two the ends of the source are not known. ``holes``: where copies keep offsets."""
+    """A snapshot of a lane. Counts are from the beginning of this lease, committed only."""
 
     flow: str
     lane: int
     partitions: tuple[PartitionProgress, ...]
     conditions: tuple[Condition, ...] = ()
+    """Of the lane and of its partitions."""
     transactions: int = 0
     path: str = "batch"
     path_reason: str = ""
+    """Why this path, in a few words that do not vary with names or numbers."""
     retries: int = 0
     latency: Latency = NO_LATENCY
+    """From a record's timestamp at the source to its commit at the target."""
     throttled_ms: int = 0
+    """How long the rate limit held something back."""
     held_back: int = 0
+    """How many partitions it holds back now."""
     at_work: bool = True
+    """A session looks at the partitions; between two sessions the ends of the source are not known."""
     holes: HoleCounts | None = None
+    """None where copies have offsets of their own."""
 
 
 class LaneEnd(StrEnum):
@@ -336,9 +358,12 @@ class LaneEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneReport:
+    """How a lane's turn ended, and its last snapshot."""
+
     end: LaneEnd
     progress: LaneProgress
     error: str = ""
+    """In words, where it failed or was superseded."""
 
 
 class Control(Protocol):

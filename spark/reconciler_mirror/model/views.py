@@ -14,24 +14,27 @@ from reconciler_mirror.model.lane import Condition
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One source partition. Counts are this application's; lag in records and in seconds is None while not known.
-    ``at_least``: records behind by what is known. ``stalled``: it has records to copy, or may have, and has not moved
-    for long, or is stopped. ``last_lag``: records behind when that was known last, and when (ms since 1970); None: it
-    is known, or never was."""
+    """One source partition, as the status record and the metrics show it. Counts are this application's."""
 
     topic: str
     partition: int
     records: int = 0
     bytes: int = 0
     records_lag: int | None = None
+    """None while not known, as ``seconds_lag``."""
     seconds_lag: float | None = None
     path: str = "record"
+    """How it is copied, with ``reason``."""
     reason: str = ""
     stopped: bool = False
+    """By a condition, as opposed to ``paused`` by a user."""
     paused: bool = False
     at_least: int = 0
+    """Records behind by what is known."""
     stalled: bool = False
+    """It has records to copy, or may have, and has not moved for long, or is stopped."""
     last_lag: tuple[int, int] | None = None
+    """Records behind when that was known last, and when (ms since 1970); None: it is known, or never was."""
 
 
 @dataclass(frozen=True, slots=True)
