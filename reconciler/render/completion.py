@@ -55,6 +55,8 @@ def subjects(ctx: Any) -> list[str]:
 
 
 def _folders(root: str, depth: int) -> Iterator[str]:
+    """Folders down to ``depth``, without hidden ones; those that cannot be read are left out, since completion must not
+    print errors."""
     try:
         with os.scandir(root or ".") as entries:
             names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())

@@ -53,6 +53,8 @@ def too_many_pruned(topology: Topology, problem: str, gone: Sequence[str], befor
 def _candidates(
     topology: Topology, live: LiveState, unmanaged: Sequence[Unmanaged]
 ) -> tuple[list[DeleteTopic], tuple[Ignored, ...]]:
+    """Unmanaged topics whose name the prune list owns, but for protected ones and those in which an application keeps
+    its state: each of them is said, since the list names it."""
     deletions, ignored = [], []
     for each in unmanaged:
         desired, cluster = topology.clusters[each.ref.cluster], live.known(each.ref.cluster)

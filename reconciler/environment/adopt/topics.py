@@ -123,6 +123,7 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption
 
 
 def _notes(live: LiveCluster) -> Iterator[str]:
+    """What of the cluster is not in the files, because it could not be seen or read: each of these may exist."""
     if not live.sees_all:
         yield "the principal may not describe every topic: topics it cannot see are not here, and may exist"
     if live.access is not None:

@@ -160,6 +160,8 @@ def _patterns(reading: Reading, field: str) -> tuple[NamePattern, ...]:
 
 
 def _exact(reading: Reading) -> ExactRule:
+    """A rule by resource, names and operations. Operations that a resource does not have are refused: brokers take such
+    a rule, and it never decides anything."""
     resource = ResourceType(reading.value(EXACT, default="topic"))
     names = _patterns(reading, "names")
     if resource is ResourceType.CLUSTER:

@@ -67,6 +67,8 @@ def read_undeclared(reading: Reading, *path: str) -> Undeclared | None:
 
 
 def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Two aliases of one cluster are found by a shared server or cluster id: such a cluster would be mirrored onto
+    itself."""
     by_identity: dict[str, Cluster] = {}
     for cluster in sorted(topology.clusters.values(), key=lambda cluster: cluster.name):
         identities = []

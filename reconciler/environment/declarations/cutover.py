@@ -15,6 +15,7 @@ TIMEOUT_MS = 60_000
 
 
 def build_hooks(reading: Reading) -> Mapping[str, CutoverHook]:
+    """By step of the cut-over. A hook of two kinds is refused, since its one end decides about the step."""
     hooks: dict[str, CutoverHook] = {}
     for name in HOOKS:
         node = reading.node("hooks", name)
@@ -41,6 +42,7 @@ def build_hooks(reading: Reading) -> Mapping[str, CutoverHook]:
 
 
 def _of(reading: Reading, path: tuple[str, ...], kind: HookKind) -> dict[str, Any]:
+    """Fields of a hook by its kind, as ``CutoverHook`` has them."""
     at = (*path, kind.value)
     match kind:
         case HookKind.COMMAND:

@@ -96,6 +96,8 @@ def _alien(form: Form) -> str:
 
 
 def _alien_in(item: Item) -> str:
+    """A character that no topic name can have and that the expression demands; empty without one. Alternatives and
+    repetitions are looked into."""
     kind, value, flags = item
     if kind is sre.LITERAL and chr(value) not in automata.ALPHABET:
         return chr(value)

@@ -159,6 +159,7 @@ def _objectives(reading: Reading) -> Objectives | None:
 
 
 def _rate_limit(reading: Reading) -> int | None:
+    """Bytes per second; a number, or a size with a unit but without a time."""
     node = reading.node("rate_limit")
     if not isinstance(node, Scalar):
         return None
@@ -177,6 +178,7 @@ def _rate_limit(reading: Reading) -> int | None:
 
 
 def check_flows(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Of each flow by itself; loops and clashes over several flows are looked for in ``validate``."""
     for flow in topology.flows.values():
         yield from check_ends(topology, places, flow)
         if flow.source == flow.target:
@@ -259,6 +261,8 @@ def _selection(node: Node, reading: Reading, path: Path = ("where",)) -> record_
 
 
 def _value_test(node: YamlMapping, reading: Reading, path: Path) -> record_filter.ValueTest:
+    """One test of a header's or key's bytes. A mistake becomes a problem, and a test that lets everything pass stands
+    in for it, so that the rest of the file is judged as well."""
     given = [key for key in node.entries if key != "name"]
     if len(given) != 1:
         problem = f"{path[-1]} has {' and '.join(given) or 'no test'}"
@@ -281,6 +285,7 @@ def _value_test(node: YamlMapping, reading: Reading, path: Path) -> record_filte
 
 
 def _operand(node: Node, reading: Reading, path: Path) -> bytes:
+    """Text, or bytes as hex digits."""
     if isinstance(node, Scalar):
         return node.text.encode()
     assert isinstance(node, YamlMapping)
@@ -296,6 +301,8 @@ def _operand(node: Node, reading: Reading, path: Path) -> bytes:
 
 
 def _between(node: YamlMapping, reading: Reading, path: Path) -> record_filter.Timestamp:
+    """``from`` counts, ``to`` does not (milliseconds). A range without a moment is refused, since no record could
+    pass."""
     by_name: dict[str, int] = {}
     for side, entry in node.entries.items():
         assert isinstance(entry.value, Scalar)

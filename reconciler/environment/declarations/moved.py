@@ -14,6 +14,7 @@ KINDS = ("flow", "topic", "environment")
 
 
 def build_rename(reading: Reading) -> Rename:
+    """An entry of ``moved``: one kind of thing, its name now, and its name before."""
     given = [kind for kind in KINDS if reading.value(kind, default="")]
     if len(given) != 1:
         problem = f"the entry names {' and '.join(given) or 'nothing that was renamed'}"

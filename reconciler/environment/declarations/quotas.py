@@ -70,6 +70,8 @@ def _both(subject: str) -> Wrong:
 
 
 def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
+    """Kafka has quotas for user, client id, both, and IP address; brokers take other combinations, too, but never apply
+    them."""
     todo = "Write user, client_id, both of them, or ip; {default: true} is everybody without a quota of their own"
     if not parts:
         why = "Kafka keeps a quota for a user, a client id, both, or an IP address"
@@ -89,6 +91,7 @@ def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
 
 
 def check_quotas(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Two entries for one entity on one cluster are refused: which of them counts would depend on their order."""
     first: dict[tuple[str, QuotaEntity], Quota] = {}
     for quota in topology.quotas:
         yield from unknown_clusters(places, topology.clusters, quota, f"quota {quota.number}")

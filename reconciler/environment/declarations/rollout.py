@@ -148,6 +148,7 @@ def _wave(topology: Topology, wave: RolloutWave, index: int, places: Places) -> 
 
 
 def _backing_each_other(topology: Topology, wave: RolloutWave, index: int, places: Places) -> Iterator[Problem]:
+    """Two clusters of one wave that mirror to each other: a change that breaks both leaves no place to move to."""
     ways = {(flow.source, flow.target): flow.name for _, flow in sorted(topology.flows.items())}
     members = sorted(topology.clusters.keys() & {*clusters_in(wave, topology)})
     for left, right in combinations(members, 2):

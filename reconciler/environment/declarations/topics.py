@@ -93,6 +93,7 @@ def build_docs_url(reading: Reading) -> str:
 
 
 def check_topics(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Names that Kafka does not allow, and topics that Kafka or the mirror makes itself."""
     for topic in topology.topics.values():
         name = topic.name
         if not topology.clusters.keys() >= {*topic.clusters}:

@@ -87,6 +87,8 @@ def _text(node: Node | None) -> str:
 
 
 def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
+    """What only all flows together show: names that collide, topics with several writers, and loops. It comes last,
+    once each flow is sound by itself."""
     travels = travels_of(topology)
     remote = arrivals(topology, travels)
     yield from check_flows_apart(travels, places)

@@ -94,6 +94,8 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
 
 
 def _own(flow: Flow, places: Places) -> Iterator[Problem]:
+    """What a flow that keeps offsets cannot have beside: whatever leaves records out, adds some, or lets one come twice
+    moves the offset of all that follow."""
     name = f"flow {flow.name}"
     for work in flow.record_work:
         problem, todo = f"{name}: offsets: same beside {work}", f"Remove {work}, or write offsets: translated"

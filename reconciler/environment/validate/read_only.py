@@ -76,6 +76,7 @@ def _granted(topology: Topology, travel: FlowNaming, places: Places) -> Iterator
 
 
 def _only_copies(travel: FlowNaming, acl: AclBinding) -> bool:
+    """Whether the rule covers nothing but copies of this flow. Of a policy of one's own that cannot be known."""
     if acl.wildcard or travel.custom:
         return False
     if acl.pattern is PatternType.LITERAL:

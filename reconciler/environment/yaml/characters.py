@@ -45,6 +45,7 @@ def breaking(file: str, text: str, line: int) -> Problem | None:
 
 
 def _below(file: str, node: Node) -> Iterator[Problem]:
+    """Only keys, and text without quotes: in quotes such a character is meant."""
     match node:
         case Mapping(entries):
             for key, entry in entries.items():
@@ -63,6 +64,7 @@ def _place(file: str, node: Scalar | Entry, text: str, offset: int) -> Where:
 
 
 def _problem(where: Where, char: str) -> Problem:
+    """By what the character looks like, since that is how it got there."""
     if re.match(f"[{_QUOTES}]", char):
         why, todo = "YAML reads it as a letter of the text and not as a quote", "Write ' or \" instead"
     elif re.match(f"[{_DASHES}]", char):

@@ -50,6 +50,7 @@ class Scalar:
 
 @lru_cache(1 << 12)
 def _plain(text: str) -> Data:
+    """As YAML 1.2's core schema reads a scalar without quotes: ``yes`` and ``0123`` stay texts."""
     if text in _NULLS:
         return None
     if text in _BOOLS:

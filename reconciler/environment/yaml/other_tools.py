@@ -122,6 +122,7 @@ def of_document(root: Node | None) -> OtherTool | None:
 
 
 def _resource(api: str, kind: str) -> OtherTool:
+    """A Kubernetes resource of another tool, with the command that imports it where there is one."""
     tool = next((name for mark, name in _GROUPS if mark in api), "Kubernetes")
     if "MirrorMaker2" in kind:
         todo = IMPORT

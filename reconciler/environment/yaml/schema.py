@@ -227,6 +227,7 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
 
 
 def _address_todo(text: str) -> str:
+    """How the address would be written, by what is wrong with it."""
     addresses = [part.strip().rpartition("://")[2].rstrip("/") for part in text.split(",") if part.strip()]
     if "$" in text or "{{" in text:
         return "Write the address itself: references are resolved in client settings only"
@@ -238,6 +239,7 @@ def _address_todo(text: str) -> str:
 
 
 def _type_todo(error: ValidationError, usual: str) -> str:
+    """By what was probably meant; ``usual`` otherwise. Values of secrets are not repeated."""
     value, path = error.instance, list(error.absolute_path)
     if error.validator_value == "array" and isinstance(value, (str, int)) and not isinstance(value, bool):
         several = [part.strip() for part in str(value).split(",")] if "," in str(value) else []

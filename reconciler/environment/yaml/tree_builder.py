@@ -99,6 +99,7 @@ class TreeBuilder:
         return node
 
     def _sequence(self, line: int, column: int) -> nodes.Sequence:
+        """``size`` counts nodes, by which a file that repeats aliases without end is refused."""
         items: list[nodes.Node] = []
         size = 1
         while type(event := self._next()) is not SequenceEndEvent:

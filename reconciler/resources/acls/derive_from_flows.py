@@ -150,6 +150,8 @@ def derive(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[Derive
 
 
 def _places(carriage: FlowTopics, rule: AclBinding) -> Iterator[tuple[str, PatternType]]:
+    """Where a rule of the source belongs on the target: under the remote name, under a prefix where the flow carries
+    every name with it, else topic by topic."""
     if rule.pattern is PatternType.LITERAL and not rule.wildcard:
         remote = carriage.remote_of(rule.name)
         if remote is not None:

@@ -118,6 +118,8 @@ def left_over(access: LiveAccess, name: str, desired: DesiredRules) -> frozenset
 
 
 def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]]) -> None:
+    """Why rules of earlier runs may not be taken for left over at a cluster: a flow's other side was not read, so what
+    it derives is not known."""
     for flow in flows:
         for side in (flow.source, flow.target):
             cluster = live.known(side)
@@ -185,6 +187,7 @@ def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBind
 
 
 def _follows(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[DesiredRule]:
+    """What the source's rules become on the target by this flow, each with what it rests on."""
     flow = carriage.flow
     for acl, source in derive(carriage, sorted(rules)):
         denied = acl.permission is Permission.DENY

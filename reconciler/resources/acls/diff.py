@@ -69,6 +69,8 @@ def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Fin
 
 
 def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: ShrinkLimit) -> Findings:
+    """Guards first: a cluster without an authorizer can have no rules, and one whose rules were not read has no
+    difference. Unknown only where something is declared or may be left over there."""
     cluster = live.known(name)
     if cluster is None or cluster.access is None:
         return Findings()
@@ -192,6 +194,7 @@ def _left_alone(
     owned: Mapping[AclBinding, Made],
     rules_of_cluster: DesiredRules,
 ) -> Iterator[Ignored]:
+    """What an apply would not touch though it looks as if it should, with why."""
     if name in rules_of_cluster.doubtful:
         held = sum(acl in acls and acl not in rules_of_cluster.rules[name] for acl in owned)
         if held:

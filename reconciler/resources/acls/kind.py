@@ -84,6 +84,7 @@ def is_safe(change: AclChange, risk: Risk) -> bool:
 
 
 def deviations(change: AclChange) -> Iterator[Deviation]:
+    """A rule that is there and should not be, or the other way round, for ``drift``."""
     subject = f"{change.cluster}: {change.acl}"
     match change:
         case CreateAcl():
@@ -146,6 +147,7 @@ class AccessLinks:
         return tuple(name for name, acl in denials if acl.principal in (change.acl.principal, ANYONE))
 
     def before_job(self, mirror: Mirror, topology: Topology) -> tuple[str, ...]:
+        """Ids of changes that give the mirror's principal rights on one of its clusters."""
         flows = [topology.flows[name] for name in mirror.flows]
         sides = sorted({side for flow in flows for side in (flow.source, flow.target)})
         by_name: dict[str, None] = {}
@@ -157,6 +159,8 @@ class AccessLinks:
 
 
 def access_links(changes: Iterable[Change], topology: Topology) -> AccessLinks:
+    """Which changes of access rules a mirror waits for: rights of its principal before its job starts, denials of
+    copies after."""
     carriers = {rule.principal: title_of(rule) for rule in topology.access if rule.role is AccessRole.MIRROR}
     denials: dict[str, tuple[Denial, ...]] = {}
     rights: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -193,6 +197,8 @@ def rules_about_topic(basis: ExplainBasis, rules_of_cluster: DesiredRules, ref: 
 def rules_about_principal(
     basis: ExplainBasis, rules_of_cluster: DesiredRules, principal: str
 ) -> tuple[RuleAnswer, ...]:
+    """Also those that only an earlier run made, or that nobody here did."""
+
     def about(acl: AclBinding) -> bool:
         return acl.principal == principal
 
@@ -223,6 +229,7 @@ def _answers(
 
 
 def _because(desired: DesiredRule | None, record: Made | None) -> tuple[str, str]:
+    """Why the rule is desired or there, and where that is written."""
     if desired is not None and desired.rests_on:
         return f"{desired.grant.maker} derived it from {desired.rests_on}", desired.grant.where
     if desired is not None:
@@ -234,6 +241,7 @@ def _because(desired: DesiredRule | None, record: Made | None) -> tuple[str, str
 
 
 def _state(acl: AclBinding, rules: Mapping[AclBinding, DesiredRule], live: frozenset[AclBinding] | None) -> str:
+    """Empty where the cluster was not asked. A wider rule makes a narrower one needless: then it is not missing."""
     if live is None:
         return ""
     if acl in live:

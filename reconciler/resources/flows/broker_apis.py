@@ -57,6 +57,8 @@ def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) ->
 def _no_transactions(
     flow: Flow, names: tuple[str, ...], target: Mapping[int, int] | None, offer: ServiceOffer
 ) -> tuple[str, str]:
+    """(text, what to do), by whether the service has a tier with transactions, and whether the flow could do
+    without."""
     text = (
         f"flow {flow.name} delivers exactly once, in transactions, and brokers of {flow.target} do not offer them "
         f"({', '.join(names)} missing from their ApiVersions): its job would start and copy nothing"
@@ -74,6 +76,8 @@ def _no_transactions(
 
 
 def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, int] | None) -> Iterator[_Lack]:
+    """APIs that brokers do not offer and the flow needs, by their ApiVersions answer; None where a cluster has not
+    answered."""
     newer = "Have its brokers upgraded to Kafka 2.4 or later"
     if flow.delivery is Delivery.AT_LEAST_ONCE and (names := _missing(AT_LEAST_ONCE, target)):
         yield _Lack(

@@ -92,6 +92,8 @@ def idle_names(
 
 
 def _expected(topology: Topology, flow: Flow, selector: policy.TopicSelector, name: str, why: str) -> bool:
+    """Whether it is no surprise that this topic is left: an internal one, one that the flow excludes itself, or one
+    that came from where it would go."""
     if name.startswith("__") or _OF_MIRRORMAKER.fullmatch(name):
         return True
     if why == policy.EXCLUDED:

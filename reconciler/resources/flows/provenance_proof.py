@@ -121,6 +121,8 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
 
 
 def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
+    """Paths that go one flow on, to a cluster that was not visited yet, along which at least one name travels. A flow
+    that carries only local records takes none that are marked."""
     visited = {path.origin, *(travel.flow.target for travel in path.travels)}
     for travel in search.by_source.get(path.here, ()):
         flow = travel.flow
@@ -139,6 +141,8 @@ def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
 
 
 def _doubled(search: _Search, path: _Path, other: _Path) -> bool:
+    """Whether a name travels both paths to one cluster; noted as a finding where the two last flows write the same
+    topic."""
     name = _example(search, (*path.rules, *other.rules), path.prefix)
     if name is None:
         return False

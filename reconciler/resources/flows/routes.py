@@ -292,6 +292,9 @@ def _values(
 def _prospects(
     topology: Topology, live: LiveState, present: Mapping[str, set[str]], brokers: Mapping[str, BrokerConfigs]
 ) -> expected.Prospects:
+    """What each topic will be like, whether it is there or not: worked out when it is asked for and kept, since routes
+    of several hops ask for the same ones."""
+
     def work_out(ref: TopicRef) -> expected.Prospect:
         cluster, desired = live.known(ref.cluster), topology.topics.get(ref.name)
         assert cluster is not None

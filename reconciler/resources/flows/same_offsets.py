@@ -89,6 +89,7 @@ def _refusals(
 
 
 def not_new(flow: str, remote: TopicRef) -> Refused:
+    """A copy keeps its first offset for ever, so one that begins elsewhere cannot be brought in line."""
     text = (
         f"{remote} holds copies with offsets of its own, which flow {flow} made before it was to keep the source's; "
         "what lies there cannot be moved"

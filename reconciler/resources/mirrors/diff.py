@@ -110,6 +110,7 @@ def _compare(
 
 
 def _edits(before: Mapping[str, Any], fields: Handover) -> Iterable[FlowEdit]:
+    """What the restart means for records of each flow, by the hand-over that the job runs with."""
     old, _ = flows_before(before, fields)
     new = {flow["name"]: flow for flow in fields["flows"]}
     for name, flow in new.items():

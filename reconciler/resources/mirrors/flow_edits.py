@@ -65,6 +65,7 @@ def _isolation(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """AGAIN is the one kind that copies what the target may have already."""
     why = f"it counts only for partitions without a position; {RESUMES}"
     was, now = _kinds(before["start"]), _kinds(after["start"])
     if AGAIN in now - was:
@@ -83,6 +84,7 @@ def _kinds(start: Fields) -> set[str]:
 
 
 def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """More topics can only add; whatever narrows the expressions may lose records that the source deletes meanwhile."""
     name = "topics" if before["topics"] != after["topics"] else "exclude_topics"
     if {*before["topics"]} <= {*after["topics"]} and {*before["exclude_topics"]} >= {*after["exclude_topics"]}:
         yield FlowEdit(flow, name, "more topics travel", "topics that match now are copied from start", Risk.LOW)
@@ -144,6 +146,8 @@ def _offsets(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """Each part that differs has an edit of its own, since one may be harmless and another lose positions. ``groups``
+    None on either side: sync is off."""
     was, now = before.get("groups"), after.get("groups")
     if now is None:
         why = (
@@ -191,6 +195,7 @@ def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _rate_limit(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """A lower limit, or the first one, may be less than what comes in; a higher one is harmless."""
     was, now = before.get("rate_limit"), after.get("rate_limit")
     if now is not None and (was is None or now < was):
         why = (

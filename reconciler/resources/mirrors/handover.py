@@ -73,6 +73,8 @@ def submission_of(mirror: Mirror) -> Handover:
 
 
 def _flow(topology: Topology, flow: Flow) -> FlowSettings:
+    """All that the job needs, in one canonical form: expressions in one order, filters flattened, and what says nothing
+    left out, so that an edit without effect has the same fingerprint."""
     conditions = flow.on_condition
     provenance = flow.provenance
     settings = FlowSettings(
@@ -110,6 +112,7 @@ def _fingerprint(document: Handover) -> str:
 
 
 def _groups(topology: Topology, flow: Flow) -> GroupSettings:
+    """``returning``: the flow of the other direction, which brings a group's progress back after a failover."""
     returning = [other.state_name for other in topology.arriving(flow) if other.source == flow.target]
     return GroupSettings(
         include=in_one_order(flow.groups.include),
@@ -122,6 +125,7 @@ def _groups(topology: Topology, flow: Flow) -> GroupSettings:
 
 
 def _internal_topics(flow: Flow) -> InternalTopics:
+    """The separator only where it is another one than the naming's (KIP-949)."""
     asked = flow.mirrormaker_topics
     separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
     other = flow.target if asked.offset_syncs == "source" else flow.source
@@ -175,6 +179,7 @@ def _readable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
+    """Leaf by leaf. Switching group sync on or off is one difference, not one for each of its fields."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     synced = ("groups", "sync_offsets")
     if (synced in old) != (synced in new):

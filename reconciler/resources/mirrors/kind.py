@@ -28,6 +28,7 @@ IRREVERSIBLE = "irreversible: what is copied meanwhile stays as it is copied"
 
 
 def assess(change: MirrorChange, _: World) -> Assessment:
+    """By what the edits of its flows do to records; a restart whose former definition is not known counts as medium."""
     match change:
         case StartMirror():
             return _edited("", change.edits or ())
@@ -53,6 +54,8 @@ def _edited(pauses: str, edits: Sequence[FlowEdit]) -> Assessment:
 
 
 def states(live: LiveState) -> Callable[[Subject], str]:
+    """State, application and fingerprint: by these an apply notices that a job has changed since the plan."""
+
     def state(subject: Subject) -> str:
         mirror = live.mirrors.get(subject.name)
         if mirror is None:
@@ -66,6 +69,7 @@ def states(live: LiveState) -> Callable[[Subject], str]:
 
 
 def deviations(change: MirrorChange) -> Iterator[Deviation]:
+    """For ``drift``: what the job should be, and what it is."""
     subject = str(change.subject)
     match change:
         case StartMirror():

@@ -127,6 +127,8 @@ def _still(flow: FlowStatus, topic: str, partition: int) -> bool:
 
 
 def table(standings: Sequence[SeekPartition]) -> list[str]:
+    """Positions that are not the mirror's, or of a deleted topic, are shown as such: moving one means something else
+    then."""
     rows = [("partition", "position", "source begins", "source ends", "behind")]
     for part in standings:
         behind = "unknown" if part.behind is None else f"{part.behind:,}"

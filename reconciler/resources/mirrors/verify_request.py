@@ -94,6 +94,8 @@ def answered(document: Mapping[str, Any]) -> tuple[verification.ComparedPartitio
 
 
 def _traits(cluster: LiveCluster) -> verification.TopicTraits:
+    """How topics have to be compared: compacted ones by key, those with LogAppendTime without timestamps. Unknown where
+    configs could not be read."""
     compacted, append_time, unknown = set[str](), set[str](), {*cluster.hidden}
     for topic in cluster.topics.values():
         if isinstance(topic.configs, Unknown):

@@ -27,6 +27,8 @@ def compare_quotas(topology: Topology, live: LiveState, pruning: bool) -> Findin
 
 
 def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> Findings:
+    """Unknown only where something depends on it: a cluster without declared quotas is merely noted if its quotas
+    cannot be read."""
     mine = {quota.entity: quota for quota in topology.quotas if name in quota.clusters}
     cluster = live.known(name)
     if cluster is None or cluster.quotas is None:
@@ -50,6 +52,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
 
 
 def _change(cluster: str, quota: Quota, live: Limits) -> AlterQuota | None:
+    """What differs between the entry and the cluster; None for nothing. Limits that the entry does not name stay as
+    they are."""
     gone = live.keys() if quota.absent else set(quota.remove) & live.keys()
     desired: dict[str, float | None] = {**quota.limits, **dict.fromkeys(gone)}
     limits = tuple(
@@ -110,6 +114,7 @@ def _undeclared(
 def _undeclared_keys(
     mine: Mapping[QuotaEntity, Quota], quotas: Mapping[QuotaEntity, Limits]
 ) -> Iterator[tuple[QuotaEntity, Limits]]:
+    """Limits that no entry names: of other entities, and other keys of declared ones."""
     for whom, limits in sorted(quotas.items(), key=lambda pair: str(pair[0])):
         quota = mine.get(whom)
         if quota is None:

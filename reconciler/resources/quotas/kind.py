@@ -84,6 +84,7 @@ def quotas_about(basis: ExplainBasis, subject: str) -> tuple[RuleAnswer, ...]:
 
 
 def _answers(basis: ExplainBasis, cluster: str, wanted: set[QuotaPart]) -> Iterator[tuple[QuotaEntity, RuleAnswer]]:
+    """For ``explain``: declared and live limits of each entity that has one of the wanted parts."""
     declared = {quota.entity: quota for quota in basis.topology.quotas if cluster in quota.clusters}
     known = basis.live.known(cluster) if cluster in basis.answered else None
     quotas = known.quotas if known is not None and isinstance(known.quotas, Mapping) else None

@@ -24,6 +24,8 @@ from reconciler.text import counted, size_words
 
 
 def assess(change: ReplicaChange, world: World) -> Assessment:
+    """A single copy, and as many copies as min.insync.replicas, are of high risk; so both are said before the cost of
+    copying."""
     if isinstance(change, FinishReassignment):
         return Assessment(Risk.LOW)
     topic = world.live.topic(change.ref)
@@ -63,6 +65,7 @@ def _replicas(topic: LiveTopic | None) -> str:
 
 
 def deviations(change: ReplicaChange) -> Iterator[Deviation]:
+    """For ``drift``: a factor that differs, and reassignments of ours that are not over."""
     begun = f"{counted(change.in_flight, 'partition')} on the way"
     match change:
         case ReassignReplicas():

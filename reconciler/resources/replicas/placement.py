@@ -173,6 +173,8 @@ class _Choice:
         return self._shrunk(part)
 
     def _grown(self, part: PartitionReplicas) -> Candidate:
+        """Adds replicas one by one, each on the rack with the fewest of the partition, then on the broker that holds
+        least; what is there stays, so nothing else is copied."""
         chosen = list(part.replicas)
         while len(chosen) < self.factor:
             racks = self._racks(chosen)
@@ -185,6 +187,8 @@ class _Choice:
         return Candidate(tuple(chosen), frozenset(part.replicas), frozenset(self.basis.racks))
 
     def _shrunk(self, part: PartitionReplicas) -> Candidate:
+        """Takes replicas from crowded racks first, never the leader, and the preferred leader last: no leadership moves
+        for it."""
         chosen = list(part.replicas)
         while len(chosen) > self.factor:
             racks = self._racks(chosen)

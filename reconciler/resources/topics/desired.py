@@ -185,6 +185,8 @@ def _unread(route: Route, configs: Unknown) -> Unknown:
 
 
 def _declared_over(declared: DesiredTopic, remote: DesiredTopic) -> DesiredTopic:
+    """A declared topic that is also a remote one: what the file says wins, and what it leaves out follows the
+    source."""
     return replace(
         declared,
         reason=Reason(Why.DECLARED_REMOTE, f"{declared.reason.text}; also the remote topic of {remote.source}"),
@@ -205,6 +207,8 @@ def _declared_over(declared: DesiredTopic, remote: DesiredTopic) -> DesiredTopic
 
 
 def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
+    """Topics that mirrors and the audit need. Their factor is as declared, or as the cluster's own internal topics have
+    it."""
     return [
         *_audit(topology, live),
         *(
@@ -243,6 +247,7 @@ def internal_factor(cluster: LiveCluster) -> int:
 
 
 def _audit(topology: Topology, live: LiveState) -> Iterator[DesiredTopic]:
+    """The topic of audit records, where one is declared and its cluster is known."""
     place = topology.audit_place()
     cluster = live.known(place.cluster) if place else None
     if place and cluster:

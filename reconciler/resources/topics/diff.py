@@ -167,6 +167,7 @@ def _refused_new(desired: DesiredTopic, around: Surroundings) -> Iterator[Refuse
 
 
 def _below_source(desired: DesiredTopic) -> Iterator[Refused]:
+    """A record keeps its partition number, so a copy needs as many partitions as its source."""
     if (
         desired.partitions is None
         or desired.source_partitions is None
@@ -252,6 +253,7 @@ def _guarded_configs(desired: DesiredTopic, topic: LiveTopic, around: Surroundin
 
 
 def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:
+    """With more replicas required than there are, no producer could write."""
     wanted = desired.configs.get("min.insync.replicas")
     least = number(wanted.value) if wanted else None
     if wanted is None or least is None or factor is None or least <= factor:

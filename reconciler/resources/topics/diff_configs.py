@@ -116,6 +116,7 @@ def carried(desired: DesiredTopic, change: ConfigChange, after: str | None) -> C
 
 
 def lower_limit(desired: DesiredTopic, config: ConfigChange) -> Refused:
+    """Refused: a limit that somebody set on the source outside of git would make the copy lose records."""
     key, source = config.key, desired.source
     after = "no override" if config.after is None else human(key, config.after)
     comes = f"would go from {human(key, config.before)} to {after}" if config.before_source else f"would be {after}"
@@ -181,6 +182,7 @@ def refused_by_service(subject: Subject, cluster: Cluster, wanted: str, why: str
 def _drifted(
     desired: DesiredTopic, configs: Mapping[str, ConfigValue], overrides: Sequence[str]
 ) -> Iterator[OutsideChange]:
+    """Overrides that no file declares, where ``undeclared`` is drift; throttles of a reassignment are none."""
     for key in overrides if desired.undeclared is Undeclared.DRIFT else ():
         if key not in THROTTLES:
             in_no_file = "no file declares it, and undeclared is drift"
@@ -193,6 +195,7 @@ def _shown(key: str, entry: ConfigValue) -> str:
 
 
 def _left_alone(desired: DesiredTopic, configs: Mapping[str, ConfigValue], overrides: Sequence[str]) -> list[Ignored]:
+    """Overrides that stay, for the page of ignored things."""
     if not overrides:
         return []
     ignored_settings = [throttle(desired.ref, key) for key in overrides if key in THROTTLES]

@@ -68,6 +68,8 @@ def _meant(stone: Tombstone, live: LiveState) -> bool:
 
 
 def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -> Refused | None:
+    """Why a tombstone must not be carried out, in the order of what is most surely a mistake: another topic of the
+    name, a protected one, one whose date is over, one that would be made again."""
     if topic.topic_id != stone.topic_id:
         problem = (
             f"the tombstone of {stone.ref} is for topic id {stone.topic_id}, but {topic.topic_id} is there: it was"
@@ -119,6 +121,7 @@ def renamed_topics(
 
 
 def _like(change: CreateTopic, topic: LiveTopic) -> bool:
+    """The same partitions and overrides: a rename in the files looks like a deletion and a creation."""
     configs = {config.key: config.after for config in change.configs}
     alike = configs.keys() == topic.overrides.keys()
     return (

@@ -93,6 +93,8 @@ def _declaration(basis: ExplainBasis, ref: TopicRef) -> Topic | None:
 
 
 def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None) -> str:
+    """Why the topic is there or would be. A tombstone comes before what is there, since it says what is to become of
+    it."""
     if desired is not None:
         return desired.reason.text
     stone = next((tombstone for tombstone in basis.topology.deletions if tombstone.ref == ref), None)
@@ -182,6 +184,7 @@ def _overridden(basis: ExplainBasis, ref: TopicRef, field: str, won: str) -> tup
 def _configs(
     basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None, key: str
 ) -> Iterator[ExplainedValue]:
+    """Each config that is wanted, set, or asked for: the value, where it comes from, and what it overrides."""
     wanted = desired.configs if desired else {}
     configs = live.configs if live is not None and not isinstance(live.configs, Unknown) else {}
     overrides = {name for name, entry in configs.items() if entry.source is Source.TOPIC}

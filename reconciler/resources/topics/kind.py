@@ -50,6 +50,7 @@ def rests_on(change: TopicChange, sources: Mapping[TopicRef, TopicRef]) -> Itera
 
 
 def topic_state(topic: LiveTopic | None) -> str:
+    """All that a plan of the topic rests on, as text: an apply refuses if it has changed since."""
     if topic is None:
         return ABSENT
     factor = topic.replication_factor or "mixed"
@@ -94,6 +95,7 @@ def landed(change: TopicChange, cluster: LiveCluster) -> bool:
 
 
 def deviations(change: TopicChange) -> Iterator[Deviation]:
+    """For ``drift``: desired, live, and whose word it is."""
     subject = str(change.ref)
     match change:
         case CreateTopic():
@@ -131,6 +133,8 @@ def _origin(text: str) -> str:
 
 
 def counts(changes: Sequence[TopicChange]) -> Counts:
+    """For the headline of a plan; deletions are counted apart."""
+
     def count(of: type[TopicChange]) -> int:
         return sum(isinstance(change, of) for change in changes)
 

@@ -62,6 +62,7 @@ class KeptLess:
 
     @property
     def _effect(self) -> str:
+        """What the smaller limit of the copy does to records."""
         if self.loses:
             return "the copy loses what the source keeps"
         if self.key == TIMESTAMPS:

@@ -76,6 +76,8 @@ class _Overrides:
         self._same: dict[tuple[int, int], bool] = {}
 
     def topic(self, before: LeftTopic, now: LiveTopic) -> bool:
+        """Whether it is as the last apply left it. Mappings of configs are shared by many topics, so each pair is
+        compared once."""
         if before.topic_id != now.topic_id or before.partitions != len(now.partitions):
             return False
         key = id(before.overrides), id(now.configs)

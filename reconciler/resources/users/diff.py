@@ -79,6 +79,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
 
 
 def _user(cluster: str, user: ScramUser, live: Credentials, record: UserRecord | None) -> Findings:
+    """One declared user. A password is set where its version rose; credentials of mechanisms that an earlier run made
+    and that are declared no longer are deleted; those that nobody here made are only named."""
     if user.absent:
         if not live:
             return _settled(cluster, user)
@@ -189,6 +191,7 @@ def _undeclared(
     recorded: Records,
     pruning: bool,
 ) -> Findings:
+    """Users that no entry names: deleted by ``--prune`` alone, and only those that runs of this environment set."""
     undeclared = sorted(live_users.keys() - mine.keys())
     ours = [who for who in undeclared if who in recorded]
     users = Subject(About.USERS, cluster)

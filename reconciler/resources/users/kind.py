@@ -37,6 +37,7 @@ _KINDS_OF_DRIFT = {
 
 
 def assess(change: UserChange, _: World) -> Assessment:
+    """Kafka does not report who logs in as a user, so whatever changes a password that was there is a risk."""
     if isinstance(change, DeleteUser):
         by = f" by {' or '.join(change.mechanisms)}" if change.left else ""
         why = f"clients that log in with it{by} cannot connect again; Kafka does not report who does"
@@ -137,6 +138,7 @@ def credentials_of(basis: ExplainBasis, subject: str) -> tuple[RuleAnswer, ...]:
 
 
 def _answers(basis: ExplainBasis, cluster: str, name: str) -> Iterator[RuleAnswer]:
+    """For ``explain``: what is declared, and what the cluster has; passwords cannot be read."""
     declared = next((user for user in basis.topology.users if user.name == name and cluster in user.clusters), None)
     known = basis.live.known(cluster) if cluster in basis.answered else None
     live = known.users if known is not None else None

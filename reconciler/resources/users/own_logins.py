@@ -65,6 +65,7 @@ def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> It
 
 
 def _logins(topology: Topology, cluster: str) -> Iterator[OwnLogin]:
+    """As whom this environment itself logs in to the cluster; the mirror only where it carries a flow."""
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
     sides = {side for name in carried for side in (topology.flows[name].source, topology.flows[name].target)}
     for principal in OURS:
@@ -83,6 +84,7 @@ def _is_used(change: AlterUser, login: OwnLogin) -> bool:
 
 
 def _refusal(change: UserChange, login: OwnLogin) -> Refused | None:
+    """A plan must not take away, or give another password to, the user that the next request would log in as."""
     who = "the mirror job" if login.principal is Principal.MIRROR else f"its own {login.principal} principal"
     proof = f"it logs in to {change.cluster} as {change.user} by {login.mechanism}"
     if isinstance(change, DeleteUser):

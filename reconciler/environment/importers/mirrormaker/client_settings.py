@@ -133,6 +133,7 @@ class Client:
         return self._variable(setting, f"what the config provider gives for {prop.name} at {prop.where}")
 
     def _variable(self, setting: str, words: str) -> str:
+        """A name for a secret's variable, from cluster and setting, different from those of other secrets."""
         stem = name = re.sub(r"\W", "_", f"{self.cluster}_{setting}", flags=re.ASCII).upper()
         if name[0].isdigit():
             stem = name = f"KAFKA_{name}"
@@ -256,6 +257,7 @@ class Client:
                 self._add(setting, self._reference(setting, origin, text) or text, origin)
 
     def _pairs(self, prop: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
+        """Options of a login module as settings; passwords become references to variables."""
         if others := [option for option in options if option not in dict(pairs)]:
             words = f"{prop.where}: {', '.join(others)} of the login module has no counterpart and is left out"
             self.notes.differs(words, of=prop)
@@ -357,6 +359,8 @@ def with_shared_logins(config: Configuration) -> Configuration:
 
 
 def _shared(config: Configuration, cluster: str) -> dict[str, Property]:
+    """Settings that producer, consumer and admin of a cluster have alike, so that they are the cluster's here; empty as
+    soon as one differs."""
     kinds: dict[str, dict[str, Property]] = {}
     for name, prop in config.of_cluster[cluster].items():
         match = _CLIENT_PREFIX.fullmatch(name)
@@ -418,6 +422,8 @@ def _same(setting: str, prop: Property, own: Property | None) -> bool:
 
 
 def _refusal(kind: str, setting: str, prop: Property, own: Property | None, cluster: str) -> str:
+    """Why a client that logs in otherwise than its cluster cannot be imported, and what to write. Values of secrets are
+    never shown."""
     if setting in ("bootstrap.servers", "security.protocol", "sasl.mechanism"):
         ours = f'"{own.value.strip()}"' if own is not None else "not set"
         apart = f'it is "{prop.value.strip()}", and that of cluster {cluster} is {ours}'

@@ -135,6 +135,7 @@ def is_standalone(text: str) -> bool:
 
 
 def read_standalone(file: str, text: str, notes: Notes) -> Iterator[Connector]:
+    """A connector in a properties file of its own, as Connect's standalone mode takes it."""
     settings: dict[str, Property] = {}
     for prop in parse_plainly(file, text, notes):
         if known := settings.get(prop.name):

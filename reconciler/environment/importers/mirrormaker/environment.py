@@ -255,6 +255,7 @@ def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[SourceL
 
 
 def _flow(reading: FlowReading) -> Iterator[SourceLine]:
+    """Lines of YAML, each with the line of MirrorMaker 2's file that it comes from."""
     (source, target), config = reading.flow, reading.config
     origin: Property | str = config.of_flow.get(reading.flow, {}).get("enabled") or config.whole.get("enabled") or ""
     yield SourceLine(f"  {scalar(f'{source}-to-{target}')}:", origin)

@@ -78,6 +78,8 @@ class FlowReading:
         return prop.value.strip() if prop is not None else self.flow[0]
 
     def fields(self) -> Iterator[Field]:
+        """What MirrorMaker 2 was told of this flow, as fields here. Where the two mean different things, that becomes a
+        note; what cannot be taken over at all is a mistake, so that nothing travels otherwise than before unnoticed."""
         for name, (usual, instead) in FILTERS.items():
             prop = self._get(name)
             if prop and prop.value.strip() not in (usual, KAFKA + usual):
@@ -127,6 +129,7 @@ class FlowReading:
         return default
 
     def _number(self, name: str, least: int) -> int | None:
+        """None where it is not set or wrong; the latter is noted."""
         prop = self._get(name)
         if prop is None:
             return None

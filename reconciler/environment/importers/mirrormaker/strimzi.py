@@ -87,6 +87,8 @@ class _Reader:
     fields: _Fields
 
     def connectors(self) -> Iterator[Connector]:
+        """Of ``KafkaMirrorMaker2`` and ``KafkaConnector`` resources. Fields that only concern pods are passed over, and
+        every unknown one is said: a setting that is lost silently would change what is copied."""
         if self.fields.document.problems or self.fields.document.root is None:
             for problem in self.fields.document.problems:
                 self.fields.notes.wrong(problem.where, f"{problem.what}. {problem.why}. {problem.todo}.")
@@ -119,6 +121,8 @@ class _Reader:
             another(where, f"connector {name}", kind, self.fields.notes)
 
     def _mirror(self, spec: Mapping, mirror: Mapping) -> Iterator[Connector]:
+        """The connectors of one ``mirrors`` entry. Without a source connector it copies nothing, so there is no
+        flow."""
         target = self._end(spec, mirror, "target")
         source = self._end(spec, mirror, "source")
         if target is None or source is None:
@@ -157,6 +161,7 @@ class _Reader:
         return mappings[0] if mappings else None
 
     def _connector(self, flow: Flow, source: Mapping, target: Mapping, mirror: Mapping, entry: Entry) -> Connector:
+        """With the settings of both clusters, as Strimzi itself writes them into the connector."""
         kind, settings = _CONNECTORS[entry.key], Settings()
         _Cluster(self.fields, "target.cluster.", target, settings).read()
         _Cluster(self.fields, "source.cluster.", source, settings).read()
@@ -233,6 +238,7 @@ class _Fields:
         return Mapping({}, entry.line, entry.column, 1)
 
     def items(self, outer: Mapping, key: str, *, needed: bool = False) -> Iterator[Mapping]:
+        """Mappings of a list; everything else is a mistake that Strimzi would refuse, too."""
         entry = outer.entries.get(key)
         if entry is not None and isinstance(entry.value, YamlSequence):
             for item in entry.value.items:
@@ -252,6 +258,7 @@ class _Fields:
         return ""
 
     def configs(self, outer: Mapping, prefix: str, settings: Settings) -> None:
+        """``config`` as Connect gets it, key by key."""
         for key, entry in self.inside(outer, "config").entries.items():
             if not isinstance(entry.value, Scalar):
                 self.mistake(entry, f"{key}: it is no text. Strimzi refuses it, too. Correct it.")

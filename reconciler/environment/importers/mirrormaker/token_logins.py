@@ -77,6 +77,8 @@ class JavaLogin:
 
 
 def token_login(login: JavaLogin) -> TokenLogin:
+    """An OAUTHBEARER login of Java as one here: by its module, its callback handler, or the service that the addresses
+    belong to. A class that is not known cannot be run here, so it is refused with what to write instead."""
     if login.module == IAM_MODULE:
         return _amazon(login)
     handler = login.handler
@@ -100,6 +102,7 @@ def token_login(login: JavaLogin) -> TokenLogin:
 
 
 def _amazon(login: JavaLogin) -> TokenLogin:
+    """IAM of Amazon MSK. Keys never come along; the region is that of the brokers."""
     settings = {f"{OF}method": "aws_msk_iam"}
     remarks = []
     sts = login.options.get("awsStsRegion", "")
@@ -123,6 +126,7 @@ def _google(login: JavaLogin) -> TokenLogin:
 
 
 def _azure(login: JavaLogin) -> TokenLogin:
+    """Event Hubs. The scope is made from the namespace's address."""
     settings = {f"{OF}method": "azure"}
     remarks = ["the identity is that of AZURE_TENANT_ID, AZURE_CLIENT_ID and what goes with them, else the machine's"]
     if f"{OF}scope" not in login.own:
@@ -134,6 +138,7 @@ def _azure(login: JavaLogin) -> TokenLogin:
 
 
 def _strimzi(login: JavaLogin) -> TokenLogin:
+    """Strimzi's kafka-oauth: its options are those of an OIDC client, or come from variables."""
     options = login.options
     if given := [option for option in options if _GIVEN_TOKENS.fullmatch(option)]:
         return TokenLogin(
@@ -161,6 +166,7 @@ def _strimzi(login: JavaLogin) -> TokenLogin:
 
 
 def _kafka(login: JavaLogin) -> TokenLogin:
+    """Kafka's own login (KIP-768 and KIP-1139): client credentials, or a JWT bearer grant."""
     options, own = login.options, login.own
     url, retriever = own.get(f"{OF}token.endpoint.url", ""), own.get(_RETRIEVER, "").rsplit(".", 1)[-1]
     if url.startswith("file:") or retriever == "FileJwtRetriever":

@@ -37,6 +37,9 @@ class Outlook:
 
 
 def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], changes: Iterable[Change]) -> Outlook:
+    """What the ACL changes of a plan do together, cluster by cluster: who gains and loses what, whether this program
+    locks itself out, and which deletions take nothing from anybody. Rules that topics to come will meet count as
+    well."""
     changes = tuple(changes)
     by_cluster = grouped((change.cluster, change) for change in changes if isinstance(change, AclChange))
     new_topics = grouped((change.ref.cluster, change.ref.name) for change in changes if isinstance(change, CreateTopic))
@@ -75,6 +78,8 @@ def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Plann
 def _of_cluster(
     topology: Topology, cluster: LiveCluster, routes: tuple[Route, ...], changes: list[AclChange], new_topics: Set[str]
 ) -> Outlook:
+    """``new_topics``: those that the plan makes, whose names rules already cover. The sets of names are cut for display
+    only after everything was decided by all of them."""
     assert isinstance(cluster.acls, frozenset)
     rules = rules_after(cluster.acls, changes, cluster.name)
     before, after = Rulebook.of(cluster.acls), Rulebook.of(rules)
@@ -156,6 +161,8 @@ def _read(shift: AccessShift) -> tuple[str, ...]:
 
 
 def _with_readers(shift: AccessShift, live: LiveState, impacts: Mapping[TopicRef, Stakes]) -> AccessShift:
+    """Groups with members that read what the principal may no longer read. Of topics nobody asked about, that is said
+    instead of leaving them out."""
     cluster = live.known(shift.cluster)
     assert cluster is not None
     assert isinstance(cluster.acls, frozenset)
@@ -181,6 +188,7 @@ def _with_readers(shift: AccessShift, live: LiveState, impacts: Mapping[TopicRef
 
 
 def _raised(planned: Planned, hit: Iterable[AccessShift]) -> Planned:
+    """A deletion by which groups with members may lose what they read is of high risk, whatever it was before."""
     change = planned.change
     if not isinstance(change, AclChange) or not takes_away(change):
         return planned

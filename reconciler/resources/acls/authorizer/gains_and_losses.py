@@ -106,6 +106,8 @@ def _wanted(required: Iterable[AclBinding]) -> Iterator[AccessRequest]:
 
 
 def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
+    """Whom the rule is about. One for everybody concerns each principal that some rule names, and one that stands for
+    all others."""
     if rule.principal != ANYONE:
         yield rule.principal
         return
@@ -137,6 +139,8 @@ class _Classes:
         return by_name.values()
 
     def _covered(self, rule: AclBinding) -> Iterator[str]:
+        """Names that the rule covers, of those that are there, and one that stands for names to come: without it a
+        prefix that covers nothing yet would change nothing."""
         named = self.names.get(rule.resource, ())
         if rule.wildcard:
             yield from named

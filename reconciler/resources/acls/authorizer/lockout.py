@@ -63,6 +63,9 @@ def takes_away(change: AclChange) -> bool:
 def own_standing(
     topology: Topology, cluster: str, routes: Sequence[Route], books: Books, changes: Iterable[AclChange]
 ) -> LockoutFindings:
+    """Whether the plan takes from one of this environment's own principals what it needs: a program that locks itself
+    out cannot repair it. ``books``: the rules before and after. ``rests_on``: rules that uphold such a right, which
+    must be made before the others go."""
     taking = [change.acl for change in changes if takes_away(change)]
     refused: list[Refused] = []
     notes: list[str] = []
@@ -158,6 +161,8 @@ def _carried(topology: Topology, cluster: str) -> tuple[Flow, ...]:
 def _needed(
     kind: Principal, topology: Topology, flows: Sequence[Flow], routes: Sequence[Route], cluster: str
 ) -> Iterator[AclBinding]:
+    """What a principal of its kind works with at this cluster. Rights that are needed seldom do not count: losing them
+    locks nobody out."""
     role = AccessRule(0, "", (cluster,), _ROLES[kind])
     if kind is Principal.MIRROR:
         yield from bindings(role, mirror_rights(flows, topology, routes, cluster))

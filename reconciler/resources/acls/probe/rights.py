@@ -145,6 +145,8 @@ class KnownLogins:
         self._known: dict[str, Logins] = {}
 
     def before(self, cluster: str, needs: Sequence[Needs], touched: Sequence[AclBinding]) -> Logins:
+        """What each login may do before the wave, asked once for all that later waves need of it as well. Without this
+        look a right that was missing all along would be taken for one that the wave took away."""
         known = self._known.get(cluster, {})
         logins: dict[Principal, ProbedLogin] = {}
         for kind in dict.fromkeys(need.kind for need in needs):
@@ -174,6 +176,7 @@ class KnownLogins:
         self._known.pop(cluster, None)
 
     def _rights(self, cluster: str, logins: Logins) -> dict[Principal, Rights]:
+        """All logins at once: a login alone can take seconds."""
         asked = {kind: login for kind, login in logins.items() if not login.why_not}
         if not asked:
             return {}

@@ -156,6 +156,8 @@ class AclBatches:
     def _confirmed(
         self, under_way: _Open, outcomes: Sequence[Outcome], views: Views, admin: ClusterAdmin
     ) -> list[Outcome]:
+        """The wave passed: its rules are no longer pending. If that cannot be written, the next run would undo it, so
+        it counts as unproven."""
         done = {change.acl for change in _done(under_way.wave, outcomes)}
         as_before = frozenset.intersection(*(undo.settled(view, under_way.before) for view in views.values()))
         try:

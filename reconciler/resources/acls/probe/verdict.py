@@ -56,6 +56,7 @@ def lagging(views: Views, changes: Iterable[AclChange]) -> dict[int, tuple[AclCh
 
 
 def _rules(evidence: Evidence) -> ProbeCheck:
+    """Whether every broker shows every change of the wave; brokers learn of rules one after the other."""
     subject = "rules"
     if not evidence.views:
         return ProbeCheck(subject, ProbeVerdict.UNKNOWN, "no broker showed its rules")
@@ -118,6 +119,9 @@ def _against(given_shifts: Sequence[AccessShift]) -> str:
 
 
 def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
+    """Whether one of our own principals keeps what it works with: by the rules that brokers show, and by their own
+    answer to its login. A right that is lost by either fails the wave, with the command that sets each guilty rule
+    back."""
     who = needs.name or "whose name is not known"
     subject = f"{needs.kind} principal {who}"
     login = evidence.logins.get(needs.kind, ProbedLogin(why_not="no principal was asked"))

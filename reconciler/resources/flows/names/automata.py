@@ -162,6 +162,8 @@ class Memoised:
 
     def __init__(self, part: Language) -> None:
         self._part = part
+        # States of the part by number, their steps and verdicts: an intersection asks for them over and over, and some
+        # of them are dear to compute.
         self._numbers: dict[State, int] = {}
         self._states: list[State] = []
         self._steps: list[dict[str, int]] = []
@@ -170,6 +172,7 @@ class Memoised:
         self._sets = part.distinguishes()
 
     def _number(self, state: State) -> int:
+        """A state's number; what it accepts is worked out once, when it is first seen."""
         number = self._numbers.get(state)
         if number is None:
             number = self._numbers[state] = len(self._states)

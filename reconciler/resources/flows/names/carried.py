@@ -60,6 +60,8 @@ def travels_of(topology: Topology) -> Mapping[str, FlowNaming]:
 
 
 def travel_of(flow: Flow) -> FlowNaming | None:
+    """None for a flow whose expressions or policy cannot be used: ``validate`` reports that by itself. A policy of
+    one's own has no renamings here, so nothing is proved of it."""
     if any(unfit(text) for text in (*flow.topics, *flow.exclude_topics)):
         return None
     try:

@@ -19,6 +19,8 @@ def in_one_order(expressions: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def _ordered(text: str) -> str:
+    """Alternatives in one order, for expressions in which it cannot matter; any doubt leaves the text as it is.
+    Otherwise a list in another order would restart the mirror."""
     if "|" not in text or any(sign in text for sign in _ORDER_MAY_COUNT):
         return text
     try:

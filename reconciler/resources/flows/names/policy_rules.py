@@ -27,6 +27,8 @@ class Hops:
     def step(self, state: State, char: str) -> State:
         if state is True:
             return True
+        # The state is what was read since the last separator, as far as it may still become the alias; OTHER and a tail
+        # that may become a separator once it cannot.
         head = state + char
         if head.endswith(self.separator):
             return head[: -len(self.separator)] == self.alias or ""

@@ -44,6 +44,8 @@ def pattern(text: str) -> Pattern:
 
 
 def _language(form: Form) -> tuple[automata.Language, bool]:
+    """(language, whether it is exactly that of the expression). What is too large or has a lookaround becomes a larger
+    language, which can only find more loops, never hide one."""
     match form:
         case Plain(items):
             graph = _Graph()
@@ -93,6 +95,8 @@ class _Graph:
         return start
 
     def _item(self, item: Item, start: int) -> int:
+        """Adds what follows ``start`` to the graph (Thompson's construction) and returns its end. Anchors are empty
+        edges that are only taken at their place; what has no edge here makes the graph inexact."""
         kind, value, flags = item
         chars = characters(kind, value, flags)
         if chars is not None:
@@ -116,6 +120,8 @@ class _Graph:
         return end
 
     def _repeat(self, low: Any, high: Any, body: Sequence[Item], start: int) -> int:
+        """Copies the body for each repetition that has to be there, then a loop, or one optional copy for each that
+        may."""
         for _ in range(int(low)):
             start = self._fresh(self.sequence(body, start))
         if high is sre.MAXREPEAT:
@@ -158,6 +164,7 @@ def _single(kind: Any, value: Any, ignores_case: bool) -> frozenset[str]:
 
 
 def _is(char: str, kind: Any, value: Any, ignores_case: bool) -> bool:
+    """Whether a character is in a member of a class; without regard to case, its other form may be."""
     codes = {ord(char)} | ({ord(char.lower()), ord(char.upper())} if ignores_case else set())
     match kind:
         case sre.ANY:
@@ -187,6 +194,8 @@ class _Automaton:
         # Whether the empty text matches may depend on both ^ and $. No topic has the empty name, so it does not matter.
 
     def _closure(self, nodes: set[int], asked: str) -> frozenset[int]:
+        """All nodes that are reached without a character. ``asked``: "begin" or "end", where the name begins or
+        ends."""
         waiting = list(nodes)
         while waiting:
             for asks, after in self._graph.empty[waiting.pop()]:
@@ -209,6 +218,8 @@ class _Automaton:
         key = (state, char)
         step = self._steps.get(key)
         if step is None:
+            # Subset construction as far as it is walked; its work is limited, since it can be exponential in the
+            # expression.
             self._work += len(self._sets[state])
             if self._work > MAX_WORK:
                 raise automata.UndecidedError

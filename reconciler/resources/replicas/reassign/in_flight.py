@@ -96,6 +96,8 @@ class ReassignmentWindow:
         self.admin = admin
         self.watch = watch
         self.pace = pace
+        # Partitions not asked for yet, asked for (when), reached, and lost with why. At most as many as the pace allows
+        # are under way at once.
         self.waiting = sorted(goals)
         self.asked: dict[Partition, int] = {}
         self.reached: set[Partition] = set()

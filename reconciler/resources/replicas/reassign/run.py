@@ -64,6 +64,8 @@ class ReassignmentRun:
         self.environment = environment
         self.admin = admin
         self.watch = watch
+        # By change id, why it failed; ``owner`` names the change of each partition. ``journal``: what of throttles is
+        # ours to clear.
         self.failures: dict[str, str] = {}
         self.goals: dict[Partition, Placement] = {}
         self.owner: dict[Partition, str] = {}

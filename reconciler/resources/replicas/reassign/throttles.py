@@ -120,6 +120,7 @@ def clear_rates(journal: replicas.Journal, rates: Rates) -> Iterator[replicas.Th
 
 
 def clear_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Iterator[replicas.ThrottleEdit]:
+    """Only entries of ours. A list that was made by us is deleted as a whole if nobody else has added to it."""
     for listed in journal.lists:
         here = _there(listed, live)
         mine = [entry for entry in listed.entries if entry in here]
