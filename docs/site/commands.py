@@ -43,7 +43,7 @@ def _section(name: str, text: str) -> Iterator[str]:
     for panel in _PANEL.finditer(text):
         rows = list(_rows(panel[2].splitlines()))
         yield from (f"| {panel[1].lower().removesuffix('s')} | takes | means |", "|---|---|---|")
-        for row in rows:
+        for row in sorted(rows, key=lambda row: row.name) if panel[1] == "Options" else rows:  # arguments have an order
             anchor = f'<a id="{_slug(name)}{row.name.split(",")[0]}"></a>' if row.name.startswith("--") else ""
             takes = f"`{row.takes}`" if row.takes else ""  # Python-Markdown does not end a cell within code
             yield f"| {anchor}`{row.name}` | {takes} | {_cell(row.means)} |"

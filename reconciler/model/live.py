@@ -239,7 +239,7 @@ def broker_defaults(configs: Mapping[str, str | None]) -> Mapping[str, str]:
     for key, stem in _TIMES.items():
         said = ((configs.get(f"{stem}.{unit}"), factor) for unit, factor in _UNITS)
         value, factor = next(((value, factor) for value, factor in said if value is not None), (None, 1))
-        if value is not None and value.lstrip("-").isdigit():
+        if value is not None and value.removeprefix("-").isdecimal():
             defaults[key] = str(int(value) * factor) if int(value) >= 0 else value
     return defaults
 

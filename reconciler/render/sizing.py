@@ -41,8 +41,8 @@ def sizing_text(mirrors: Sequence[MirrorSize], headroom: float, width: int | Non
     lines += [
         "",
         f"Sized for {headroom:g} times the measured rate. A core copies {CORE_BYTES / 1e6:.0f} MB/s of whole batches, "
-        f"one {RECORD_WORK}th of that with record work; a lane carries {LANE_BYTES / 1e6:.0f} MB/s at 100 ms each way "
-        "(docs/performance.md, docs/mirror/long-lines.md: one machine, not yours). "
+        f"one {RECORD_WORK}th of that with record work; a lane carries {LANE_BYTES / 1e6:.0f} MB/s at 100 ms each way, "
+        "as measured on one machine, not yours. "
         "Disk: what the source keeps now, times the factor at the target.",
     ]
     return "\n".join(lines)

@@ -39,6 +39,9 @@ def test_a_link_leads_to_the_site_or_to_the_repository(source: str, link: str, r
     assert of_the_site(link, source, repository) == shown
 
 
+ENTRIES = ("mirror/conditions.md", "change/messages.md")
+
+
 def _words(text: str) -> list[str]:
     return re.sub(r"[╭╮╰╯─│|\\`*]|&lt;|<(?!a )|(?<!/a)>", " ", text).split()
 
@@ -55,6 +58,20 @@ def test_the_reference_has_every_command_in_order_with_all_that_its_help_says() 
         boxes = {"Arguments", "Options", "Usage:"}
         shown |= {word.removesuffix(",") for word in shown}
         assert set(_words(path.read_text("utf-8"))) - shown - boxes == set(), path
+
+
+def test_options_keys_and_entries_of_the_reference_are_sorted() -> None:
+    """``--help`` has the most useful options first; where one is looked up by its name, they are in order."""
+    groups = {
+        r"^\| (?:<a id=\S+</a>)?`(--[a-z-]+)": commands_page(HELPS),
+        r"^\| <a id=\S+</a>`(\S+)`": environment_page(ROOT / "schemas" / "environment.schema.json"),
+        r"^### `?([\w-]+)": "".join((ROOT / "docs" / name).read_text("utf-8") for name in ENTRIES),
+        r"^### (Mirror\w+|Drill\w+)": (ROOT / "docs/mirror/alerts.md").read_text("utf-8").replace("\n## ", "\n### "),
+    }
+    for entry, page in groups.items():
+        found = [re.findall(entry, part, re.MULTILINE) for part in re.split(r"^(?=## )", page, flags=re.MULTILINE)]
+        assert sum(map(len, found)) > 10, entry
+        assert found == [sorted(each) for each in found]
 
 
 def test_each_option_has_an_address() -> None:

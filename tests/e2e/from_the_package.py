@@ -52,12 +52,19 @@ def _run(*command: str | Path, code: int = 0, **options: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def reconciler(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
-    """The command, where nothing but its own environment is on the PATH."""
+def machine(wheels: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with the package in its ``venv``."""
     home = tmp_path_factory.mktemp("machine")
     _run(sys.executable, "-m", "venv", home / "venv")
     pip = (home / "venv" / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
     _run(*pip, "--no-index", "--find-links", wheels, "kafka-topology-reconciler")
+    return home
+
+
+@pytest.fixture(scope="module")
+def reconciler(machine: Path) -> Callable[..., str]:
+    """The command, where nothing but its own environment is on the PATH."""
+    home = machine
     environ = {"PATH": str(home / "venv" / "bin"), "HOME": str(home), "LANG": "C.UTF-8"}
 
     def run(*words: str | Path, code: int = 0) -> str:
@@ -109,3 +116,14 @@ def test_topics_are_planned_and_applied_without_spark_and_java(
     said = reconciler("plan", environment, code=2)
     assert "mirror west: start" in said
     assert "Java was not found" in reconciler("apply", environment, "--yes", code=1)
+
+
+@pytest.mark.kafka
+def test_workflows_of_a_written_repository_plan_apply_and_watch_with_the_package(machine: Path) -> None:
+    """The repository is what the package's ``init --repository`` writes: pull requests, also of forks and hostile ones,
+    applies and drift."""
+    of_workflows = [ROOT / "tests" / "workflows" / f"test_{name}.py" for name in ("workflows", "unlisted")]
+    environ = {**os.environ, "WORKFLOWS_VENV": str(machine / "venv")}
+    said = _run(sys.executable, "-m", "pytest", "-q", *of_workflows, cwd=ROOT, env=environ)
+    assert "passed" in said
+    assert "skipped" not in said

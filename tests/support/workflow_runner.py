@@ -6,16 +6,20 @@ fail it.
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,15 +31,28 @@ from tests.support.paths import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 ACTIONS = ROOT / ".github" / "actions"
-TEMPLATES = ROOT / "reconciler" / "operations" / "adopt" / "templates"
+VENV = Path(os.environ.get("WORKFLOWS_VENV") or ROOT / ".venv")
+"""Where the tool is installed that the steps run: ``make test-package`` names one that has the wheel."""
 WRITTEN = ("plan", "apply", "drift")
 """Workflows that ``reconciler init --repository`` writes."""
 OURS = re.compile(r"OWNER/kafka-topology-reconciler/\.github/actions/(\w+)@REF")
 EXPRESSION = re.compile(r"\$\{\{\s*(.+?)\s*\}\}")
 
 
+@cache
+def repository() -> Path:
+    """What ``init --repository`` of the installed tool writes, for actions of OWNER at REF."""
+    folder = Path(tempfile.mkdtemp(prefix="repository-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    words = ("init", "--repository", str(folder), "--actions", "OWNER/kafka-topology-reconciler@REF")
+    subprocess.run(
+        [VENV / "bin" / "reconciler", *words], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    return folder
+
+
 def workflow(name: str) -> dict[str, Any]:
-    return _read((TEMPLATES if name in WRITTEN else WORKFLOWS) / f"{name}.yml")
+    return _read((repository() / ".github" / "workflows" if name in WRITTEN else WORKFLOWS) / f"{name}.yml")
 
 
 def action(name: str) -> dict[str, Any]:
@@ -155,9 +172,9 @@ class Job:
         self.values = dict(values)
         self.temp = workspace.parent / f"temp-{name}-{len(list(workspace.parent.iterdir()))}"
         self.temp.mkdir()
-        (self.temp / "venv").symlink_to(ROOT / ".venv")  # as if an earlier step had installed there
+        (self.temp / "venv").symlink_to(VENV)  # as if an earlier step had installed there
         self.variables = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "GITHUB_"))},
+            **{key: value for key, value in os.environ.items() if not key.startswith(("GIT_", "GITHUB_", "PYTHON"))},
             **variables,
             "RUNNER_TEMP": str(self.temp),
             "GITHUB_PATH": str(self.temp / "path"),

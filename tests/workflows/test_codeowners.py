@@ -7,9 +7,8 @@ import re
 import pytest
 
 from tests.support.paths import ROOT
-from tests.support.workflow_runner import TEMPLATES
 
-EXAMPLE = TEMPLATES / "CODEOWNERS"
+EXAMPLE = ROOT / "reconciler" / "operations" / "adopt" / "templates" / "CODEOWNERS"
 
 
 def owners(path: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,18 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.paths import ROOT
-from tests.support.workflow_runner import ACTIONS, OURS, WORKFLOWS, WRITTEN, GitHub, Job, action, github, workflow
+from tests.support.workflow_runner import (
+    ACTIONS,
+    OURS,
+    WORKFLOWS,
+    WRITTEN,
+    GitHub,
+    Job,
+    action,
+    github,
+    repository,
+    workflow,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -261,6 +273,7 @@ def shop(plain: Sandbox, tmp_path: Path, unique: str) -> Iterator[Repository]:
         f"clusters:\n  east:\n    bootstrap_servers: [{east.bootstrap_servers}]\n    cluster_id: {east.cluster_id}\n"
         '    client: {ssl.key.password: "${env:WHO}"}\n'
     )
+    shutil.copytree(repository(), tmp_path / "origin")
     repo = git.Repo.init(tmp_path / "origin", initial_branch="main")
     with repo.config_writer() as config:
         config.set_value("user", "name", "a")

@@ -206,7 +206,7 @@ def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> Cluster
 
 def too_old(speaker: Speaker, asked: Asked, reason: str) -> ClusterError:
     """The broker answers, and has no such request. ``reason`` names it."""
-    since = "docs/begin/kafka-versions.md says since when brokers can what; leave it out here, or upgrade them."
+    since = "Later releases of Kafka have it: leave it out here, or upgrade them."
     offer = speaker.offer
     return ClusterError(
         speaker.cluster,

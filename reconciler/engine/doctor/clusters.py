@@ -7,7 +7,7 @@ from reconciler.engine.doctor.broker_limits import brokers_agree
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
-from reconciler.model.environment.services import NO_SERVICE, PAGE, offer_of, service_words
+from reconciler.model.environment.services import NO_SERVICE, offer_of, service_words
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.reports.doctor import ClusterFacts, DoctorVerdict, Finding
 from reconciler.resources.topics.limits import min_insync_above
@@ -78,7 +78,7 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
     if offer is not NO_SERVICE:
         limits = offer.limits or "plans count with what it does not offer"
         guessed = "" if declared.service else "; write service: apache under it where that is wrong"
-        yield Check(subject, "service").ok(f"{service_words(declared)}{guessed}", f"{limits} ({PAGE})")
+        yield Check(subject, "service").ok(f"{service_words(declared)}{guessed}", limits)
     # Releases and settings of brokers are not the users' to change.
     yield _by_service(_features(Check(subject, "features"), facts), offer.upgrades)
     yield from _access_and_time(subject, facts)
@@ -179,7 +179,7 @@ def _settings(subject: str, declared: Cluster, facts: ClusterFacts, target: bool
         return {value for configs in brokers.values() if (value := configs.get(key)) is not None}
 
     def numbers(key: str) -> list[int]:
-        return sorted(int(value) for value in values(key) if value.lstrip("-").isdigit())
+        return sorted(int(value) for value in values(key) if value.removeprefix("-").isdecimal())
 
     check = Check(subject, "auto-create")
     if not (said := values("auto.create.topics.enable")):

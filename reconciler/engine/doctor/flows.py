@@ -165,5 +165,5 @@ def _number(topic: LiveTopic | None, key: str) -> int | None:
 def _least_of_brokers(facts: ClusterFacts | None, key: str) -> int | None:
     if facts is None or isinstance(facts.brokers, Unknown):
         return None
-    numbers = [int(value) for configs in facts.brokers.values() if (value := configs.get(key)) and value.isdigit()]
+    numbers = [int(value) for configs in facts.brokers.values() if (value := configs.get(key)) and value.isdecimal()]
     return min(numbers) if numbers else None

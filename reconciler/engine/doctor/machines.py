@@ -56,7 +56,7 @@ def spark_cluster_findings(topology: Topology) -> Iterator[Finding]:
     for mirror in topology.mirrors.values():
         check = Check(f"mirror {mirror.name}", "spark authentication")
         if mirror.unauthenticated:
-            todo = "Set spark.authenticate and its secret on the Spark cluster and here (docs/SECURITY.md)"
+            todo = "Set spark.authenticate and its secret on the Spark cluster and here"
             yield check.warning(f"{mirror.master} is used without spark.authenticate", UNAUTHENTICATED, todo)
 
 
@@ -133,7 +133,7 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
     if texts:
         left = f"; and {len(texts) - SHOWN} more: reconciler status ENV" if len(texts) > SHOWN else ""
         why = "lanes are copied by none of these executors, or by fewer than requested"
-        todo = next((each.todo for each in conditions if each.todo), "See docs/mirror/spark/clusters.md")
+        todo = next((each.todo for each in conditions if each.todo), "Run reconciler status ENV")
         yield check.problem("; ".join(texts[:SHOWN]) + left, why, todo)
     elif live.state is JobState.STARTING or any(flow.state != "running" for flow in live.flows.values()):
         text = "its tasks have not reported yet what they lack; not every flow runs"
@@ -152,7 +152,7 @@ def executor_findings(mirror: Mirror, looks: Sequence[ExecutorLook] | RunnerErro
     else:
         for problem in dict.fromkeys(problem for look in looks for problem in look.problems):
             why = "a lane on it would not run, or not reach a cluster"
-            todo = "Fix it on that machine, or keep the mirror off it (docs/mirror/spark/clusters.md)"
+            todo = "Fix it on that machine, or keep the mirror off it"
             yield check.problem(problem, why, todo)
         if fit := [look for look in looks if not look.problems]:
             machines = ", ".join(sorted({f"{look.host} (Python {look.python})" for look in fit}))

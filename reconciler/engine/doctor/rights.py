@@ -111,10 +111,10 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
                 why = "plan could not know which definition a mirror runs with"
                 yield Needed.of("READ", STATUS_TOPIC, why)
             if keeps_lock(topology, cluster):
-                why = "plan could not detect a shrunken topology, nor an unknown cluster (docs/change/guards.md)"
+                why = "plan could not detect a shrunken topology, nor an unknown cluster"
                 yield Needed.of("READ", LOCK_TOPIC, why)
             elif _keeps_ownership(topology, cluster):
-                why = "plan could not know which access rules, quotas and users are ours (docs/change/access.md)"
+                why = "plan could not know which access rules, quotas and users are ours"
                 yield Needed.of("READ", LOCK_TOPIC, why)
             for topic in _audit(topology, cluster):
                 why = "drift could not name causes where the applies ran on other machines"

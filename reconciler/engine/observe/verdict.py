@@ -90,7 +90,7 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
             todo = f"Start it again: {stop}, then reconciler apply {where}"
             if declared is not None and declared.hosted:
                 host = f"reconciler mirror host {where} --accept FILE"
-                todo = f"Start one on a machine that may run it: {host} (docs/mirror/host.md)"
+                todo = f"Start one on a machine that may run it: {host}"
             yield VerdictCause(Health.DEGRADED, subject, f"{subject} is not kept running", mirror.unkept, todo)
         missing = [flow for flow in flows if flow not in mirror.flows] if declared is not None else []
         for flow in missing if mirror.state is JobState.RUNNING else ():

@@ -20,7 +20,7 @@ from reconciler.replication.offsets.same import (
     producer_of,
 )
 from reconciler.resources.flows.routes import TopicHop, hops_between
-from reconciler.resources.flows.same_offsets import PAGE, marker_note, not_new, too_old
+from reconciler.resources.flows.same_offsets import marker_note, not_new, too_old
 from reconciler.resources.protected_names import owner_of
 from reconciler.text import counted, first_of, size_words, time_words
 
@@ -115,7 +115,7 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
     refused += [item for place in translated if str((item := not_new(*place)).subject) not in known]
     notes = [
         f"flow {flow} keeps offsets and has no position of its own for {ref}, which ends at {end:,}: its job writes "
-        f"nothing there and says offsets_diverged, unless that topic is the beginning of its source ({PAGE}#failback)"
+        f"nothing there and says offsets_diverged, unless that topic is the beginning of its source"
         for (flow, ref), end in strange.items()
     ]
     return replace(plan, refused=tuple(refused), notes=(*plan.notes, *notes, *_written_by_both(stores)))
@@ -178,7 +178,6 @@ def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], fac
                 f" where their sources begin: {cost.offsets:,} empty offsets, about {size_words(cost.bytes)}, deleted"
                 f" again at once, and {time_words(cost.seconds)} at {FILLERS_PER_SECOND:,} a second, which is an"
                 " estimate: measured on a quiet machine, one partition; a busy one took ten times as long and more"
-                f" ({PAGE}#the-start)"
             )
         if missing := len(mine) - len(firsts):
             reason, partitions = source.unknown or "no record is that young", counted(missing, "partition")

@@ -105,7 +105,7 @@ def _cluster_text(adoption: Adoption) -> str:
     lines += ["clusters:", *cluster_head(cluster)]
     if cluster.cluster_id is not None:
         lines.append(f"    cluster_id: {scalar(cluster.cluster_id)}")
-    lines.append("    # What is set on a topic and in no file counts as drift: docs/change/drift.md.")
+    lines.append("    # What is set on a topic and in no file counts as drift.")
     lines.append("    defaults: {undeclared: drift}")
     return "\n".join([*lines, *logins(cluster)]) + "\n"
 
@@ -147,7 +147,7 @@ def _section_text(name: str, head: Iterable[str], left_out: Iterable[str], entri
 
 def _access_text(access: Adopted[AccessRule]) -> str:
     """Exact rules, in the usual order of their fields; defaults are left out."""
-    head = "# The rules as the cluster holds them; docs/change/access.md has roles, which say the same in fewer words."
+    head = "# The rules as the cluster holds them. Roles (read, write, ...) say the same in fewer words."
     lines: list[str] = []
     for rule in access.entries:
         assert rule.exact is not None
@@ -190,7 +190,7 @@ def _quotas_text(adopted: Adopted[Quota]) -> str:
 def _users_text(adopted: Adopted[ScramUser]) -> str:
     head = [
         "# The SCRAM users as the cluster holds them. Version 0 keeps the password that is there. To set one, let",
-        "# password refer to it and raise version (docs/change/users.md).",
+        "# password refer to it, and raise version.",
     ]
     lines: list[str] = []
     for user in adopted.entries:

@@ -256,7 +256,7 @@ def _type_todo(error: ValidationError, usual: str) -> str:
         return "Write a list: each with a dash, - and its fields"
     if isinstance(value, str):
         as_boolean = error.validator_value in ("integer", "boolean") and value in ("true", "false")
-        if as_boolean or (error.validator_value == "integer" and value.isdigit() and len(value) < 20):
+        if as_boolean or (error.validator_value == "integer" and value.isdecimal() and len(value) < 20):
             return "Remove the quotes"
     if error.validator_value == "string" and isinstance(value, (int, float, bool)):
         return "Put it in quotes"

@@ -26,7 +26,6 @@ from types import MappingProxyType
 
 from reconciler.model.environment.topology import Cluster
 
-PAGE = "docs/begin/connecting/services.md"
 APACHE = "apache"
 """Brokers that somebody runs as Kafka's own documentation says; also where nothing is known."""
 

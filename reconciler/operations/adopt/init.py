@@ -104,21 +104,21 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
         yield f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]"
         yield f"    {refusal.todo}"
 
-    # What the options left open, and the page about it.
+    # What the options left open, and the key that decides it.
     open_questions = [
-        f"{counted(users, 'SCRAM user')} of {name} are not declared: init --with-users, docs/change/users.md"
+        f"{counted(users, 'SCRAM user')} of {name} are not declared: init --with-users adds them"
         for name, users in first.users_left.items()
         if users
     ]
     borrowed = [cluster.name for cluster in request.clusters if Principal.APPLY not in cluster.principals]
     if borrowed and any(cluster.client for cluster in request.clusters):
         logins = f"apply and the mirror log in as plan on {', '.join(borrowed)}"
-        open_questions.append(f"{logins}: principals of the cluster, docs/begin/connecting/README.md")
+        open_questions.append(f"{logins}: principals under clusters gives each a login of its own")
     if off := [flow.name for flow in request.flows if not flow.sync_offsets]:
         words = f"offsets of groups are not kept on the target by {', '.join(off)}"
-        open_questions.append(f"{words}: groups: {{sync_offsets: true}}, docs/consumers/offsets.md")
+        open_questions.append(f"{words}: groups: {{sync_offsets: true}} under the flow keeps them")
     if request.flows and not request.metrics_port:
-        open_questions.append("the mirror serves no metrics: metrics_port, docs/mirror/metrics.md")
+        open_questions.append("the mirror serves no metrics: metrics_port under mirrors")
     yield from ["left to decide:"] if open_questions else []
     yield from (f"  {words}" for words in open_questions)
     folder = shlex.quote(str(request.folder))

@@ -356,7 +356,6 @@ def bounded(offset: GroupOffset) -> GroupOffset:
 
 
 SHOWN = 5
-PAGE = "docs/mirror/same-offsets.md#failback"
 
 
 def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
@@ -392,14 +391,14 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
         todo = (
             f"Keep them in topics of {move.origin}: {way} --diverged to-topic. Or in a file: {way} --diverged to-file. "
         )
-        todo += f"Or give them up: {way} --diverged discard. Each then fills {move.destination} from {move.origin} "
-        todo += f"({PAGE}), and says with --dry-run what it would do; --accept-loss moves consumers anyway"
+        todo += f"Or give them up: {way} --diverged discard. Each then fills {move.destination} from {move.origin}, "
+        todo += "and says with --dry-run what it would do; --accept-loss moves consumers anyway"
         yield FailoverCheck("diverged", level, text, "" if rejoins else todo)
     if behind := [each for each in known if each.target_records and each.source[0] not in topics]:
         lacking = counted(sum(each.target_records for each in behind), "record")
         text = f"{move.destination} lacks {lacking} that were written on {move.origin} since; its logs are the "
         text += f"beginning of those there, so they can be filled up: {_listed(behind, move)}"
-        todo = f"Fill it, which deletes nothing: {way} --diverged discard ({PAGE}); or pass --accept-loss to move "
+        todo = f"Fill it, which deletes nothing: {way} --diverged discard; or pass --accept-loss to move "
         todo += "consumers without them"
         yield FailoverCheck("not-filled", level, text, "" if rejoins else todo)
     if ahead := [each for each in known if each.source_records and each.source[0] not in topics]:

@@ -164,7 +164,8 @@ class LiveRejoin:
         renamed = sorted({each.source[0] for each in plan.parted if each.source[0] != each.target[0]})
         if renamed and plan.needed:
             text = f"{self.flow.name} gives copies other names ({first_of(renamed, 3)}), which no flow can turn round"
-            yield _stop(text, "Do it step by step (docs/mirror/same-offsets.md#failback)")
+            keep = f"Keep what only {source} has: reconciler diverged export ENV {self.flow.name}. Then move consumers "
+            yield _stop(text, f"{keep}without it: reconciler failback ENV {self.flow.name} --accept-loss")
         here, there = self.sides.source.partitions(), self.sides.target.partitions()
         for name in sorted(names):
             if here.get(name) != there.get(name):

@@ -104,7 +104,7 @@ def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, e
     if env is None:
         return
     out = shlex.quote(str(env))
-    yield "next (docs/begin/from-mirrormaker.md has all steps):"
+    yield "next:"
     yield f"  reconciler doctor {out}"
     for flow in flows:
         given = zip(("--connector", "--offsets-topic"), imported.connectors.get(flow, ()), strict=False)

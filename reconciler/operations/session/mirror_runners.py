@@ -79,7 +79,7 @@ class MirrorRunners:
         else:
             submission = submission_of(self._topology.mirrors[mirror])
             started = hosted.run(handover, submission, self._asker(), progress)
-        return CopyWait(self.observe, progress).until_copying(started)
+        return CopyWait(self.observe, progress, docs_url=self._topology.rules.docs_url).until_copying(started)
 
     def stop(self, mirror: str, progress: Progress) -> None:
         """Graceful: open transactions are committed, then the job leaves. Returns when it has left."""
@@ -155,6 +155,7 @@ class CopyWait:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     at_most_s: float = field(default=AT_MOST_S)
+    docs_url: str = ""
 
     def until_copying(self, started: LiveMirror) -> LiveMirror:
         """The mirror once every flow of it copies, or may. Raises RunnerError: it was started, and does not copy."""
@@ -185,7 +186,7 @@ class CopyWait:
                         f" {next(iter(seen.flows), 'FLOW')}.",
                     )
                 if failed := [each for each in looks if each.copying is Copying.NO]:
-                    runbooks = dict.fromkeys(f"Runbook: {runbook_of(each.code)}" for each in failed)
+                    runbooks = dict.fromkeys(f"Runbook: {runbook_of(each.code, self.docs_url)}" for each in failed)
                     raise RunnerError(
                         f"mirror {mirror} was started, but does not copy: {_words(failed)}",
                         "\n".join(["Its job goes on trying; reconciler status ENV shows its state.", *runbooks]),

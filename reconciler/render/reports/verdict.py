@@ -62,7 +62,7 @@ def cause_lines(verdict: Verdict, docs_url: str) -> Iterator[str]:
     if (more := len(verdict.causes) - MOST_CAUSES) > 0:
         yield f"  and {counted(more, 'more reason')}: reconciler status ENV --format json"
     for page in runbooks_of((cause.code for cause in verdict.causes if cause.code), docs_url):
-        yield f"  runbook: {page}"
+        yield f"  runbook: {page if docs_url else f'{page} of the project; docs_url makes it a link'}"
 
 
 def cause_words(cause: VerdictCause) -> str:

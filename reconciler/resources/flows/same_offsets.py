@@ -20,7 +20,6 @@ from reconciler.resources.flows.routes import Route, Routing
 from reconciler.text import counted, first_of
 
 SHOWN = 3
-PAGE = "docs/mirror/same-offsets.md"
 
 Previous = Mapping[str, Mapping[str, Any]]
 
@@ -110,7 +109,7 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
     yield (
         f"flow {flow.name} keeps offsets: record 4711 of the source will be record 4711 of the copy, in {topics}. "
         "They are written by the mirror alone and keep as many partitions as their sources; it needs Read, Write and "
-        f"Delete on them ({PAGE})"
+        "Delete on them"
     )
     policies = {
         ref: topic.config("cleanup.policy") for ref in (route.source for route in new) if (topic := live.topic(ref))
@@ -146,8 +145,7 @@ MARKERS_ALLOWED = "may write transaction markers (ClusterAction or Alter)"
 MARKERS_NOT_ALLOWED = "may not write transaction markers: it has neither ClusterAction nor Alter on the cluster"
 MARKER_LIMIT = (
     "where sources write in transactions or are compacted, a leader that dies or moves, as in each rolling restart, "
-    "can get a marker twice from Kafka's coordinator; the partition then stops for good with offsets_diverged "
-    f"({PAGE}#limits)"
+    "can get a marker twice from Kafka's coordinator; the partition then stops for good with offsets_diverged"
 )
 
 

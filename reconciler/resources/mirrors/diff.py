@@ -19,7 +19,7 @@ from reconciler.resources.mirrors.pause import paused_notes
 from reconciler.text import counted, first_of, moment
 
 SHOWN = 5
-COST = "3 to 9 times the CPU of whole batches (docs/performance.md)"
+COST = "3 to 9 times the CPU of whole batches"
 
 
 def compare_mirrors(

@@ -9,6 +9,7 @@ from typing import Any
 
 from reconciler.model.changes import FlowEdit, Risk
 from reconciler.replication.handover import AGAIN
+from reconciler.resources.flows.names.carried import FlowExpressions, may_leave_out
 
 Fields = Mapping[str, Any]
 _Judge = Callable[[str, Fields, Fields], Iterator[FlowEdit]]
@@ -86,14 +87,23 @@ def _kinds(start: Fields) -> set[str]:
 def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     """More topics can only add; whatever narrows the expressions may lose records that the source deletes meanwhile."""
     name = "topics" if before["topics"] != after["topics"] else "exclude_topics"
-    if {*before["topics"]} <= {*after["topics"]} and {*before["exclude_topics"]} >= {*after["exclude_topics"]}:
-        yield FlowEdit(flow, name, "more topics travel", "topics that match now are copied from start", Risk.LOW)
-        return
-    why = (
-        "topics that no longer match are not copied further, and what their source deletes meanwhile is"
-        " missing for good; topics that match now are copied from start"
+    was, now = (
+        FlowExpressions(frozenset(each["topics"]), frozenset(each["exclude_topics"])) for each in (before, after)
     )
-    yield FlowEdit(flow, name, "other topics travel", why, Risk.MEDIUM)
+    begin = "topics that match now are copied from start"
+    end = (
+        "topics that no longer match are not copied further, and what their source deletes meanwhile is"
+        " missing for good"
+    )
+    match may_leave_out(was, now), may_leave_out(now, was):
+        case True, True:
+            yield FlowEdit(flow, name, "other topics travel", f"{end}; {begin}", Risk.MEDIUM)
+        case True, False:
+            yield FlowEdit(flow, name, "fewer topics travel", end, Risk.MEDIUM)
+        case False, True:
+            yield FlowEdit(flow, name, "more topics travel", begin, Risk.LOW)
+        case _:
+            yield FlowEdit(flow, name, "the same topics travel", f"it matches the same names; {RESUMES}", Risk.LOW)
 
 
 def _excluded(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:

@@ -55,8 +55,7 @@ def executor_unfit(problems: Iterable[str]) -> Condition:
     return Condition(
         "executor_unfit",
         "; ".join(problems),
-        "Fix it on that machine, or keep the mirror off it (docs/mirror/spark/clusters.md). It is checked again "
-        "every 30 s.",
+        "Fix it on that machine, or keep the mirror off it. It is checked again every 30 s.",
     )
 
 

@@ -82,7 +82,7 @@ def words(plan: PartitionRange, difference: verification.FirstDifference, writer
         lacks = f"{target.name} lacks what {source.endpoint.cluster} has at offset {here}"
         todo = (
             "If it was compacted or deleted there, nothing is to be done. Else the copy cannot be repaired in place: "
-            "let the flow make a new target topic (docs/mirror/same-offsets.md#when-both-sides-part)."
+            "let the flow make a new target topic."
         )
         return f"{CODE}: {lacks}", todo
     parts = f"from offset {at} of {target.name} on, offsets do not mean the same record on both sides"
@@ -90,7 +90,7 @@ def words(plan: PartitionRange, difference: verification.FirstDifference, writer
     todo = (
         "Find out who else writes to the target topic (kafka-transactions.sh describe-producers shows producer ids), "
         "and keep it from that. The records stay where they are; reconciler diverged export ENV FLOW writes those of "
-        "one side only, and a new target topic is the way on (docs/mirror/same-offsets.md#when-both-sides-part)."
+        "one side only, and a new target topic is the way on."
     )
     return f"{CODE}: {parts}{theirs}; {(writer or Writer(unknown='it was not looked for')).words(plan.producer)}", todo
 

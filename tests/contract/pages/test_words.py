@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.replication.names import RUNBOOKS
 from tests.support.paths import ROOT
 
 AVOID = (
@@ -61,8 +62,8 @@ def prose(page: str) -> str:
 
 
 @cache
-def messages(path: Path) -> tuple[str, ...]:
-    """Texts of more than one word in the code, without docstrings and scripts of pages."""
+def texts(path: Path) -> tuple[str, ...]:
+    """Texts in the code that users may read: all but docstrings."""
     tree = ast.parse(path.read_text("utf-8"))
     documentation = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
@@ -70,9 +71,13 @@ def messages(path: Path) -> tuple[str, ...]:
     return tuple(
         node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if id(node) not in documentation and " " in node.value.strip() and "function(" not in node.value
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
     )
+
+
+def messages(path: Path) -> tuple[str, ...]:
+    """Texts of more than one word, without scripts of pages."""
+    return tuple(text for text in texts(path) if " " in text.strip() and "function(" not in text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -92,6 +97,12 @@ def test_no_message_has_a_word_to_avoid() -> None:
     assert [
         f"{path.relative_to(ROOT)}: {one}" for path in SOURCES for text in messages(path) for one in found(text)
     ] == []
+
+
+def test_a_message_names_no_page_that_only_a_checkout_has() -> None:
+    """A package has no docs/: pages are named by ``linked``, which follows docs_url, alone."""
+    named = [(path, text) for path in SOURCES for text in texts(path) if re.search(r"docs/[\w/-]+\.md", text)]
+    assert named == [(ROOT / "reconciler/replication/names.py", RUNBOOKS)]
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def _untrusted(handover: Document) -> Iterator[tuple[str, str]]:
 
 def read_accepted(path: Path) -> AllowList:
     """The host's configuration, a YAML file. Raises ReconcilerError."""
-    todo = f"It holds lists of patterns under {', '.join(KEYS)}; docs/mirror/host.md has an example."
+    todo = f"It holds lists of patterns under {', '.join(KEYS)}, such as environments: [prod]."
     try:
         given = yaml.safe_load(read_kept(path))
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:

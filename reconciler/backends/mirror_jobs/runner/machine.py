@@ -98,7 +98,7 @@ def addresses_of(master: str) -> tuple[tuple[str, int], ...]:
     """Host and port of each; empty where the master's name holds none (yarn)."""
     if master.startswith("spark://"):
         places = [part.rpartition(":") for part in master.removeprefix("spark://").split(",")]
-        return tuple((host.strip("[]"), int(port)) for host, _, port in places if port.isdigit())
+        return tuple((host.strip("[]"), int(port)) for host, _, port in places if port.isdecimal())
     if master.startswith("k8s://"):
         words = master.removeprefix("k8s://")
         split = urlsplit(words if "://" in words else f"https://{words}")
@@ -110,7 +110,7 @@ def addresses_of(master: str) -> tuple[tuple[str, int], ...]:
 def page_port(spark_conf: Mapping[str, str]) -> int:
     """Of the master's page, as the mirror's settings say, which Spark itself reads at the master alone."""
     declared = spark_conf.get(PAGE_SETTING, "")
-    return int(declared) if declared.isdigit() and 0 < int(declared) < 2**16 else PAGE_PORT
+    return int(declared) if declared.isdecimal() and 0 < int(declared) < 2**16 else PAGE_PORT
 
 
 def spark_master(

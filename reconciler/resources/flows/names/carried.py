@@ -4,17 +4,36 @@ Custom policies have no automaton; they are simulated.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.replication.expressions.unfit import unfit
 from reconciler.replication.policy import EXCLUDED_TOPICS, ReplicationPolicy, TopicSelector, make_policy, make_selector
-from reconciler.resources.flows.names.automata import Complement, Language, Memoised, Prefixed, Union, both
+from reconciler.resources.flows.names.automata import (
+    Complement,
+    Language,
+    Memoised,
+    Prefixed,
+    UndecidedError,
+    Union,
+    both,
+    shortest,
+)
 from reconciler.resources.flows.names.policy_rules import HEARTBEATS, Hops, internal
 from reconciler.resources.flows.names.regex import Pattern, pattern
 
 _PLAIN = re.compile(r"(?:[\w-]|\\?\.)+", re.ASCII)
+MOST_COMPARED = 2_000
+"""Edited expressions times all of them, beyond which two lists are not compared name by name: that takes a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowExpressions:
+    """The topics that a flow names, before its policy and internal topics count."""
+
+    topics: frozenset[str]
+    exclude_topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +130,28 @@ def plain_names(flow: Flow) -> frozenset[str]:
 def held_back(exclude: list[Pattern], flow: Flow) -> tuple[Language, ...]:
     """Excluded and internal names. An inexact exclusion is left out: taking away too much would hide a loop."""
     return (*(each.language for each in exclude if each.exact), internal(flow.naming.separator))
+
+
+def may_leave_out(before: FlowExpressions, after: FlowExpressions) -> bool:
+    """Whether ``after`` lacks a name that ``before`` chooses; True as well where that is not found out."""
+    gone, held = before.topics - after.topics, after.exclude_topics - before.exclude_topics
+    texts = before.topics | before.exclude_topics | after.topics | after.exclude_topics
+    if not gone and not held:
+        return False
+    if (len(gone) + len(held)) * len(texts) > MOST_COMPARED:
+        return True
+    if any(unfit(text) or not pattern(text).exact for text in texts):
+        return True
+    chosen = both(_any_of(before.topics), Complement(_any_of(before.exclude_topics)))
+    lost = Union((both(_any_of(gone), Complement(_any_of(after.topics))), _any_of(held)))
+    try:
+        return shortest(both(lost, chosen)) is not None
+    except UndecidedError:
+        return True
+
+
+def _any_of(texts: Iterable[str]) -> Language:
+    return Union(tuple(pattern(text).language for text in texts))
 
 
 def policy_fault(flow: Flow) -> str | None:

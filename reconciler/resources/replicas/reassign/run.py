@@ -171,7 +171,7 @@ class ReassignmentRun:
                 self._clear_if_still()
                 raise failed[0]
             for broker, rate in throttles.kept_rates(self.goals.values(), journal, facts.rates).items():
-                words = size_words(int(rate)) if rate.isdigit() else rate
+                words = size_words(int(rate)) if rate.isdecimal() else rate
                 self.watch.note(f"broker {broker} keeps its own throttle of {words}/s, set by someone else")
         try:
             self._move(pace or ReassignmentPace())

@@ -59,6 +59,13 @@ def with_setting(key: str, value: str | None) -> dict[int, Mapping[str, str | No
     return {1: FINE, 2: {**FINE, key: value}}
 
 
+@pytest.mark.parametrize("value", ["²", "--5", "many", ""])
+def test_a_broker_setting_that_is_no_number_is_unknown(value: str) -> None:
+    brokers = {1: {**FINE, "transaction.max.timeout.ms": value, "min.insync.replicas": value}}
+    said = judged(brokers=brokers)
+    assert said["transactions"].verdict is said["replicas"].verdict is DoctorVerdict.UNKNOWN
+
+
 def test_a_service_is_named_and_its_users_upgrade_and_set_nothing() -> None:
     changes: dict[str, Any] = {"features": {}, "brokers": with_setting("auto.create.topics.enable", "true")}
     hosted, told = replace(WISH, service="confluent-cloud"), {}

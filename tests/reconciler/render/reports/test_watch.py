@@ -389,7 +389,7 @@ def test_the_runbook_of_each_code_is_named_once_below_what_to_do() -> None:
     lines = text_of(LiveState({}, {"west": mirror}), 5).splitlines()
     anchors = ("#source_truncated", "#quota_throttled", "")
     assert [line for line in lines if "runbook" in line] == [
-        f"  runbook: docs/mirror/conditions.md{anchor}" for anchor in anchors
+        f"  runbook: docs/mirror/conditions.md{anchor} of the project; docs_url makes it a link" for anchor in anchors
     ]
     assert "runbook" not in text_of(LiveState({}, {"west": SILENT}), 5)
 

@@ -103,6 +103,36 @@ def test_what_it_does_to_records_has_its_risk(name: str, back: bool, risk: Risk,
     assert words in edit.why
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "short", "risk"),
+    [
+        ("orders", "orders|pay", "more topics travel", Risk.LOW),
+        (r"flights(\..*)?", r"(flights|trains)(\..*)?", "more topics travel", Risk.LOW),
+        ("orders|pay", "pay.*|orders", "more topics travel", Risk.LOW),
+        ("orders.*", "orders", "fewer topics travel", Risk.MEDIUM),
+        ("orders|pay", "[p]ay|orders", "the same topics travel", Risk.LOW),
+        ("orders|pay", "orders|log", "other topics travel", Risk.MEDIUM),
+        # a word boundary has no automaton: not known
+        (r"orders\b.*", r"orders\b.*|pay", "other topics travel", Risk.MEDIUM),
+    ],
+)
+def test_only_topics_that_can_stop_matching_are_warned_of(before: str, after: str, short: str, risk: Risk) -> None:
+    [edit] = edits(replace(OF, topics=(before,)), replace(OF, topics=(after,)))
+    assert (edit.short, edit.risk) == (short, risk)
+    assert ("missing for good" in edit.why) == (risk is Risk.MEDIUM)
+
+
+def test_an_excluded_expression_that_grows_takes_topics_away() -> None:
+    before, after = (
+        replace(OF, topics=(".*",), exclude_topics=("a",)),
+        replace(OF, topics=(".*",), exclude_topics=("a.*",)),
+    )
+    assert [edit.short for edit in (*edits(before, after), *edits(after, before))] == [
+        "fewer topics travel",
+        "more topics travel",
+    ]
+
+
 SYNCED = Groups(sync_offsets=True)
 
 
