@@ -264,7 +264,9 @@ def test_each_sentence_beside_the_tables_is_held_by_a_test_or_claims_nothing() -
     assert [f"{file}::{name}" for file, _, name in names if name not in functions_of(file)] == []
 
 
-# The table of logins names a test in each cell, or says that there is none
+# The table of logins names a test in each cell, or says that there is none; that of what refuses them, for each cause
+
+_LETTER = re.compile(r"\b[A-Z]\b")
 
 LOGINS = (
     (ROOT / "docs/decisions/access/0101-one-way-to-log-in.md").read_text("utf-8").partition("\n## What is tested\n")[2]
@@ -276,7 +278,10 @@ def test_each_cell_of_the_table_of_logins_is_a_test_that_exists_or_says_that_the
     tests = {row[0]: list(named(row[1])) for row in cells if len(row) == 2}
     logins = [row for row in cells if len(row) == 7][1:]
     assert len(logins) > 10
+    causes = [row for row in cells if len(row) == 4][1:]
+    assert [row[0] for row in causes if not _LETTER.search(row[3])] == [], "each cause has a test"
     used = {letter for row in logins for cell in row[1:] if cell != "not tested" for letter in cell.split(", ")}
+    used |= {letter for row in causes for cell in row[2:] for letter in _LETTER.findall(cell)}
     assert used == set(tests), "each letter has a test, and each test a cell"
     gone = [(file, name) for row in tests.values() for file, name in row if name not in functions_of(file)]
     assert (gone, [letter for letter, row in tests.items() if not row]) == ([], [])

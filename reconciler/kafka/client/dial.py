@@ -16,6 +16,7 @@ from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import (
     AuthenticationFailedError,
     ConnectionLostError,
+    StaleTokenError,
     UnsupportedBrokerError,
     check,
     lost,
@@ -71,6 +72,13 @@ async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: 
 
     Raises ConnectionLostError, AuthenticationFailedError or UnsupportedBrokerError.
     """
+    try:
+        return await _connect(address, settings, pool)
+    except StaleTokenError:
+        return await _connect(address, settings, pool)
+
+
+async def _connect(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool) -> Connection:
     where = f"{address[0]}:{address[1]}"
     sock: socket.socket | None = None
     connection: Connection | None = None

@@ -96,6 +96,10 @@ class AuthenticationFailedError(WireError):
     """TLS or SASL refused us, or we refused the broker. Never carries a secret."""
 
 
+class StaleTokenError(AuthenticationFailedError):
+    """The broker refused a token of some age, such as one that ended by its clock: the next login has another."""
+
+
 class UnsupportedBrokerError(WireError):
     """The broker lacks a request version that the mirror needs."""
 

@@ -29,12 +29,13 @@ _ALIASES = {
 
 
 class _Kept:
-    """What is known under one set of settings. ``lock`` is held while the endpoint is asked. ``renew_at``, ``ask_at``:
-    in monotonic time, so that a clock that is set right does not put them off."""
+    """What is known under one set of settings. ``lock`` is held while the endpoint is asked. The three times are
+    monotonic, so that a clock that is set right does not put them off."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.token: AccessToken | None = None
+        self.given_at = 0.0
         self.renew_at = 0.0
         self.ask_at = 0.0
         self.failures = 0
@@ -74,12 +75,14 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
         kept.lock.release()
 
 
-def refused(oauth: Mapping[str, str], given: AccessToken) -> None:
-    """A broker refused ``given``: another one is asked for after ``LONGEST_REFUSED`` seconds."""
+def refused(oauth: Mapping[str, str], given: AccessToken) -> bool:
+    """A broker refused ``given``: the next token is asked for ``LONGEST_REFUSED`` seconds after it. True from then."""
     with _lock:
         kept = _kept.get(tuple(sorted(oauth.items())))
-    if kept is not None and kept.token is given:
-        kept.renew_at = min(kept.renew_at, time.monotonic() + LONGEST_REFUSED)
+    if kept is None or kept.token is not given:
+        return kept is not None
+    kept.renew_at = min(kept.renew_at, kept.given_at + LONGEST_REFUSED)
+    return time.monotonic() >= kept.renew_at
 
 
 def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
@@ -91,7 +94,7 @@ def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
         try:
             fresh = _source(oauth)(oauth)
             kept.token, kept.error, kept.failures = fresh, None, 0
-            kept.renew_at = began + (fresh.expires_at - now) * RENEWED_AT
+            kept.given_at, kept.renew_at = began, began + (fresh.expires_at - now) * RENEWED_AT
             return fresh
         except TokenRefusedError as error:
             longest = LONGEST_PAUSE if error.busy else LONGEST_REFUSED

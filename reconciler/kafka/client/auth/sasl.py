@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping
 from reconciler.kafka.client.auth.oauth import refused, token
 from reconciler.kafka.client.auth.settings import SaslSettings
 from reconciler.kafka.client.auth.tokens.shown import compared
-from reconciler.kafka.client.errors import AuthenticationFailedError
+from reconciler.kafka.client.errors import AuthenticationFailedError, StaleTokenError
 
 Exchange = Generator[bytes, bytes, None]
 
@@ -44,8 +44,8 @@ def exchange(settings: SaslSettings, host: str = "") -> Exchange:
                     why = answer[:200].decode(errors="replace")
                     raise AuthenticationFailedError(f"the broker refused the OAUTHBEARER token: {why}")
             except AuthenticationFailedError as error:
-                refused(settings.oauth, given)
-                raise AuthenticationFailedError(f"{error}{compared(given.text)}") from None
+                kind = StaleTokenError if refused(settings.oauth, given) else AuthenticationFailedError
+                raise kind(f"{error}{compared(given.text)}") from None
 
 
 def _scram(settings: SaslSettings, digest: str) -> Exchange:

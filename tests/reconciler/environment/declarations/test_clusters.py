@@ -69,6 +69,7 @@ SASL = {"security.protocol": "SASL_SSL"}
 USER = {"sasl.username": "u", "sasl.password": "${env:P}"}
 OIDC = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
 CLIENT = {"sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.client.secret": "${env:P}"}
+OF_METHOD, ROLE = "sasl.oauthbearer.method", "sasl.oauthbearer.aws.role_arn"
 TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
 
 
@@ -84,6 +85,8 @@ TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
         (SASL | {"sasl.mechanism": "PLAIN", "sasl.username": "u"}, "sasl.mechanism is PLAIN without sasl.password"),
         (SASL | {"sasl.mechanism": "scram-sha-512"}, "sasl.mechanism is SCRAM-SHA-512 without sasl.username and"),
         (SASL | OIDC | CLIENT, "sasl.mechanism is OAUTHBEARER without sasl.oauthbearer.token.endpoint.url"),
+        (SASL | OIDC | {OF_METHOD: "aws_sts"}, "sasl.mechanism is OAUTHBEARER without sasl.oauthbearer.audience"),
+        (SASL | OIDC | {OF_METHOD: "aws_msk_iam", ROLE: "mirror"}, f'{ROLE} is "mirror"'),
         (USER, "sasl.username is set, and security.protocol is plaintext"),
         (USER | {"security.protocol": "SSL"}, "sasl.username is set, and security.protocol is SSL"),
         ({"security.protocol": "SASL-SSL"}, 'security.protocol is "SASL-SSL"'),

@@ -122,10 +122,22 @@ def test_a_token_that_a_broker_refused_is_renewed_after_a_pause(monkeypatch: pyt
     clock, now = clocks(monkeypatch)
     Given.answers = [("one", now + 3600), ("two", now + 3600)]
     for _ in range(3):  # each connection that is refused says so
-        oauth.refused(OWN, token(OWN))
+        assert not oauth.refused(OWN, token(OWN))
     assert (token(OWN).text, Given.calls) == ("one", 1)
     clock[0] = now + oauth.LONGEST_REFUSED + 0.1
     assert (token(OWN).text, Given.calls) == ("two", 2)
+
+
+def test_a_token_that_is_refused_later_is_renewed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended by the broker's clock, or the issuer has other keys."""
+    clock, now = clocks(monkeypatch)
+    Given.answers = [("one", now + 3600), ("two", now + 3600)]
+    given = token(OWN)
+    clock[0] = now + oauth.LONGEST_REFUSED + 0.1
+    assert oauth.refused(OWN, given)
+    assert (token(OWN).text, Given.calls) == ("two", 2)
+    assert oauth.refused(OWN, given), "another connection had it, too"
+    assert not oauth.refused(OWN, token(OWN)), "the next one is not asked for without a pause"
 
 
 def test_a_refused_token_is_renewed_although_the_clock_was_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
