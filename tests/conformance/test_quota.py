@@ -11,7 +11,7 @@ from reconciler_sandbox.paths import JARS
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.plan import Result
-from tests.support.clusters import CreateTopic, real_cluster
+from tests.support.clusters import CreateTopic, mutation_quota, real_cluster
 from tests.support.fakes.subjects import BrokerStranger, Subject
 
 
@@ -23,6 +23,7 @@ def limit(cluster: ClusterHandle, client_id: str, partitions_per_second: int) ->
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@mutation_quota
 def test_throttled_changes_are_waited_out(
     plain: Sandbox, unique: str, create_topic: CreateTopic, caplog: pytest.LogCaptureFixture
 ) -> None:

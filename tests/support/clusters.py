@@ -32,7 +32,12 @@ EAST = release_of("east")
 """The release of cluster east in this run (SANDBOX_KAFKA, `make test-brokers`)."""
 kraft = pytest.mark.skipif(EAST.zookeeper, reason=f"Kafka {EAST.version} runs with ZooKeeper here")
 newest = pytest.mark.skipif(EAST != NEWEST, reason=f"asks for what Kafka {NEWEST.version} has, not {EAST.version}")
-"""Both: what for is said at the test."""
+"""What for is said at the test."""
+mutation_quota = pytest.mark.skipif(
+    not EAST.zookeeper and EAST.number < (3, 9), reason=f"controllers of Kafka {EAST.version} count no mutations"
+)
+consumer_protocol = pytest.mark.skipif(EAST.number < (4,), reason=f"Kafka {EAST.version} has no KIP-848 (4.0)")
+share_groups = pytest.mark.skipif(EAST.number < (4, 2), reason=f"Kafka {EAST.version} has no share groups (4.2)")
 scram = pytest.mark.skipif(not EAST.scram, reason=f"Kafka {EAST.version} with KRaft has no SCRAM (3.5, KIP-900)")
 
 

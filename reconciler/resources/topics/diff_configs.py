@@ -165,7 +165,8 @@ def not_offered(desired: DesiredTopic, key: str, cluster: Cluster, now: str | No
     compacts = key == "cleanup.policy" and "compact" not in (now or "")
     wish = key in WISHES or (desired.reason.code is Why.MIRROR_NEEDS and not compacts)
     if wanted.origin.startswith("source ") or (desired.role is Role.INTERNAL and wish):
-        text = f"{human(key, wanted.value)} ({wanted.origin}) is left out: {service_words(cluster)}, {why}"
+        left = f"{human(key, wanted.value)} ({wanted.origin}) is left out"
+        text = f"{left}: {cluster.name} is on {service_words(cluster)}, which {why}"
         return Findings(ignored=(Ignored(subject, "not-offered-by-service", text),))
     text = f"{desired.ref} declares {key} {human(key, wanted.value)}"
     return Findings(refused=(refused_by_service(subject, cluster, text, why),))

@@ -103,7 +103,7 @@ def test_a_mirror_asks_a_service_for_nothing_that_it_refuses(
     fixed = [(key, "gzip" if key == "compression.type" else "2") for key in offer.fixed_configs]
     for key, value in (*fixed, *offer.values):
         refused = running.reconciler("plan", write(running, services, service, {key: value}), code=3, told=True)
-        assert f"wants {key} " in refused, refused
+        assert f"declares {key} " in refused, refused
         assert f", and west is on {offer.title}, which does not " in refused, refused
         told += refused
     (running.folder / "topology.yaml").write_text(declared)

@@ -20,11 +20,12 @@ from reconciler.replication.groups import UnsupportedGroup
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.map_topic import MapReader
-from tests.support.clusters import CreateTopic
+from tests.support.clusters import CreateTopic, share_groups
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.raw import cluster_of
 from tests.support.lanes.synced import ask_groups, set_start, start_of
 
+pytestmark = share_groups
 NON_EMPTY_GROUP = 68
 RECORDS = 10
 

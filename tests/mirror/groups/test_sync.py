@@ -19,7 +19,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.mirrormaker_records import Checkpoint
-from tests.support.clusters import CreateTopic, delete_topic, member
+from tests.support.clusters import CreateTopic, consumer_protocol, delete_topic, member
 from tests.support.lanes.lane_runs import Flow, producer
 from tests.support.lanes.synced import Synced, write
 from tests.support.lanes.truth import map_topic, placed
@@ -181,7 +181,7 @@ def test_a_rewind_is_followed_though_the_application_was_killed_between_its_writ
             assert next_values(synced.flow, unique)[0] == b"%d" % position
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=consumer_protocol)])
 def test_active_members_at_the_target_are_left_alone(synced: Synced, unique: str, protocol: str) -> None:
     write(synced.flow, 0, 50)
     synced.copy()
