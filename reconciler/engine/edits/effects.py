@@ -29,10 +29,10 @@ def lead(
     said: list[str] = []
     for each in effectless:
         setting = f" ({each.setting})" if each.setting else ""
-        said.append(each.headline or f"changes nothing on a cluster by {each.kind} {each.name}{setting}: {each.why}")
+        said.append(each.headline or f"has no effect in {each.kind} {each.name}{setting}: {each.why}")
     said = list(dict.fromkeys(said))
     if comparison is not None and comparison.empty and not comparison.same_text:
-        said.append("changes nothing that is declared: only comments, layout or the order of things")
+        said.append("changes no declared value: only comments, layout, order or spelling")
     left = len(said) - LED_BY
     more = f"; {counted(left, 'more edit')} {'has' if left == 1 else 'have'} no effect" if left > 0 else ""
     who = "Going back" if against is not None and against.revert else "This edit"

@@ -56,7 +56,7 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         if item.sign is Sign.REMOVED and left:
             yield _stays(item, [(each.cluster, each.acl) for each in left])
         else:
-            yield quiet(item, "no access rule changes by it")
+            yield quiet(item, "it changes no access rule")
         return
 
     # Any other entry comes to rules that are known without the plan.

@@ -205,7 +205,7 @@ def _layer_field(
     if section == "configs":
         if any(_sets(change, key) for change in there):
             return
-        why = "no topic changes by it: each has this value already, or a stronger layer sets another one"
+        why = "it changes no topic: each has this value already, or a stronger layer sets another one"
         yield quiet(item, field.means if field.after == NOT_SET and field.means else why, field)
     elif not any(_follows(change, section, (key,)) for change in there):
         yield quiet(item, field.means or "it counts for topics that are yet to be made", field)
@@ -250,7 +250,7 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             heeding = {"prune": DeleteTopic, "reassignment": ReassignReplicas}.get(field.path.partition(".")[0])
             here = (change for change in sides.changes if change.cluster == item.name)
             if heeding is None or not any(isinstance(change, heeding) for change in here):
-                yield quiet(item, field.means or f"nothing on the cluster changes by it; {why}", field)
+                yield quiet(item, field.means or f"it changes nothing on the cluster; {why}", field)
         elif not sides.restarts(f.name for f in sides.after.flows.values() if item.name in (f.source, f.target)):
             yield quiet(item, field.means or "it says how the cluster is reached; nothing on it changes", field)
 
@@ -304,10 +304,10 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
         case "access" | "copies":
             maker = f"flow {item.name}"
             rules = any(isinstance(change, AclChange) and change.grant.maker == maker for change in sides.changes)
-            return None if rules else quiet(item, "no access rule changes by it", field)
+            return None if rules else quiet(item, "it changes no access rule", field)
         case "replication_factor" | "sync_topic_configs":
             touched = sides.touched(remotes, lambda change: _follows(change, section, ()))
-            return None if touched else quiet(item, "no remote topic changes by it", field)
+            return None if touched else quiet(item, "it changes no remote topic", field)
         case "groups" if not flow.groups.sync_offsets and not field.path.endswith("sync_offsets"):
             return quiet(item, "the job reads groups only with sync_offsets", field)
         case _:

@@ -109,7 +109,7 @@ class MirrorImpact:
 
 @dataclass(frozen=True, slots=True)
 class EditComparison:
-    """``same_text`` False with nothing else in it: only comments, layout, or the order of things were edited."""
+    """``same_text`` False with nothing else in it: only comments, layout, order or spelling were edited."""
 
     environment: str
     items: tuple[ItemChange, ...] = ()

@@ -35,7 +35,7 @@ def comparison_verdict(comparison: edit.EditComparison, against: edit.Against) -
     if comparison.new:
         since = f"{since}: the environment was not there yet, all of it is new"
     if not comparison.items and not comparison.follows and not comparison.flows:
-        other = "only comments, layout or the order of things; nothing that is declared"
+        other = "only comments, layout, order or spelling; no declared value"
         return f"{since}: {'nothing was edited' if comparison.same_text else other}"
     counts = Counter((item.sign, item.kind) for item in comparison.items)
     parts: list[str] = []

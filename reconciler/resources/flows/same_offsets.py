@@ -108,7 +108,7 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
     topics = f"{counted(len(new), 'topic')} on {flow.target}: {_listed(route.remote for route in new)}"
     yield (
         f"flow {flow.name} keeps offsets: record 4711 of the source will be record 4711 of the copy, in {topics}. "
-        "They are written by the mirror alone and keep as many partitions as their sources; it needs Read, Write and "
+        "The mirror alone writes them, and they keep as many partitions as their sources; it needs Read, Write and "
         "Delete on them"
     )
     policies = {
@@ -121,7 +121,7 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
             f"record or a marker, of {counted(len(compacted), 'compacted topic')}: {_listed(compacted)}"
         )
     yield (
-        f"flow {flow.name}: whether sources have transactions no topic tells; each of them leaves a hole of one offset "
+        f"flow {flow.name}: no topic shows whether its source has transactions; each leaves a hole of one offset "
         "or more, filled the same way, which readers without read_committed see as empty records"
     )
 

@@ -83,7 +83,7 @@ def test_comments_and_order_are_told_to_be_nothing(cli: Cli, repo: git.Repo) -> 
     edit(repo, "prod", "# a comment\n" + TEXT)
     ended = cli("plan", folder(repo), "--base", "main", "--offline")
     assert ended.code == 0
-    assert "only comments, layout or the order of things" in ended.out
+    assert "only comments, layout, order or spelling" in ended.out
     edit(repo, "prod", TEXT)
     assert "nothing was edited" in cli("plan", folder(repo), "--base", "main", "--offline").out
 

@@ -290,7 +290,7 @@ def test_what_restarts_a_mirror_has_an_effect(words: str) -> None:
     [
         ("groups: {include: [a]}", "only with sync_offsets"),
         ("labels: {owner: a}", "labels are for people"),
-        ("sync_topic_configs: {exclude: [compression.type]}", "no remote topic changes by it"),
+        ("sync_topic_configs: {exclude: [compression.type]}", "it changes no remote topic"),
     ],
 )
 def test_what_the_job_does_not_read_is_named(words: str, why: str) -> None:
@@ -305,7 +305,7 @@ def test_what_the_job_does_not_read_is_named(words: str, why: str) -> None:
 )
 def test_rules_for_later_runs_are_named(more: str) -> None:
     found = applied().run(BASE + more)[0]
-    assert lead(found).startswith("This edit changes nothing on a cluster by ")
+    assert lead(found).startswith("This edit has no effect in ")
 
 
 def test_an_edit_that_does_what_it_says_has_no_such_list() -> None:
@@ -362,7 +362,7 @@ CASES: tuple[tuple[str, str, str], ...] = (
     ('["spare:9092"]}', '["spare:9092"], prune: {topics: ["x.*"]}}', "what plan --prune and apply --prune may delete"),
     ('["spare:9092"]}', '["spare:9092"], principals: {plan: {client.id: p}}}', "logs in as the principal mirror"),
     ('["spare:9092"]}', '["spare:9092"], reassignment: {throttle_bytes_per_second: 9MiB}}', "cluster spare (reassign"),
-    ('  spare: {bootstrap_servers: ["spare:9092"]}\n', "", "by cluster spare: nothing there is compared any more"),
+    ('  spare: {bootstrap_servers: ["spare:9092"]}\n', "", "in cluster spare: nothing there is compared any more"),
     ("  spare: {boot", '  new: {bootstrap_servers: ["new:9092"]}\n  spare: {boot', "cluster new: nothing on it"),
     # layers
     ('max.message.bytes: "900000"', 'max.message.bytes: "900001"', EFFECT),
@@ -398,7 +398,7 @@ CASES: tuple[tuple[str, str, str], ...] = (
     ("lanes: 3", "lanes: 3, labels: {a: b}", "labels are for people"),
     ("lanes: 3", "lanes: 3, start: latest", "moves no position"),
     ("lanes: 3", "lanes: 3, isolation: read_uncommitted", EFFECT),
-    ("lanes: 3", "lanes: 3, sync_topic_configs: {exclude: [x]}", "no remote topic changes by it"),
+    ("lanes: 3", "lanes: 3, sync_topic_configs: {exclude: [x]}", "it changes no remote topic"),
     ("lanes: 3", "lanes: 3, groups: {include: [a]}", "the job reads groups only with sync_offsets"),
     ("lanes: 3", "lanes: 3, access: {sync: true}", EFFECT),
     (", replication_factor: 1}\naccess", "}\naccess", "(replication_factor"),
@@ -480,9 +480,7 @@ def test_a_topic_that_was_never_made_and_comments_alone() -> None:
     found = Edit(edit.seen, BASE).run(edit.before)[0]
     assert "topic pay: it is not on east" in lead(found)
     nothing = EditComparison("shop", same_text=False)
-    assert lead((), nothing) == (
-        "This edit changes nothing that is declared: only comments, layout or the order of things. "
-    )
+    assert lead((), nothing) == ("This edit changes no declared value: only comments, layout, order or spelling. ")
     assert lead((), EditComparison("shop")) == ""
 
 

@@ -55,6 +55,6 @@ def test_without_rules_to_read_nothing_is_taken_back_and_the_headline_says_so() 
 
 def test_where_it_denies_nothing_that_is_said() -> None:
     _, said = edited(PLAIN, KEPT, world())
-    assert said == "This edit changes nothing on a cluster by flow east-to-west (copies (not set) -> read_only): " + (
-        "no access rule changes by it. "
+    assert said == "This edit has no effect in flow east-to-west (copies (not set) -> read_only): " + (
+        "it changes no access rule. "
     )
