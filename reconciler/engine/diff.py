@@ -113,6 +113,8 @@ def strangers(topology: Topology, live: LiveState) -> Mapping[str, WrongCluster]
     strange: dict[str, WrongCluster] = {}
     for name, cluster_id in answered.items():
         declared = topology.clusters[name].cluster_id
+        # A declared cluster_id decides which of the aliases is right. Without one nothing tells them apart, so all of
+        # them are strange.
         others = [other for other in aliases[cluster_id] if other != name]
         if declared not in (None, cluster_id):
             strange[name] = WrongCluster(

@@ -30,22 +30,28 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """``value`` is None when the broker hides it (sensitive). Of a topic as it will be: ``goal`` is what is desired in
-    the end, where ``value`` is only a step on the way; ``declared``: some file says so."""
+    """One config of a topic, as a broker has it or as it will be."""
 
     value: str | None
+    """None when the broker hides it (sensitive)."""
     source: Source
     sensitive: bool = False
     read_only: bool = False
     goal: str | None = None
+    """Of a topic as it will be: what is desired in the end, where ``value`` is only a step on the way."""
     declared: bool = False
+    """Some file says so."""
 
 
 @dataclass(frozen=True, slots=True)
 class LivePartition:
+    """One partition as the metadata has it; brokers by id."""
+
     index: int
     leader: int
+    """-1: none."""
     replicas: tuple[int, ...]
+    """In order: the first is the preferred leader."""
     isr: tuple[int, ...]
 
 
@@ -55,9 +61,12 @@ class LiveTopic:
 
     name: str
     topic_id: str
+    """As Kafka prints it (base64)."""
     partitions: tuple[LivePartition, ...]
     configs: Mapping[str, ConfigValue] | Unknown
+    """Every key the broker returned, with its source; overrides are those with ``Source.TOPIC``."""
     internal: bool = False
+    """The brokers say so of their own (``__consumer_offsets``)."""
 
     @property
     def replication_factor(self) -> int | None:
@@ -147,28 +156,26 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """Everything read of one cluster. ``topics`` is what the principal may see; hidden topics are not in it.
-
-    ``sees_all`` False: the principal may not describe every topic, so a topic that was not asked for by name may exist.
-    ``hidden``: of the names that were asked for, those of which the principal may not even know whether they are there.
-    ``replicas`` None: there was no reason to read them.
-    ``quota_keys``: which keys of whose quotas runs of this environment set, by the ownership record.
-    ``access``, ``quotas``, ``users`` None: not read, because nothing that is declared depends on it.
-    ``defaults``: by one broker, read where no topic shows what a new one has (``usual_configs``).
-    """
+    """Everything read of one cluster. What is None was not read, because nothing that is declared depends on it."""
 
     name: str
     cluster_id: str
     brokers: tuple[Broker, ...]
     topics: Mapping[str, LiveTopic]
+    """What the principal may see; hidden topics are not in it."""
     sees_all: bool = True
+    """False: the principal may not describe every topic, so a topic that was not asked for by name may exist."""
     hidden: Mapping[str, Unknown] = field(default_factory=_nothing)
+    """Of the names that were asked for, those of which the principal may not even know whether they are there."""
     replicas: ReplicaFacts | Unknown | None = None
+    """None: there was no reason to read them."""
     access: LiveAccess | None = None
     quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
     quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_nothing)
+    """Which keys of whose quotas runs of this environment set, by the ownership record."""
     users: LiveUsers | None = None
     defaults: Mapping[str, str] | Unknown = field(default_factory=_nothing)
+    """By one broker, read where no topic shows what a new one has (``usual_configs``)."""
 
     @property
     def topic_count(self) -> int:
@@ -278,30 +285,34 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LiveMirror:
-    """A mirror job as seen from outside: what the runner knows of the process, and its last status record.
-
-    ``late_ms``: how much longer than two status intervals ago that record was made; its lag is as old.
-    ``gone``: this machine ran it, and its process has ended. ``host``: where its driver runs, as it says.
-    ``unseen``: why its process, of which nothing else is known then, cannot be observed. ``run``: in deploy mode
-    cluster, by which its driver is given orders from any machine. ``unkept``: why nothing would start its application
-    again after a crash; empty where something would, or where that is not known here.
-    """
+    """A mirror job as seen from outside: what the runner knows of the process, and its last status record."""
 
     name: str
     state: JobState
     application_id: str | None = None
+    """Spark's; None before any was seen."""
     fingerprint: str | None = None
+    """Of the hand-over that it runs with, or last ran with."""
     started_at_ms: int | None = None
     updated_at_ms: int | None = None
     pid: int | None = None
+    """Of its Spark driver, on ``host``."""
     detail: str = ""
+    """Why it is in this state, as it says or as the runner found."""
     flows: Mapping[str, FlowStatus] = field(default_factory=lambda: MappingProxyType({}))
     late_ms: int = 0
+    """How much longer than two status intervals ago that record was made; its lag is as old."""
     gone: bool = False
+    """This machine ran it, and its process has ended."""
     host: str = ""
+    """Where its driver runs, as it says."""
     unseen: Unknown | None = None
+    """Why its process, of which nothing else is known then, cannot be observed."""
     run: str = ""
+    """In deploy mode cluster: by which its driver is given orders from any machine."""
     unkept: str = ""
+    """Why nothing would start its application again after a crash; empty where something would, or where that is not
+    known here."""
 
     @property
     def lag_is_current(self) -> bool:

@@ -46,6 +46,7 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
             return reached
         return replace(reached, error=_no_ticket(settings, host_port(server).host))
 
+    # Each address by itself and all at once: one that is wrong would go unnoticed as long as another answers.
     with ThreadPoolExecutor(len(cluster.bootstrap_servers)) as pool:
         addresses = tuple(pool.map(address, cluster.bootstrap_servers))
     subject = f"cluster {cluster.name}"
@@ -108,6 +109,7 @@ def skew_ms(requests: Requests) -> tuple[int, int]:
     place = kind.TopicData(
         topic_name="__cluster_metadata", partitions=[kind.TopicData.PartitionData(partition_index=0)]
     )
+    # The answer's time lies somewhere between question and answer: half of that is how far off the difference may be.
     before = time.time()
     answer = requests.send(_QUORUM, kind, topics=[place])
     after = time.time()

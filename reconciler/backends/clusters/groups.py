@@ -221,6 +221,8 @@ class Side:
 
             def ids(topic: str) -> Ids | None:
                 there = target.topics[remote(topic)]
+                # A topic that is gone, or may not be described, has no id: then which copy the map is of is not known,
+                # and it is not read.
                 known = [there, *([here.topics[topic]] if here is not None else [])]
                 if any(each.error and each.topic_id == NO_ID for each in known):
                     return None
@@ -291,6 +293,8 @@ def visited(
             for cluster in opened:
                 cluster.close()
 
+    # Whatever went wrong becomes a ClusterError of one side. A broker's refusal names the principal of each, since it
+    # may be of any of them.
     side = sides[-1]
     try:
         return asyncio.run(visit())

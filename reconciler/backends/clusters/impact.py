@@ -162,6 +162,8 @@ def _stakes(
     elif (known := sizes[0]) is not None and all(key in known for key in keys):  # not where all replicas are offline
         size = sum(known[key] for key in keys)
     first, end, cut = begins[0] or {}, ends[0] or {}, cuts[0] or {}
+    # Offsets between the ends are an upper bound of records: compaction and markers leave gaps. A cut of -1 says that
+    # every record is older.
     if begins[0] is not None and ends[0] is not None and all(key in first and key in end for key in keys):
         records = sum(end[key] - first[key] for key in keys)
         if cuts[0] is not None and query.keep_ms is not None and all(key in cut for key in keys):

@@ -87,6 +87,7 @@ async def _decided(cluster: ClusterClient, keys: Sequence[Key]) -> dict[Key, int
         if time.monotonic() > until:
             break
         await asyncio.sleep(0.05)
+    # A position that is not decided may be the newest one. Taking the one before it would copy records twice.
     key = undecided[0]
     place = f"{cluster.name}/{key[0]}-{key[1]}"
     raise OpenTransactionError(

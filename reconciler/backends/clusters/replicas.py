@@ -85,6 +85,7 @@ class ReplicaRequests(Requests):
         """Refused partitions with the reason. None cancels; it is no error if nothing is in flight any more."""
         refused: dict[Partition, str] = {}
         topic_type = protocol.AlterPartitionReassignmentsRequest.ReassignableTopic
+        # The controller writes a request's reassignments as one record batch, so a request must not have too many.
         for batch in batched(targets.items(), PARTITIONS_PER_REQUEST):
             some = dict(batch)
             topics = []

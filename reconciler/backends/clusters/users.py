@@ -179,6 +179,8 @@ class UserControl(KindControl[UserChange]):
             except SecretError as error:
                 failed[change.user] = f"{self._named(change.user)}: its password cannot be had: {error.what}"
                 continue
+            # A run that takes its own login away could neither finish nor take it back. A password that is the same on
+            # both sides is fine.
             if own.get("sasl.username") != change.user:
                 continue
             if isinstance(change, DeleteUser):

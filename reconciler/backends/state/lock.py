@@ -92,6 +92,9 @@ class KafkaLock:
             self._log.open()
             if not reason:
                 self._refuse_live(self._read())
+            # Compare-and-set: fence, read, write. InitProducerId of the lock's transactional id makes every write fail
+            # that another run has begun before, so what is read after the fence is what this write replaces. A run that
+            # fences in between makes this one fail, and it looks again.
             for _ in range(ATTEMPTS):
                 self._log.fence()
                 lock_record = self._read()
@@ -260,6 +263,8 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
             "Without it two runs could act at once. Nothing was started.",
             "Let this user write there, or name another place: RECONCILER_STATE=FOLDER in the environment.",
         ) from None
+    # flock is released by the kernel when the process ends, however it ends, so a lock of a dead process cannot stay.
+    # What is written into the file is only for words.
     with opened as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -139,6 +139,8 @@ class LockLog:
 
     def open(self) -> None:
         """Connects, and makes the topic where it is missing. Raises BlockedError for a cluster with a wrong id."""
+        # Before anything is made there: a tunnel to the wrong cluster would otherwise get a lock topic of its own, and
+        # both environments would take themselves for locked.
         answered = self.identity()
         if self.cluster.cluster_id not in (None, answered):
             raise BlockedError(
@@ -149,6 +151,7 @@ class LockLog:
             )
         if self.exists():
             return
+        # Made by the first apply: no plan can show it before there is a lock.
         with Requests(self.cluster, self.principal) as requests:
             brokers = len(requests.brokers())
             failed = make_topic(requests, self.topic)
@@ -246,6 +249,7 @@ class LockLog:
             return error
         if part is None or len(part.isr_nodes) == len(part.replica_nodes):
             return error
+        # The broker itself only says that the write timed out.
         in_sync, wanted = len(part.isr_nodes), len(part.replica_nodes)
         where = f"topic {self.topic} of cluster {self.cluster.name}"
         server = self.cluster.bootstrap_servers[0]

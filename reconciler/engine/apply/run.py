@@ -238,6 +238,8 @@ class _Run:
                         )
                     begin = self.runner.restart if isinstance(change, RestartMirror) else self.runner.start
                     job = begin(change.mirror, self.handovers[change.mirror], note)
+                    # Another run may have restarted it meanwhile with other files. What runs is then not what was
+                    # reviewed here.
                     if job.fingerprint != change.fingerprint:
                         prints = f"fingerprint {job.fingerprint}, planned was {change.fingerprint}"
                         raise RunnerError(

@@ -179,6 +179,8 @@ def with_remote_topics(
     for judged in judged_flows:
         refused += _refusals(topology, live, judged)
         notes += foreign_positions(judged)
+    # A position that cannot be read says nothing. The flow may go on if it is known to have run before, since its job
+    # looks for itself; otherwise its copies could be made a second time.
     for target, target_facts in facts.items():
         for state, why in target_facts.untold.items():
             flow = next(f for f in topology.flows.values() if (f.target, f.state_name) == (target, state))
@@ -210,6 +212,7 @@ def with_heartbeats(
     for cluster, record in foreign.items():
         beating = [flow for flow in topology.flows.values() if flow.mirrormaker_topics.heartbeats is not None]
         writers = [flow for flow in beating if cluster in (flow.source, flow.target)]
+        # A topic ``heartbeats`` is an application's as soon as one record in it is no heartbeat.
         if isinstance(record, Unknown):
             if not all(_ran_before(live, applied, flow) for flow in writers):
                 unknown.append(record)
@@ -332,6 +335,8 @@ def _writers(live: LiveState, judged: Judged) -> str:
         writers.append(f"flow {judged.flow.name} itself, whose positions were deleted, or expired")
     cluster = live.known(judged.flow.target)
     names = sorted(cluster.topics) if cluster is not None else []
+    # Nothing on a cluster says outright that MirrorMaker 2 runs: its groups, its topics and the positions that Connect
+    # keeps are signs, and are named as such.
     internal = [name for name in names if owner_of(name, names) == MIRRORMAKER or name.endswith("checkpoints.internal")]
     internal = [name for name in internal if name not in judged.own_topics]
     signs = [f"group {name}, {state or 'of unknown state'}" for name, state in sorted(facts.workers.items())]
@@ -345,6 +350,7 @@ def _writers(live: LiveState, judged: Judged) -> str:
             signs.append(f"{topic} may have its positions: {read.error}")
     if signs:
         writers.append(f"perhaps MirrorMaker 2 ({'; '.join(signs)})")
+    # Producers that brokers remember (DescribeProducers) have written lately, whoever they are.
     last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
     ids = sorted({name for topic, _ in keys for name in facts.writers.get(topic, ())})
     if last > 0 or ids:
@@ -395,6 +401,7 @@ def _ways(judged: Judged) -> str:
     before = sorted({judged.copied[key][0] for key in keys if key in judged.copied})
     if before:
         ways.insert(0, f"go on as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")
+    # Of a flow that never ran, ``start`` decides for all its topics; of one that runs, only a seek does.
     if judged.first:
         ways.append(f"copy only what comes from now on: flows.{flow.name}.start: latest")
         ways.append(f"copy all of it again: flows.{flow.name}.start: {AGAIN}")

@@ -71,11 +71,14 @@ def weighed(plan: Plan, topology: Topology, impacts: Mapping[TopicRef, Stakes]) 
         if planned.risk != Risk.LOW and isinstance(change, Dangerous) and change.ref in asked:
             planned = _with_stakes(planned, change, topology, impacts)
         changes.append(planned)
+    # Only so many topics are asked about: each costs requests to its leaders and groups. That others were not asked is
+    # said, since without figures they would look harmless.
     notes, again = plan.notes, _copied_again(plan)
     if len(dangerous) > MOST:
         notes = (*notes, f"what is at stake was read for the first {MOST} of {len(dangerous)} dangerous changes")
     if len(again) > MOST:
         notes = (*notes, f"how much is copied again was read for the first {MOST} of {len(again)} topics")
+    # A topic that was recreated outside is copied again from its beginning; the answers say how much that is now.
     sources, outside = set(again[:MOST]), list(plan.outside)
     for place, outer in enumerate(plan.outside):
         if (copied := outer.copied_again) is not None and (ref := _ref(copied.source)) in sources:

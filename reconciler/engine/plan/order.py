@@ -158,6 +158,8 @@ def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Rout
 
 
 def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
+    """(ids of changes that have to be done before this one, why). Within a stage the order is free otherwise. A change
+    whose needs fail is skipped, so only what would do harm alone is a need."""
     match change:
         case AddPartitions():
             wanted = [links.grown[ref] for ref in links.remotes.get(change.ref, ()) if ref in links.grown]

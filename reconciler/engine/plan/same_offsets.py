@@ -106,11 +106,14 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
         if (positions := target.positions.get(copy.flow)) is None:
             continue
         metadata, end = positions.get(copy.key, ""), target.offsets.get(copy.key, 0)
+        # A position by a mirror, without the producer that copies at equal offsets are written with: the flow copied at
+        # the target's own offsets before, and what lies there cannot be moved.
         if names_claim(metadata) and producer_of(metadata) is None:
             translated[copy.flow, copy.target] = None
         elif not names_claim(metadata) and end > 0:
             strange[copy.flow, copy.target] = max(end, strange.get((copy.flow, copy.target), 0))
             stores[copy.flow, copy.target.name] = copy.store
+    # The topic's own comparison may have refused it already; once is enough.
     known = {str(item.subject) for item in refused if item.reason.code is Why.SAME_OFFSETS_NOT_NEW}
     refused += [item for place in translated if str((item := not_new(*place)).subject) not in known]
     notes = [

@@ -56,6 +56,8 @@ class Summary:
 
 
 def summarize(plan: Plan) -> Summary:
+    """Counts by what a reader asks about a plan. A user whose credentials all go is dismissed; one that keeps some is
+    renewed or changed."""
     changes = [planned.change for planned in plan.changes]
     counts = Counter(type(change) for change in changes)
 
@@ -101,6 +103,8 @@ def verdict(plan: Plan) -> str:
             name, many = f"{name.replace(' or ', ', ')} or user", f"{many.replace(' and ', ', ')} and users"
         checked = counted(summary.unchanged, name, many)
         return f"No changes: everything is as declared ({checked} compared)"
+    # Each kind says what it makes and what it takes away; equal verbs of several kinds are put together, as in
+    # ``deletes 2 topics, 1 rule``.
     where = f" on {counted(len(summary.clusters), 'cluster')}" if summary.clusters else ""
     counts = [kind.counts([it.change for it in plan.changes if it.change.kind is kind.name]) for kind in KINDS]
     by_verb: dict[str, list[str]] = {}

@@ -60,6 +60,8 @@ def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
         for each in planned.changes
         if each.id not in gone
     )
+    # What brokers refused, per change: notes for what was new, and ignored for copies that exist, which each plan would
+    # ask for again.
     left_out = [
         (change, config)
         for each in planned.changes

@@ -104,6 +104,8 @@ def _placed(
         latest: dict[str, str] = {}  # cluster -> the change of its last wave so far
         for planned in ordered:
             cluster = planned.change.cluster
+            # A change comes no earlier than what it needs, than what belongs with it, and, if it removes something,
+            # than the last change of its cluster that does not.
             waits = [(need, planned.needs_why) for need in planned.needs]
             waits += [together[planned.id]] if planned.id in together else []
             if planned.stage == Stage.REMOVALS:

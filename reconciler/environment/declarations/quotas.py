@@ -70,8 +70,7 @@ def _both(subject: str) -> Wrong:
 
 
 def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
-    """Kafka has quotas for user, client id, both, and IP address; brokers take other combinations, too, but never apply
-    them."""
+    """Kafka has quotas for a user, a client id, both, or an IP address, and for no other combination."""
     todo = "Write user, client_id, both of them, or ip; {default: true} is everybody without a quota of their own"
     if not parts:
         why = "Kafka keeps a quota for a user, a client id, both, or an IP address"

@@ -163,6 +163,7 @@ class ClusterClient(BrokerConnections):
                 )
                 for name, partitions in topics.items()
             ]
+            # Isolation decides what LATEST is: the last stable offset, or the high watermark.
             version, isolation = connection.version(request), int(committed)
             answer = await connection.call(
                 request(replica_id=-1, isolation_level=isolation, topics=asked, version=version)

@@ -50,9 +50,13 @@ class BrokerConnections:
         async with lock:
             held = self._connections.get(key)
             if held is not None and held.closed is None:
+                # A session that SASL lets end (KIP-368) is used until its last answer is in; then another connection
+                # takes over.
                 if not held.expired or held.in_flight:
                     return held
                 held.close()
+            # A broker that is down is not dialled by each request anew. Without an address of its own any bootstrap
+            # server will do.
             failed, until = self._failures.get(node, (0, 0.0))
             await asyncio.sleep(max(0.0, until - time.monotonic()))
             addresses = [self._nodes[node]] if node in self._nodes else list(self._bootstrap)

@@ -50,6 +50,8 @@ async def connect_first(
         while untried or dialing:
             if untried:
                 dialing.append(asyncio.create_task(connect(untried.popleft(), settings, pool)))
+            # An address that does not answer must not hold up the next one for the whole connect timeout: both are
+            # tried side by side then.
             patience = SILENCE_SECONDS if untried else None
             await asyncio.wait(dialing, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             for task in [task for task in dialing if task.done()]:
@@ -62,6 +64,7 @@ async def connect_first(
     finally:
         for task in dialing:
             task.cancel()
+        # A connection that came about at the last moment would otherwise stay open without an owner.
         for late in await asyncio.gather(*dialing, return_exceptions=True):
             if isinstance(late, Connection):
                 late.close()
@@ -87,6 +90,8 @@ async def _connect(address: tuple[str, int], settings: ConnectionSettings, pool:
             sock = await _socket(address, settings, where)
             if settings.tls is not None:
                 sock = await _handshake(sock, settings.tls.context(), address[0], where)
+            # ApiVersions comes first (KIP-35): every later request needs a version that both sides have, authentication
+            # included.
             connection = Connection(sock, settings, pool, where)
             connection.start()
             asked = pack_api_versions("mirror", "1")

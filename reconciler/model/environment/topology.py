@@ -36,15 +36,15 @@ MM2_CONFIG_EXCLUDE = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigSync:
-    """MirrorMaker 2's topic config sync. ``use_defaults_from`` is ``target`` or ``source`` (KIP-894).
-
-    ``carry_undeclared_limits``: also an undeclared lower limit of the source, without asking each time.
-    """
+    """MirrorMaker 2's topic config sync: which configs of a source its copies follow."""
 
     enabled: bool = True
     exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
+    """Expressions of config names that are left to the copy."""
     use_defaults_from: str = "target"
+    """``target`` or ``source`` (KIP-894): whose default a config has that the source does not override."""
     carry_undeclared_limits: bool = field(default=False, metadata=SPARSE)
+    """Also an undeclared lower limit of the source, without asking each time."""
 
 
 GROUPS_INTERVAL_MS = 3_000
@@ -52,32 +52,31 @@ GROUPS_INTERVAL_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which consumer groups travel with a flow. ``exclude`` is MirrorMaker 2's unless written.
-
-    ``follow_rewinds``: a group that goes back at the source goes back at the target, too. ``both_ways``: of a flow that
-    keeps offsets, what groups commit on the target is kept on the source, too.
-    """
+    """Which consumer groups travel with a flow, and how their offsets are kept on the target."""
 
     include: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = EXCLUDED_GROUPS
+    """MirrorMaker 2's unless written; exclusions win."""
     sync_offsets: bool = False
+    """False: groups are only looked at by a failover."""
     interval_ms: int = GROUPS_INTERVAL_MS
     follow_rewinds: bool = False
+    """A group that goes back at the source goes back at the target, too."""
     both_ways: bool = field(default=False, metadata=SPARSE)
+    """Of a flow that keeps offsets: what groups commit on the target is kept on the source, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorMakerTopics:
-    """MirrorMaker 2's own internal topics, for tools built for it; checkpoints come with synced groups, the others only
-    when asked for.
-
-    ``heartbeats``: interval in ms, or None. ``offset_syncs``: ``source`` or ``target``, where they lie, or None.
-    ``internal_separator``: KIP-949, names before 3.1 when False.
-    """
+    """MirrorMaker 2's own internal topics, for tools built for it. Checkpoints come with synced groups, the others only
+    when asked for."""
 
     heartbeats: int | None = None
+    """Interval in ms, or None."""
     offset_syncs: str | None = None
+    """``source`` or ``target``, where they lie, or None."""
     internal_separator: bool = True
+    """KIP-949: False for names as before 3.1."""
 
 
 class OffsetsKept(StrEnum):
@@ -98,13 +97,14 @@ class CopyMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """What drills of a flow are measured against, in milliseconds; None: not declared. ``rto_ms``: until a group has
-    read a record that was written at the target. ``rpo_ms``: age of the oldest record that is not copied.
-    ``drill_every_ms``: the longest time between two drills that met both."""
+    """What drills of a flow are measured against, in milliseconds; None: not declared."""
 
     rto_ms: int | None = None
+    """Until a group has read a record that was written at the target."""
     rpo_ms: int | None = None
+    """Age of the oldest record that is not copied."""
     drill_every_ms: int | None = None
+    """The longest time between two drills that met both."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,43 +158,46 @@ class Undeclared(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """One layer of values: of the environment, a class, a cluster, or a topic itself.
-
-    ``lower_retention_by``: config -> the most that one apply may lower it by. ``undeclared`` None: a weaker layer
-    decides, and in the end it is ``ignore``.
-    """
+    """One layer of values: of the environment, a class, a cluster, or a topic itself. None: a weaker layer decides."""
 
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] = field(default_factory=_nothing)
+    """By Kafka's names."""
     lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
+    """Config -> the most that one apply may lower it by."""
     undeclared: Undeclared | None = field(default=None, metadata=SPARSE)
+    """In the end, where no layer decides, it is ``ignore``."""
     where: Where = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """``client`` and ``principals`` hold librdkafka settings with secrets still as ``${env:}``/``${file:}``.
-
-    ``prune_topics``: whole-name expressions of topics this environment may delete there when nothing asks for them.
-    ``not_contacted``: what changed in its connection since the base, where no credentials may follow; else empty.
-    ``listable``: the words of RECONCILER_ALLOW that would allow all of it; empty where none do.
-    ``service``: who runs it, see ``services``; empty: as its addresses say.
-    """
+    """One cluster as git declares it. Settings are librdkafka's, with secrets still as ``${env:}`` or ``${file:}``."""
 
     name: str
+    """The alias, by which remote topics are named."""
     bootstrap_servers: tuple[str, ...]
     cluster_id: str | None = None
+    """None: whichever cluster answers at the servers is taken for it."""
     region: str | None = None
+    """For waves of a rollout, and the map."""
     client: Mapping[str, str] = field(default_factory=_nothing)
+    """What every principal uses."""
     principals: Mapping[Principal, Mapping[str, str]] = field(default_factory=_nothing)
+    """By kind, what lies over ``client``."""
     defaults: TopicDefaults = TopicDefaults()
     prune_topics: tuple[str, ...] = ()
+    """Whole-name expressions of topics that this environment may delete there when nothing asks for them."""
     reassignment: ReassignmentPace = field(default_factory=ReassignmentPace)
+    """How fast replicas may move."""
     service: str = field(default="", metadata=SPARSE)
+    """Who runs it, see ``services``; empty: as its addresses say."""
     where: Where = field(default=NOWHERE, compare=False)
     not_contacted: str = field(default="", compare=False)
+    """What changed in its connection since the base, where no credentials may follow; else empty."""
     listable: tuple[str, ...] = field(default=(), compare=False)
+    """The words of RECONCILER_ALLOW that would allow all of it; empty where none do."""
 
     def client_for(self, principal: Principal) -> dict[str, str]:
         return {**self.client, **self.principals.get(principal, {})}
@@ -202,10 +205,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic desired on each cluster in ``clusters``. ``None`` means: a weaker layer decides.
-
-    ``class_name``: an entry of ``Rules.classes``, or empty.
-    """
+    """A topic desired on each cluster in ``clusters``. None: a weaker layer decides."""
 
     name: str
     clusters: tuple[str, ...]
@@ -213,7 +213,9 @@ class Topic:
     replication_factor: int | None = None
     configs: Mapping[str, str] = field(default_factory=_nothing)
     labels: Mapping[str, str] = field(default_factory=_nothing)
+    """For people and for ``--label``; no broker sees them."""
     class_name: str = ""
+    """An entry of ``Rules.classes``, or empty."""
     lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
     undeclared: Undeclared | None = field(default=None, metadata=SPARSE)
     where: Where = field(default=NOWHERE, compare=False)
@@ -239,41 +241,46 @@ class Carry(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``.
-
-    ``rate_limit``: bytes per second. ``on_condition``: condition -> ``continue``; what it does not name stops.
-    Record work, which costs the whole-batch copy: ``selection`` (``where`` in YAML), ``headers`` that are added,
-    ``provenance``. ``copies`` None: nothing is looked at for it. ``filler_limit``: of a flow that keeps offsets, the
-    most empty offsets that a partition of a new copy may be begun with; None:
-    ``replication.offsets.same.FILLER_LIMIT``. ``moved_from``: not of its entry but of ``moved``: the first name of a
-    flow that was renamed.
-    """
+    """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``."""
 
     name: str
     source: str
     target: str
     topics: tuple[str, ...]
     exclude_topics: tuple[str, ...] = ()
+    """Beside those that no flow ever carries (``policy.EXCLUDED_TOPICS``)."""
     naming: Naming = field(default_factory=Naming)
     replication_factor: int | None = None
+    """Of remote topics; None: as the target's layers say."""
     delivery: Delivery = Delivery.EXACTLY_ONCE
     isolation: Isolation = Isolation.READ_COMMITTED
     start: Start = field(default_factory=Start)
     lanes: int = 2
+    """How many lanes share its partitions, each with a transactional id of its own."""
     rate_limit: int | None = None
+    """Bytes per second over all lanes; None: no limit."""
     on_condition: Mapping[str, str] = field(default_factory=_nothing)
+    """Condition -> ``continue``; what it does not name stops its partition."""
     configs: ConfigSync = field(default_factory=ConfigSync)
     groups: Groups = field(default_factory=Groups)
     access: AccessSync = field(default_factory=AccessSync)
     copies: CopyMode | None = field(default=None, metadata=SPARSE)
+    """None: nothing is looked at for it."""
     mirrormaker_topics: MirrorMakerTopics = field(default_factory=MirrorMakerTopics)
     selection: Selection | None = None
+    """``where`` in YAML. Record work, as ``headers`` and ``provenance``: it costs the whole-batch copy."""
     headers: tuple[AddedHeader, ...] = ()
+    """Added to each copy."""
     provenance: Carry | None = None
+    """None: copies are not marked with where they were."""
     offsets: OffsetsKept = field(default=OffsetsKept.TRANSLATED, metadata=SPARSE)
     filler_limit: int | None = field(default=None, metadata=SPARSE)
+    """Of a flow that keeps offsets: the most empty offsets that a partition of a new copy may be begun with; None:
+    ``replication.offsets.same.FILLER_LIMIT``."""
     moved_from: str = field(default="", metadata=SPARSE)
+    """Not of its entry but of ``moved``: the first name of a flow that was renamed."""
     objectives: Objectives | None = field(default=None, metadata=SPARSE)
+    """What its drills are measured against."""
     labels: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
 
@@ -303,25 +310,30 @@ SPARK_SECRET = "spark.authenticate.secret"  # noqa: S105  # a name
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """One Spark application. ``flows`` are names; by default every flow whose target is the mirror's name.
-
-    ``metrics_port`` 0: the job serves no metrics. ``verify_conf``: Spark settings of ``verify`` alone, over the others.
-    ``hosted``: mirror hosts keep it running.
-    """
+    """One Spark application, which carries one or more flows to their targets."""
 
     name: str
     flows: tuple[str, ...]
+    """Names; by default every flow whose target is the mirror's name."""
     master: str = "local[2]"
+    """As spark-submit takes it."""
     parallelism: int = 2
+    """How many Spark tasks copy at once, each on a core."""
     spark_conf: Mapping[str, str] = field(default_factory=_nothing)
+    """Over what this program sets itself."""
     refresh_interval_ms: int = 5_000
+    """How often the job looks for topics that match."""
     status_interval_ms: int = 2_000
     metrics_port: int = 0
+    """0: the job serves no metrics."""
     metrics_host: str = "127.0.0.1"
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
     verify_conf: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
+    """Spark settings of ``verify`` alone, over the others."""
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
+    """Where tasks reach the driver; None: as Spark's own settings say."""
     hosted: bool = field(default=False, metadata=SPARSE)
+    """Mirror hosts keep it running, not a supervisor of this machine."""
     where: Where = field(default=NOWHERE, compare=False)
 
     @property
@@ -340,18 +352,18 @@ UNAUTHENTICATED = (
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Deletes a topic: written, dated, and bound to the one topic that has ``topic_id``.
-
-    ``expires``: the last day (UTC, ISO 8601) on which it counts. ``expired``: that day was over when it was read.
-    """
+    """Deletes a topic: written, dated, and bound to the one topic that has ``topic_id``."""
 
     cluster: str
     topic: str
     topic_id: str
+    """As Kafka prints it. A topic of the same name that came later is never deleted by it."""
     reason: str
     expires: str
+    """The last day (UTC, ISO 8601) on which it counts."""
     where: Where = field(default=NOWHERE, compare=False)
     expired: bool = field(default=False, compare=False)
+    """That day was over when it was read."""
 
     @property
     def ref(self) -> TopicRef:
@@ -391,20 +403,23 @@ class AuditTopic:
 
     topic: str
     cluster: str = ""
+    """Empty: where the environment's lock is kept."""
     where: Where = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts for the whole environment: values for its topics, and what must not be lost. ``docs_url``: where the
-    pages of this project are read, so that runbooks are links."""
+    """What counts for the whole environment: values for its topics, and what must not be lost."""
 
     defaults: TopicDefaults = TopicDefaults()
     classes: Mapping[str, TopicDefaults] = field(default_factory=_nothing)
+    """By name, layers that topics choose by ``class``."""
     protected: tuple[Protection, ...] = ()
+    """Names that no command deletes."""
     shrink_limit: ShrinkLimit = ShrinkLimit()
     audit: AuditTopic | None = None
     docs_url: str = field(default="", metadata=SPARSE)
+    """Where the pages of this project are read, so that runbooks are links."""
     webhooks: tuple[Webhook, ...] = field(default=(), metadata=SPARSE)
 
 

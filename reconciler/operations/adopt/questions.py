@@ -38,6 +38,8 @@ def completed(
         if flows != (init.NO_FLOW,) and not options.naming:
             question = "Names of copies (default: SOURCE.TOPIC; identity: the same)"
             options = replace(options, naming=questions.choice(question, ("default", "identity"), "default"))
+    # What follows depends on whether anything is copied: without a flow there is no mirror, so neither its principal
+    # nor its metrics are asked about.
     copies = options.flows != (init.NO_FLOW,)
     if not options.principals and options.protocol.upper().startswith("SASL"):
         whom = ("apply", "mirror") if copies else ("apply",)
@@ -141,6 +143,7 @@ def _ask_client(options: init.InitOptions, names: Sequence[str], questions: _Que
     given = init.client_by_cluster(options, names)
     everywhere = set.intersection(*(set(given[name]) for name in names))
     protocol, mechanism = options.protocol.upper(), ""
+    # Clusters often share an authority, so the last answer is the default of the next question; users never do.
     if "SSL" in protocol.split("_"):
         before = _SYSTEM
         for name in names:

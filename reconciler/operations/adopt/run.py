@@ -187,6 +187,7 @@ def report(request: AdoptRequest, adoption: Adoption, files: int, others: tuple[
     ]
     for rule, names in counts(adoption.left_out).items():
         lines.append(f"  left out, {rule} ({len(names)}): {first_of(names, 8)}")
+    # A topic whose configs could be read in part only is declared by that part, with a comment in its file.
     partly = [topic for topic in adoption.topics if topic.comments]
     if partly:
         lines.append(f"  declared only in part ({len(partly)}), see the comments in the files:")

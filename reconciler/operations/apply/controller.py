@@ -82,6 +82,8 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
         page = _Page(stack.enter_context(beside.page), log)
         environment = stack.enter_context(LiveEnvironment.opened(folder, steal))
         environment.stop = stop
+        # A loop never waits inside of a round for a gate: the next round looks again. A soak counts as watched while
+        # looks are at most ``gap_ms`` apart, so that has to be more than the interval.
         environment.execution.manner = RolloutOptions(patient=False, gap_ms=int(pace.interval * 2_500))
         if beside.metrics is not None:
             server = stack.enter_context(MetricsServer(metrics, beside.metrics.host, beside.metrics.port))

@@ -149,12 +149,14 @@ def checks_of_topics(
     if not topics:
         text = f"no topic of {move.flow} is chosen"
         yield FailoverCheck("topics", Level.WARNS, text, "Look with reconciler explain ENV TOPIC, or widen --topics")
+    # Open transactions hold back the last stable offset, so the copy cannot come to the end before they are decided.
     open_ones = [each for topic in topics for each in topic.producers if each.open_from >= 0]
     if open_ones:
         words = [f"{each.words} in {each.topic}-{each.partition} from {each.open_from:,} on" for each in open_ones]
         text = f"{counted(len(open_ones), 'transaction')} open on {move.origin}: {first_of(words, SHOWN)}"
         todo = "They are waited for; --abort-transactions aborts those that do not end in time"
         yield FailoverCheck("transactions", Level.WARNS, text, todo)
+    # A producer that keeps its topic's name writes to a topic of that name at the destination, not to the copy.
     lacking = sorted(topic.topic for topic in topics if topic.topic != topic.copy and topic.topic not in there)
     if lacking:
         text = f"{move.destination} has no topic {first_of(lacking, SHOWN)}: producers that keep the name write to it"

@@ -249,6 +249,8 @@ class LiveWorld:
                     continue
                 here = await _last(Log(opened[0], key), end)
                 copied = await _last(Log(opened[1], twin), there[twin])
+                # Counted from the ends: the copy may have fewer records there, of which retention took some, but the
+                # last ones have to be equal.
                 some = min(len(here), len(copied))
                 if _bytes(here[len(here) - some :]) != _bytes(copied[len(copied) - some :]):
                     raise ReconcilerError(

@@ -152,6 +152,7 @@ def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest
             raise ReconcilerError(
                 f"--label {request.label} is no KEY=VALUE", "", "Write it as in --label owner=billing"
             )
+        # Only declared topics have labels.
         mine = [topic for topic in topology.topics.values() if move.origin in topic.clusters]
         if names := sorted(topic.name for topic in mine if topic.labels.get(key) == value):
             return names
@@ -205,6 +206,7 @@ def _topics(
             for it in producers.get(key, ())
         )
         writers = {rule.principal for rule in write_rules(rules, topic)} if isinstance(rules, frozenset) else set()
+        # A rate below zero comes of a topic that was recreated between the two looks.
         rates = [round(max(0, count) / seconds, 3) for count in (wrote, copied)]
         total = None if None in left else sum(each or 0 for each in left)
         head = topic, remote(topic), ids.get(topic, ""), len(keys), total

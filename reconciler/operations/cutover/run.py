@@ -92,6 +92,8 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
             require_agreement(
                 question, f"nothing was done by cutover {command}", why, "Read the plan, then pass --yes."
             )
+        # Journals are read under the lock: another run may just have carried a step out. The report is shown before a
+        # lock that was lost meanwhile is complained about.
         with execution(session, f"cutover {command}", options.steal) as execute:
             journals = read_cutovers(execute.lock.cluster, plan.environment, Principal.APPLY)
             report = run(execute, plan, journal_of(plan, digest(plan), journals))

@@ -139,6 +139,8 @@ class CutoverRun:
     def _drain(self) -> StepEnd:
         goal, began, most, shown = self._ends(), self.world.now(), 0, -1
         while True:
+            # Each look compares the ends with those at the fence first: what is written behind it would move the goal,
+            # and nothing may be moved then.
             partitions = self.world.partitions()
             self._require_still(partitions)
             left = sum(max(0, end - (partitions[key].position or 0)) for key, end in goal.items() if key in partitions)
@@ -220,6 +222,7 @@ class CutoverRun:
             idle = sorted(group for group in awaited if not members.get(group))
             if idle:
                 self._set_again(members)
+            # A topic counts as written where the client writes: under its own name or that of the copy.
             own = {topic for topic, _ in self.world.own_records(there)}
             silent = sorted(topic.topic for topic in written if not {topic.topic, topic.copy} & own)
             if not idle and not silent:

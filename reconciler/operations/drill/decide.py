@@ -103,6 +103,7 @@ def require_alone(
                 f"A drill needs a mirror that copies, and does not lift the pause of another. {_NOTHING_DONE}",
                 f"If it is over: reconciler mirror resume ENV {flow.name}{f' --topic {canary}' if scope.topic else ''}",
             )
+    # Also one in the other direction: it moves the same clients.
     both = {flow.source, flow.target}
     between = {each.name for each in topology.flows.values() if {each.source, each.target} == both}
     for journal in journals:

@@ -107,6 +107,8 @@ class RejoinPlan:
         if self.fenced:
             text = f"deny producers by name to write {first_of(self.fenced, SHOWN)} on {self.source}, in place of "
             yield FailoverStep("narrow", PLANNED, f"{text}everyone: the mirror that fills a topic has to write it")
+        # ``missing``: topics of an interrupted run that do not differ any more, since they were deleted or are being
+        # filled; the run goes on with them.
         topics = sorted(diverged_topics(self.parted))
         missing = [topic.name for topic in old.topics if topic.name not in topics] if old is not None else []
         if mine:

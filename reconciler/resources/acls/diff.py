@@ -6,7 +6,7 @@ deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.errors import Unknown
 from reconciler.model.acls import ANYONE, AccessRule, AclBinding, PatternType, ResourceType, Unsupported, redundant
@@ -106,9 +106,10 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     # rule to be made covers. What an earlier run made and no probe has confirmed is made again.
     creates, settled = [], []
     for acl, desired in sorted(rules.items()):
+        wider = (rule for who in (acl.principal, ANYONE) for rule in standing.get(who, ()))
         if acl in acls and (cut := access.pending.get(acl)) is not None and not cut.there:
             creates.append(CreateAcl(name, acl, desired.grant, NOT_PROBED, desired.rests_on))
-        elif acl in kept or redundant(acl, kept) or (desired.rests_on and _covered(acl, standing)):
+        elif acl in kept or redundant(acl, kept) or (desired.rests_on and any(rule.covers(acl) for rule in wider)):
             settled.append(Settled(Subject(About.ACL, name, str(acl)), "rule"))
         elif not redundant(acl, needed):
             creates.append(CreateAcl(name, acl, desired.grant, _reason(desired, owned), desired.rests_on))
@@ -143,10 +144,6 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
         notes=tuple(notes),
         settled=tuple(settled),
     )
-
-
-def _covered(acl: AclBinding, standing: Mapping[str, Sequence[AclBinding]]) -> bool:
-    return any(wider.covers(acl) for who in (acl.principal, ANYONE) for wider in standing.get(who, ()))
 
 
 def _deletions(

@@ -138,10 +138,13 @@ def place(
     choice = _Choice(topic, factor, basis, held)
     candidates = [choice.of(part) for part in partitions]
     levelled = level(candidates, basis.racks, choice.held)
-    return tuple(
-        Placement(part.index, part.replicas, _ordered(part.replicas, candidate.chosen))
-        for part, candidate in zip(partitions, levelled, strict=True)
-    )
+    placements = []
+    for part, candidate in zip(partitions, levelled, strict=True):
+        # Brokers that stay keep their order: the first of them is the preferred leader.
+        kept = [broker for broker in part.replicas if broker in candidate.chosen]
+        fresh = [broker for broker in candidate.chosen if broker not in part.replicas]
+        placements.append(Placement(part.index, part.replicas, (*kept, *fresh)))
+    return tuple(placements)
 
 
 def after(basis: PlacementBasis, placements: Iterable[Placement]) -> PlacementBasis:
@@ -151,11 +154,6 @@ def after(basis: PlacementBasis, placements: Iterable[Placement]) -> PlacementBa
         counts.update(placement.added)
         counts.subtract(placement.removed)
     return PlacementBasis(basis.racks, counts)
-
-
-def _ordered(before: Sequence[int], chosen: Sequence[int]) -> tuple[int, ...]:
-    kept = [broker for broker in before if broker in chosen]
-    return (*kept, *(broker for broker in chosen if broker not in before))
 
 
 class _Choice:

@@ -9,17 +9,10 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from reconciler.replication import status
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.records.pauses import Pause
-from reconciler.replication.status import (
-    CatchUpStatus,
-    Filling,
-    FlowStatus,
-    GroupSyncStatus,
-    LastLag,
-    SameOffsetsStatus,
-)
 from reconciler_mirror.board.unassigned import LANE_CODES
 from reconciler_mirror.conditions.flow import STALLED_S, partitions_stalled
 from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses, added, since
@@ -135,7 +128,7 @@ class FlowState:
     discovered: Discovered = Discovered()  # noqa: RUF009  # frozen
     taken: bool = False
     own: dict[str, Condition] = field(default_factory=dict)
-    groups: GroupSyncStatus | None = None
+    groups: status.GroupSyncStatus | None = None
     group_conditions: tuple[Condition, ...] = ()
     samples: list[tuple[float, int, int]] = field(default_factory=list)
     filling: FillSamples = field(default_factory=FillSamples)
@@ -143,7 +136,7 @@ class FlowState:
     pauses: tuple[Pause, ...] = ()
     goal: Mapping[tuple[str, int], int] | None = None
     undecided: int = 0
-    last_lag: LastLag | None = None
+    last_lag: status.LastLag | None = None
 
 
 def take_progress(lane: LaneState, progress: LaneProgress) -> None:
@@ -227,7 +220,7 @@ def flow_view(flow: FlowState) -> FlowView:
     lag = lag_of(partitions) if running and listed and not uncopied else (None, None)
     now_ms = int(time.time() * 1000)
     if lag[0] is not None:
-        flow.last_lag = LastLag(lag[0], now_ms - LAG_HOLDS_MS)
+        flow.last_lag = status.LastLag(lag[0], now_ms - LAG_HOLDS_MS)
     elif partitions:
         flow.last_lag = last_lag_of(partitions, now_ms, uncopied) or flow.last_lag
     latency = NO_LATENCY
@@ -240,7 +233,7 @@ def flow_view(flow: FlowState) -> FlowView:
     records_per_second, bytes_per_second = _rates(flow.samples, records, size)
     ages = [p.seconds_lag for p in partitions]
     oldest = None if None in ages else max((age for age in ages if age is not None), default=0.0)
-    figures = FlowStatus(
+    figures = status.FlowStatus(
         settings.name,
         settings.fingerprint,
         topics=flow.discovered.topics,
@@ -274,18 +267,18 @@ def flow_view(flow: FlowState) -> FlowView:
     return FlowView(settings, running, partitions, figures, conditions, size, at_least, latency, committed, flow.pauses)
 
 
-def _same_offsets(flow: FlowState) -> SameOffsetsStatus:
+def _same_offsets(flow: FlowState) -> status.SameOffsetsStatus:
     """Sums over the flow's lanes. The rate of filling is measured over what is left, which shrinks, since the counts of
     a lane begin at zero again with each lease. None for ``filling`` once no hole is being filled."""
     counts = [lane.holes for lane in flow.lanes.values()]
     left, partitions = sum(count.left for count in counts), sum(count.filling for count in counts)
     now = time.monotonic()
     flow.filling = flow.filling.seen(now, left)
-    return SameOffsetsStatus(
+    return status.SameOffsetsStatus(
         sum(count.holes for count in counts),
         sum(count.fillers for count in counts),
         sum(count.refusals for count in counts),
-        Filling(partitions, left, flow.filling.per_second(now)) if partitions else None,
+        status.Filling(partitions, left, flow.filling.per_second(now)) if partitions else None,
     )
 
 
@@ -388,13 +381,13 @@ def goal_left(flow: FlowState) -> Mapping[tuple[str, int], int | None]:
     return {key: None if (at := places.get(key)) is None else max(0, end - at) for key, end in goal.items()}
 
 
-def goal_view(flow: FlowState) -> CatchUpStatus | None:
+def goal_view(flow: FlowState) -> status.CatchUpStatus | None:
     """What is left until the flow has caught up with the ends of a cut-over or drill; None without a goal. Its ``left``
     is None as soon as one partition is unknown: a sum of the others would look like progress."""
     if flow.goal is None:
         return None
     offsets_left = goal_left(flow)
     known = None if None in offsets_left.values() else sum(offsets or 0 for offsets in offsets_left.values())
-    return CatchUpStatus(
+    return status.CatchUpStatus(
         len(offsets_left), sum(offsets == 0 for offsets in offsets_left.values()), known, flow.undecided
     )

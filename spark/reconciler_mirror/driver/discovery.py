@@ -70,10 +70,13 @@ class Discovery:
             listed = self._source.topics()
             at = (self._flow.target, "target_unreachable")
             target = self._target.topics()
+            # Listings are the same objects as long as nothing moved, so most looks end here.
             if not before.conditions and all(a is b for a, b in zip((listed, target, before), self._last, strict=True)):
                 return before
             at = (self._flow.source, "source_unreachable")
             matched = {name: listed[name] for name in sorted(listed) if self._selector.why_not(name) is None}
+            # A topic that is missing from the list was deleted, or may no longer be described: brokers leave both out,
+            # and only asking for it by name tells which.
             gone = {c.topic for c in before.conditions if c.code in ("source_topic_deleted", "permission_denied")}
             known = {*filter(None, gone), *(spec.topic for spec in before.specs)}
             source_denied = self._source.denied(known - matched.keys())

@@ -89,6 +89,8 @@ class Driver:
         self._status_guard = threading.Lock()
         self._conditions = ConditionLog(settings.docs_url)
         self._end = threading.Event()
+        # Set once the predecessor has left, or if there is none; before it no flow is taken over. ``_can_take`` has the
+        # flows that are prepared for it.
         self._may_take = threading.Event()
         self._can_take: set[str] = set()
         self._superseded_by = ""
@@ -96,6 +98,7 @@ class Driver:
         self._leases = Leases(context, settings, self._board, listener, self._superseded)
         self._group_syncs: list[GroupSync] = []
         self._state: ApplicationState = "starting"
+        # Until then the status is written more often, so that who asked for a pause sees it soon.
         self._confirms_until = 0.0
         states = [flow.state_name for flow in settings.flows]
         self._pauses = PauseReader(settings.status, settings.environment, self._paused, settings.moved_from, states)
@@ -180,6 +183,8 @@ class Driver:
                 return DriverOutcome("stopped", Exit.STOPPED, "asked to stop before it had taken over")
             if self._leases.context_stopped():
                 return DriverOutcome("failed", Exit.FAILED, "Spark has stopped the context of this application")
+            # A master whose cores are all in use gives the newcomer none until the predecessor ends. Waiting for
+            # readiness would then never end, so the order is turned round: a gap, but no deadlock.
             if now - began > _ROOM_S and self._leases.wait_for_room():
                 phase("Spark has no room for two applications: the old one leaves before the new one's tasks can start")
                 break
@@ -193,6 +198,8 @@ class Driver:
             time.sleep(0.05)
         else:
             phase("ready; the old application commits and leaves")
+        # From here on this application is the current one: the predecessor sees that, commits what is open, and says
+        # that it has left. It gets limited time; then the fence decides.
         self._place.take()
         began = time.monotonic()
         while not (is_gone := self._place.predecessor_left()) and time.monotonic() - began < _PREDECESSOR_S:
@@ -245,6 +252,8 @@ class Driver:
                 discovered = discovery.look(self._board.discovered_now(flow.name))
                 if self._board.discovered(flow.name, discovered):
                     self._leases.partitions_changed()
+                # Endpoints have the clusters' ids by now, so the takeover notices if another cluster answers at the
+                # address later.
                 if takeover is None and discovered.complete:
                     flow = replace(flow, source=source.endpoint, target=target.endpoint)
                     takeover = WireTakeover(

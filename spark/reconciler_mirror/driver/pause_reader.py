@@ -131,6 +131,9 @@ class PauseReader:
         )
 
     def _failed(self, error: Exception) -> None:
+        """While pauses are unknown nothing is copied, since one of them may hold; once they were read, they hold until
+        the cluster answers again. A missing right is final: then copying without pauses is the lesser harm, and is
+        said."""
         place, cluster = self._place, self._place.cluster.cluster
         if isinstance(error, AbsentTopicError) and self.known.is_set():
             self._tell({})

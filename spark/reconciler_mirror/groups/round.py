@@ -101,6 +101,8 @@ class GroupRounds:
         self._listings = TopicListing(source), TopicListing(target)
         self._ids: dict[tuple[str, str], Ids] = {}
         self._former: set[Key] = set()  # whose remote topic was recreated, with nothing copied into it yet
+        # Where this application or one before it set a group last: by it a rewind is recognised, and nothing is written
+        # twice.
         self._last = {
             where: Synced(checkpoint.upstream, checkpoint.downstream) for where, checkpoint in checkpoints.items()
         }

@@ -114,6 +114,7 @@ def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request:
                 compared.write_chunks(request.parquet)
     finally:
         compared.close()
+    # Only now, with all counts known: each difference is named by the first record that shows it.
     differences = {
         plan.index: report.differences_of(plan, read.get(plan.index), located.get(plan.index)) for plan in ranges
     }

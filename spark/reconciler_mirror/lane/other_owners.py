@@ -24,6 +24,9 @@ async def copied_by_others(
         return {}
     groups, wanted = GroupClient(target), frozenset(keys)
     try:
+        # Positions of every flow are in a group of the same prefix, so those of other environments are found without
+        # knowing their names. A principal that may not list or describe them finds none: then the claims in our own
+        # positions have to do.
         listed = await groups.listed()
         named = sorted(name for name in listed if name.startswith(position_group("")) and name != group)
         answers = await groups.offsets(named[:MOST_GROUPS]) if named else {}

@@ -90,6 +90,8 @@ class Attempt:
         self._total(self._progress)
 
     async def run(self) -> LaneReport:
+        """Everything that ends the lane for this attempt becomes a condition with a code of its own: the driver tries
+        again, and a user sees what has to be repaired. What may pass by itself never gets here (``_sessions``)."""
         clusters: list[ClusterClient] = []
         try:
             clusters += [cluster_of(self._spec.source), cluster_of(self._spec.target)]

@@ -9,15 +9,8 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 
-from reconciler.kafka.client import small_topics
+from reconciler.kafka.client import errors, small_topics
 from reconciler.kafka.client.cluster import EARLIEST, ClusterClient
-from reconciler.kafka.client.errors import (
-    OUT_OF_RANGE,
-    BrokerError,
-    ConnectionLostError,
-    MalformedResponseError,
-    WireError,
-)
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records import codecs
 from reconciler.kafka.records.batches import CODEC, CONTROL, HEADER, Batch, CommittedFilter, CorruptBatchError, scan
@@ -61,7 +54,7 @@ class OwnClient:
             try:
                 offset = self._runner.run(self._listed((span.topic, span.partition), timestamp))
                 return offset if offset >= 0 else None
-            except (WireError, LookupError) as error:
+            except (errors.WireError, LookupError) as error:
                 self._disconnect()
                 if not _passes(error) or time.monotonic() > until:
                     raise _in_words(span, error) from None
@@ -105,7 +98,7 @@ class OwnClient:
         try:
             while (answer := self._runner.run(following())) is not None:
                 yield answer
-        except (WireError, LookupError) as error:
+        except (errors.WireError, LookupError) as error:
             raise _in_words(span, error) from None
 
     async def _fetched(self, span: OffsetSpan, committed: bool, to_end: bool) -> AsyncIterator[FetchedPartition]:
@@ -124,7 +117,7 @@ class OwnClient:
                     elif time.monotonic() > until:
                         raise silent(span, UNREAD_S)
                 return
-            except (BrokerError, ConnectionLostError) as error:
+            except (errors.BrokerError, errors.ConnectionLostError) as error:
                 self._disconnect()
                 if not _passes(error) or time.monotonic() > until:
                     raise
@@ -134,7 +127,7 @@ class OwnClient:
         cluster = self._connected()
         await small_topics.leaders(cluster, [place[0]])
         answer = (await cluster.list_offsets({place: timestamp}, committed=False))[place]
-        if isinstance(answer, BrokerError):
+        if isinstance(answer, errors.BrokerError):
             raise answer
         return answer
 
@@ -153,7 +146,7 @@ def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
     its reader."""
     try:
         batches = scan(view)
-    except MalformedResponseError:
+    except errors.MalformedResponseError:
         return
     for batch in batches:
         if batch.next_offset <= start or (batch.magic == 2 and batch.attributes & CONTROL):
@@ -167,7 +160,7 @@ def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
                     codecs.decompress(codec, data)
         except TooMuchToOpenError:
             raise too_large(span, batch.base, codecs.MOST_OPENED >> 20) from None
-        except (MalformedResponseError, CorruptBatchError):
+        except (errors.MalformedResponseError, CorruptBatchError):
             continue
 
 
@@ -186,7 +179,7 @@ def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[SeenRecord
     """Raises NotOpenedError where the batch cannot be decoded here, so that the other client is asked to."""
     try:
         records = records_of(view, batch)
-    except (MalformedResponseError, CorruptBatchError):
+    except (errors.MalformedResponseError, CorruptBatchError):
         raise NotOpenedError from None
     return [
         SeenRecord(record.offset, record.timestamp, record.tail.tobytes())
@@ -200,7 +193,7 @@ def canonical(content: bytes) -> object:
     try:
         tail = memoryview(content)
         return key_and_value(Record(0, 0, 0, tail)), headers_of(tail, headers_at(tail))
-    except (MalformedResponseError, IndexError):
+    except (errors.MalformedResponseError, IndexError):
         return content
 
 
@@ -209,7 +202,7 @@ def _opened(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:
         return records_of(view, batch)
     except TooMuchToOpenError:
         raise too_large(span, batch.base, codecs.MOST_OPENED >> 20) from None
-    except (MalformedResponseError, CorruptBatchError) as error:
+    except (errors.MalformedResponseError, CorruptBatchError) as error:
         raise unread(span, str(error)) from None
 
 
@@ -222,16 +215,16 @@ def _verified(span: OffsetSpan, record: Record, timestamps: bool) -> VerifiedRec
         headers = tuple((name.decode(), data) for name, data in named)
     except UnicodeDecodeError:
         raise unread(span, "a header name is not UTF-8") from None
-    except (MalformedResponseError, IndexError):
+    except (errors.MalformedResponseError, IndexError):
         raise unread(span, f"the record at offset {record.offset} is cut") from None
     return VerifiedRecord(record.offset, record.timestamp if timestamps else 0, key, value, headers)
 
 
 def _passes(error: Exception) -> bool:
-    return isinstance(error, ConnectionLostError) or (isinstance(error, BrokerError) and error.retriable)
+    return isinstance(error, errors.ConnectionLostError) or (isinstance(error, errors.BrokerError) and error.retriable)
 
 
 def _in_words(span: OffsetSpan, error: Exception) -> UnreadableError:
-    if isinstance(error, BrokerError) and error.code == OUT_OF_RANGE:
+    if isinstance(error, errors.BrokerError) and error.code == errors.OUT_OF_RANGE:
         return removed(span, str(error))
     return not_connected(span, str(error)) if isinstance(error, LookupError) else unread(span, str(error))

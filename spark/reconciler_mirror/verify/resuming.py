@@ -44,7 +44,11 @@ class ProgressFile:
         for plan in plans:
             identity = self._identity(plan)
             reading = known.get(identity) if identity is not None else None
-            if reading is not None and _continues(plan, reading):
+            if reading is None:
+                continue
+            # What this plan does not cover cannot be continued: the window, or where a side begins, is another one.
+            spans = ((plan.source, reading.source_next), (plan.target, reading.target_next))
+            if all(span.start <= at <= span.end for span, at in spans):
                 readings[plan.index] = replace(reading, index=plan.index, done=reading.rest is not None)
         return readings
 
@@ -78,8 +82,3 @@ class ProgressFile:
 
 def _digest(kept: tuple[KeptReading, ...]) -> str:
     return fingerprint([_CODEC.encoded(each) for each in kept])
-
-
-def _continues(plan: PartitionRange, reading: PartitionReading) -> bool:
-    spans = ((plan.source, reading.source_next), (plan.target, reading.target_next))
-    return all(span.start <= at <= span.end for span, at in spans)

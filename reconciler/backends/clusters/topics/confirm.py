@@ -22,6 +22,7 @@ Failures = dict[str, str]
 
 def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
     """None when ``topic`` is as ``change`` wants it, else how it differs, in words that follow the topic's name."""
+    # By id: a topic of the same name that came after is another one, made by a client with auto-creation.
     if isinstance(change, DeleteTopic):
         if topic is None:
             return None

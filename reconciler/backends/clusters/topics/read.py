@@ -243,6 +243,8 @@ class ReadAhead:
                 future.set_exception(error)
 
         async def read() -> None:
+            # Reading ahead ends with the last answer, or when nobody needs one any more: the reads are cancelled then,
+            # instead of holding up the end of the command.
             enough = asyncio.create_task(self._enough.wait())
             reads = asyncio.gather(*map(read_one, self._clusters.values()))
             await asyncio.wait((enough, reads), return_when=asyncio.FIRST_COMPLETED)
@@ -250,6 +252,7 @@ class ReadAhead:
                 item.cancel()
             await asyncio.gather(enough, reads, return_exceptions=True)
 
+        # Decoding thousands of topics takes turns with the main thread, which would otherwise wait long for its own.
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:

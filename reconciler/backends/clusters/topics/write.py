@@ -54,7 +54,8 @@ def send(
 
 
 def _sent(requests: Requests, changes: Sequence[TopicChange], validate_only: bool) -> dict[str, ClusterError | None]:
-    """By topic. Raises ClusterError where nothing was answered."""
+    """By topic. Raises ClusterError where nothing was answered. All of ``changes`` are of one class, which has one
+    request of Kafka; a factor of -1 leaves it to the cluster (KIP-464)."""
     limits = {"timeout_ms": OPERATION_MS, "validate_only": validate_only}
     match changes[0]:
         case CreateTopic():

@@ -151,6 +151,7 @@ class Keeper:
             self._wall_ms(),
             report=HostReport(done),
         )
+        # Compare-and-set against what was last seen: of two hosts that see a free lease at once, one write fails.
         self._written = self._sighting.value
         if not self._write(lease):
             return False

@@ -174,6 +174,8 @@ def _hand_over(served: list[ClusterHost], say: Say) -> None:
     began = time.monotonic()
     asked: set[str] = set()
     while running and time.monotonic() - began < TAKEN_S + REPLACED_S + ENDED_S:
+        # First another host has to take the lease, then its application gets time to take over. What is not taken is
+        # stopped in the end: left alone, no process would start it again after a crash.
         waited = time.monotonic() - began
         for cluster_host, mirror in running:
             taken = cluster_host.keepers[mirror].taken_by_other(cluster_host.control)

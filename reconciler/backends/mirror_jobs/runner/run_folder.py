@@ -130,6 +130,7 @@ def state_folder(environment_folder: Path) -> Path:
     folder = environment_folder.resolve()
     asked = os.environ.get("RECONCILER_STATE")
     root = Path(asked) if asked else folder.parent / ".reconciler"
+    # Pids and command lines in that folder are acted upon, so it must not come from a commit.
     if not asked and os.path.lexists(root):
         checkout = checkout_around(root.parent)
         if checkout is not None and can_ask():

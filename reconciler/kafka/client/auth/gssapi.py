@@ -106,6 +106,8 @@ def _library() -> ctypes.CDLL:
             f"sasl.mechanism is GSSAPI, and {LIBRARY} cannot be loaded here: {error}. Install MIT Kerberos on each "
             "machine that runs a command or a job: apt-get install libgssapi-krb5-2, or dnf install krb5-libs"
         ) from None
+    # Signatures of RFC 2744 and, for gss_acquire_cred_from, of MIT's gssapi_ext.h. Without them ctypes would pass
+    # pointers as 32-bit integers.
     code, place, oid, buffer = POINTER(c_uint32), POINTER(c_void_p), POINTER(_Oid), POINTER(_Buffer)
     for name, arguments in {
         "gss_import_name": (code, buffer, oid, place),

@@ -63,6 +63,7 @@ def _scram(settings: SaslSettings, digest: str) -> Exchange:
         raise AuthenticationFailedError("the broker's SCRAM challenge cannot be read") from None
     if not fields.get("r", "").startswith(nonce) or rounds < 4096:
         raise AuthenticationFailedError("the broker's SCRAM challenge has a foreign nonce or fewer than 4096 rounds")
+    # SaltedPassword, ClientKey, StoredKey and the proof of RFC 5802, section 3.
     salted = hashlib.pbkdf2_hmac(digest, settings.password.encode(), salt, rounds)
     client_key = hmac.digest(salted, b"Client Key", digest)
     without_proof = f"c=biws,r={fields['r']}"
@@ -70,6 +71,7 @@ def _scram(settings: SaslSettings, digest: str) -> Exchange:
     signature = hmac.digest(hashlib.new(digest, client_key).digest(), message, digest)
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
     server_final = (yield f"{without_proof},p={proof}".encode()).decode()
+    # The broker's signature is by a key that only one who knows the password, or its verifier, can make.
     expected = hmac.digest(hmac.digest(salted, b"Server Key", digest), message, digest)
     try:
         proved = base64.b64decode(_fields(server_final).get("v", ""), validate=True)

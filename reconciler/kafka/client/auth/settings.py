@@ -54,6 +54,7 @@ class ConnectionSettings:
 
 def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:
     """``client``: librdkafka settings, secrets resolved. Raises SettingError; its text holds no secret."""
+    # Nothing is ignored silently: a setting that is not known could be one that was to protect something.
     if this_refusals := refusals(client):
         raise SettingError("; ".join(map(str, this_refusals)))
     protocol = client.get("security.protocol", "plaintext").lower()

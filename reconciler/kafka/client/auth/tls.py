@@ -54,6 +54,7 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
     if unreadable := unreadable_file(client, client):
         raise SettingError(unreadable)
     try:
+        # Host names are only compared where the certificate is verified at all, as with librdkafka.
         context = trusting(client, "ssl.ca")
         context.check_hostname = verify and identify
         context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE

@@ -3,15 +3,7 @@
 import time
 from collections import deque
 
-from reconciler.kafka.client.errors import (
-    CONCURRENT_TRANSACTIONS,
-    CORRUPT,
-    MOVED,
-    RETRIABLE,
-    TOO_LARGE,
-    BrokerError,
-    name_of,
-)
+from reconciler.kafka.client import errors
 from reconciler_mirror.conditions.lane import DEFINITE, OF_ONE_RECORD, refused, unavailable
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.produce.outbox import Piece
@@ -38,30 +30,30 @@ def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
     code, message = failure
     oldest = partition.outbox.unacked[0]
     where = f"{partition.target[0]}-{partition.target[1]}"
-    if code == LOST or code in RETRIABLE:
+    if code == LOST or code in errors.RETRIABLE:
         if time.monotonic() - oldest.sent_at > lane.tuning.delivery_timeout:
-            hold = unavailable(partition.spec, "target", message or name_of(code))
+            hold = unavailable(partition.spec, "target", message or errors.name_of(code))
             raise RestartError(f"{where} took no batch: {message}", (partition.source, hold))
         partition.outbox.resend = deque(partition.outbox.unacked)
-        pause = CONCURRENT_PAUSE if code == CONCURRENT_TRANSACTIONS else RETRY_PAUSE
-        lane.routes.later(partition, pause, moved=code == LOST or code in MOVED)
-    elif code in DEFINITE or code in TOO_LARGE:
+        pause = CONCURRENT_PAUSE if code == errors.CONCURRENT_TRANSACTIONS else RETRY_PAUSE
+        lane.routes.later(partition, pause, moved=code == LOST or code in errors.MOVED)
+    elif code in DEFINITE or code in errors.TOO_LARGE:
         lane.give_up(partition)
         _refused(lane, partition, oldest, failure)
     else:
-        lane.delivery.refused(partition, BrokerError(code, f"{where}: {message}" if message else where))
+        lane.delivery.refused(partition, errors.BrokerError(code, f"{where}: {message}" if message else where))
 
 
 def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int, str]) -> None:
     """In a batch of several the record that is refused is looked for, in smaller and smaller ones: what lies before it
     is copied, and only it stops its partition or is left out."""
     code, _ = failure
-    if code == CORRUPT and partition.hold.strike():  # read and sent once more
+    if code == errors.CORRUPT and partition.hold.strike():  # read and sent once more
         lane.routes.look_again(partition, "the target found a batch damaged")
-    elif piece.records > 1 and code in TOO_LARGE:
+    elif piece.records > 1 and code in errors.TOO_LARGE:
         partition.sizes.refused(len(piece.raw), TRY_LARGER)
         lane.routes.look_again(partition, "larger than the target takes")
-    elif piece.records > 1 and code in OF_ONE_RECORD | {CORRUPT}:
+    elif piece.records > 1 and code in OF_ONE_RECORD | {errors.CORRUPT}:
         partition.sizes.seek(len(piece.raw), piece.next_offset)
         lane.routes.look_again(partition, "a refused record is looked for")
     elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):

@@ -11,14 +11,8 @@ from collections.abc import Collection
 from functools import partial
 from operator import attrgetter
 
+from reconciler.kafka.client import errors
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import (
-    FENCED,
-    ConnectionLostError,
-    FencedError,
-    MalformedResponseError,
-    WireError,
-)
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.client.hanging_transactions import look
 from reconciler.kafka.protocol import generated as protocol
@@ -85,7 +79,7 @@ class Sender:
                     self._widen()
                     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
                     self._send_all(connection)
-                except ConnectionLostError:
+                except errors.ConnectionLostError:
                     # Leaders move away from a broker that is down; what was ready is looked at after new metadata.
                     waiting, self._ready = self._ready, deque()
                     for partition in waiting:
@@ -147,10 +141,12 @@ class Sender:
         limited = lane.throttle.limited
         if limited:  # who has had least is next, in bytes and not in batches
             self._ready = deque(sorted(self._ready, key=attrgetter("outbox.served")))
+        # Each partition once around: it gives one batch, and comes back at the end of the queue if it has more.
         for _ in range(len(self._ready)):
             if size >= lane.tuning.request_bytes:
                 break
             partition = self._ready.popleft()
+            # What was sent before was paid for then, so a repetition never waits for the rate limit.
             if limited and not partition.outbox.resend and (delay := lane.throttle.delay()) > 0:
                 held.append(partition)
                 continue
@@ -165,6 +161,7 @@ class Sender:
         for partition in again:
             partition.outbox.ready = True
         self._ready.extend(again)
+        # In front again, in the order they had; a timer pumps once the limit lets the first of them through.
         if held:
             self._ready.extendleft(reversed(held))
             lane.throttle.hold()
@@ -270,7 +267,7 @@ class Sender:
             answers = self._read(connection, future, chosen)
             self._flight.acknowledged(size, sent_at, now := time.monotonic(), connection.round_trip)
             self._measure(now - sent_at)
-        except WireError as error:
+        except errors.WireError as error:
             answers = [Produced(topic, partition, LOST, -1, str(error)) for topic, partition in chosen]
         for answer in answers:
             partition, piece = chosen[answer.topic, answer.partition]
@@ -294,7 +291,7 @@ class Sender:
             throttle, answers = producing.unpack(self._lane.identity.produce_version, frame.body)
             named = {answer[:2] for answer in answers}
             if len(answers) != len(sent) or len(named) != len(sent) or not all(key in sent for key in named):
-                raise MalformedResponseError("a Produce response names other partitions than the request")
+                raise errors.MalformedResponseError("a Produce response names other partitions than the request")
         connection.throttle(throttle)
         return answers
 
@@ -310,8 +307,8 @@ class Sender:
         outbox = partition.outbox
         if answer.error in self._lane.delivery.written:
             acknowledged(self._lane, partition, piece, answer.base_offset if not answer.error else -1)
-        elif answer.error in FENCED:
-            raise FencedError(answer.error, f"writing {answer.topic}-{answer.partition}")
+        elif answer.error in errors.FENCED:
+            raise errors.FencedError(answer.error, f"writing {answer.topic}-{answer.partition}")
         elif outbox.unacked[0] is piece:
             outbox.failure = (answer.error, answer.message)
         elif outbox.failure is None:

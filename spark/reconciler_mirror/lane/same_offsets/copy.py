@@ -266,6 +266,8 @@ class Copies:
             return
         same.place = _place(same).appended(0, reached)
         partition.copied.acknowledged(((first, reached - first),), first)
+        # The filler was written by another producer, or as a marker, so the sequence of this lane's producer is not
+        # known from it but was looked up.
         look = same.place.look
         partition.log.reach(reached)
         partition.outbox.begin_sequence(

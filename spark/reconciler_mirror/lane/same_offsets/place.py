@@ -69,6 +69,8 @@ async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerEr
             await asyncio.sleep(PAUSE)
         if not left:
             return looks
+        # Sequences before and after the ends: if they are equal, nothing of this producer was appended in between, so
+        # they belong to that end.
         before = await port.sequences(left)
         ends = await port.ends(left)
         high = await port.replicated(left)

@@ -111,6 +111,9 @@ def _segments(
     opened: WhyOpened,
     left_out: Collection[int],
 ) -> Iterator[Segment]:
+    """Before neighbouring holes are joined. Offsets are missing between batches where compaction removed whole ones,
+    and inside of one where it removed some; a batch that no committed reader gets (control, aborted) is a hole as
+    well."""
     at = position
     for batch, delivered in batches:
         if batch.next_offset <= at:

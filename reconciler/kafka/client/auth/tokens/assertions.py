@@ -58,6 +58,7 @@ def signed(header: Mapping[str, object], claims: Mapping[str, object], key: str,
     if isinstance(private, rsa.RSAPrivateKey) and algorithm == "RS256":
         signature = private.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
     elif isinstance(private, ec.EllipticCurvePrivateKey) and algorithm == "ES256" and private.key_size == 256:
+        # A JWS has r and s side by side (RFC 7518, section 3.4), not in DER.
         r, s = utils.decode_dss_signature(private.sign(text.encode(), ec.ECDSA(hashes.SHA256())))
         signature = r.to_bytes(32, "big") + s.to_bytes(32, "big")
     else:

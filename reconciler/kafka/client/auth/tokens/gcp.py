@@ -93,6 +93,8 @@ def _federated(oauth: Mapping[str, str], document: Mapping[str, object]) -> tupl
         "subject_token": subject,
     }
     federated = web.access_token(web.ask_json(endpoint, {}, form), endpoint, {})
+    # The federated token by itself names no account. With an impersonation URL it is exchanged once more, for one of
+    # the service account that has the rights.
     if not (impersonation := document.get("service_account_impersonation_url")):
         return federated, audience
     email = urllib.parse.unquote(str(impersonation).rpartition("/")[2].partition(":")[0])

@@ -32,6 +32,8 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
     form |= {name: oauth[f"{_PREFIX}{name}"] for name in ("scope", "audience") if oauth.get(f"{_PREFIX}{name}")}
     headers: dict[str, str] = {}
     hidden = [secret]
+    # By a signed assertion (RFC 7523) the secret never leaves this machine; else it goes in the body, or in a header as
+    # RFC 6749, section 2.3.1, asks for by default.
     if signed:
         proof = assertion(oauth, identity, url)
         hidden.append(proof)

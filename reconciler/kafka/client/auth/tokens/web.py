@@ -192,10 +192,12 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
     if not words and b"<Code>" in body:  # AWS' services
         parts = [body.partition(f"<{name}>".encode())[2].partition(b"<")[0] for name in ("Code", "Message")]
         words = ": ".join(part.decode(errors="replace") for part in parts)
+    # An endpoint may repeat what it was sent, and errors are shown in logs and plans.
     for secret in endpoint.hidden:
         words = words.replace(secret, "***") if secret else words
     words = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())[:_SHOWN]
     said = f"{code}, {words.rstrip('.')}" if words else str(code)
+    # Trying again helps only where the endpoint is busy; a refusal would come again.
     busy = code == 429 or code >= 500
     waits = headers.get("Retry-After", "") if busy else ""
     retry_after = float(waits) if waits.isdecimal() else None
