@@ -17,7 +17,8 @@ from reconciler.replication.kept_files import read_json, read_kept, reason, writ
 
 SECOND = "second"
 HANDOVER, GOAL = "handover.json", "goal.json"
-_POINTER, _PLACE, _LEFT, _DRIVER = "current", "place.json", "left", "driver.json"
+PLACE = "place.json"
+_POINTER, _LEFT, _DRIVER = "current", "left", "driver.json"
 _AGAIN = "Write it again with reconciler apply ENV."
 
 
@@ -83,7 +84,7 @@ def settle(run_folder: Path, home: Path, needs: tuple[str, ...]) -> None:
     (run_folder / _LEFT).unlink(missing_ok=True)
     files = (run_folder / HANDOVER, run_folder / GOAL)
     written = {file.name: _digest(read_kept(file)) for file in files if file.exists()}
-    write_json(run_folder / _PLACE, {"home": str(home), "needs": list(needs), "written": written})
+    write_json(run_folder / PLACE, {"home": str(home), "needs": list(needs), "written": written})
 
 
 def written(run_folder: Path, name: str) -> str | None:
@@ -123,12 +124,14 @@ def _digest(text: str) -> str:
 
 
 def _place(run_folder: Path) -> Mapping[str, object]:
-    """Empty where an application was started manually. Raises HandoverError."""
-    file = run_folder / _PLACE
+    """Empty where an application was started manually: then no folder is named as the current one. Raises
+    HandoverError."""
+    file = run_folder / PLACE
     try:
         place = read_json(file)
     except (OSError, ValueError) as error:
-        if isinstance(error, FileNotFoundError) and not file.is_symlink():
+        ours = any((folder / _POINTER).exists() for folder in (run_folder, run_folder.parent))
+        if isinstance(error, FileNotFoundError) and not file.is_symlink() and not ours:
             return {}
         raise HandoverError(
             f"{file}, which names the mirror's folders, cannot be read: {reason(error)}. {_AGAIN}"

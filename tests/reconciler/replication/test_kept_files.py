@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,16 @@ from reconciler.model.environment.topology import Mirror
 from reconciler.operations.clusters.verify_audit import verify_audit
 from reconciler.replication.handover import HandoverError
 from reconciler.replication.kept_files import read_json, read_kept
-from reconciler.replication.runs.run_folders import GOAL, HANDOVER, SECOND, current, place_of, settle
+from reconciler.replication.runs.run_folders import (
+    GOAL,
+    HANDOVER,
+    PLACE,
+    SECOND,
+    current,
+    is_as_written,
+    place_of,
+    settle,
+)
 
 AT_ONCE_S = 2.0
 FILES = (
@@ -159,6 +169,35 @@ def test_a_job_starts_from_nothing_that_another_hand_changed(tmp_path: Path, nam
     with pytest.raises(HandoverError, match=re.escape(str(home / name))):
         Folder(place_of(home)).definition()
     assert time.monotonic() - began < AT_ONCE_S
+
+
+@pytest.mark.parametrize("folder", [".", SECOND])
+def test_a_job_whose_place_was_deleted_runs_nothing_that_another_hand_changed(tmp_path: Path, folder: str) -> None:
+    """The digests are in it: without it nothing would say that the definition is not the one that was reviewed."""
+    home = run_folder(tmp_path / "west")
+    run = home / folder
+    run.mkdir(exist_ok=True)
+    for name in (HANDOVER, "command.json"):
+        (run / name).write_text((home / name).read_text())
+    settle(run, home, ())
+    (run / PLACE).unlink()
+    (run / HANDOVER).write_text('{"fingerprint": "f", "flows": []}')
+    with pytest.raises(HandoverError, match=r"place\.json, which names the mirror's folders, cannot be read: No such"):
+        FolderRun(run / HANDOVER, run).handover()
+    assert not is_as_written(run)
+    assert Supervisor(run).run() == 1
+
+
+def test_a_supervisor_starts_no_job_again_whose_place_was_deleted(tmp_path: Path) -> None:
+    home = run_folder(tmp_path / "west")
+    (home / GOAL).unlink()
+    settle(home, home, ())
+    reached_spark = f"import os; os.chdir('{home}'); open('driver.json', 'w').close()"
+    deleted = f"again = not os.path.exists('{PLACE}') or os.remove('{PLACE}') or os.remove('current')"
+    code = f"{reached_spark}; {deleted}; raise SystemExit(0 if again else 1)"
+    (home / "command.json").write_text(json.dumps([sys.executable, "-c", code]))
+    assert Supervisor(home).run() == 1, "it crashed once"
+    assert RunFolder(home).word("supervisor.json", "state") == "failed"
 
 
 def test_a_definition_that_is_valid_and_was_not_reviewed_is_told_by_both_digests(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ class Supervisor:
                 out.write(f"The mirror job cannot run: {error}\n".encode())
             self.say("failed", exit_code=1)
             return 1
+        kept = [self.run_dir / name for name in ("command.json", *([] if place.home is None else [succession.PLACE]))]
         pause = FIRST_PAUSE_S
         while True:
             was_current = place.is_current()
@@ -115,8 +116,8 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 (self.run_dir / "driver.json").unlink(missing_ok=True)
             code = self.run_once(command, place)
-            if not (self.run_dir / "command.json").exists():
-                self.say("failed", exit_code=code)  # the folder was removed, and the job's definition with it
+            if not all(file.exists() for file in kept):
+                self.say("failed", exit_code=code)  # the folder was removed, or what the job's definition is checked by
                 return STOPPED if self.stopping.is_set() else 1
             reached_spark = (self.run_dir / "driver.json").exists()
             if self.stopping.is_set() or code == STOPPED:
