@@ -6,6 +6,7 @@ that of MirrorSourceConnector.isCycle up to 4.3: a hop that equals the target's 
 """
 
 import importlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -208,6 +209,11 @@ def original_topic(policy: ReplicationPolicy, topic: str) -> str:
 def is_heartbeats(policy: ReplicationPolicy, topic: str) -> bool:
     """``ReplicationPolicy.isHeartbeatsTopic``: ``heartbeats``, or one that was mirrored from there."""
     return original_topic(policy, topic) == HEARTBEATS
+
+
+def heartbeats_expression(separator: str) -> str:
+    """Of all that ``is_heartbeats`` is true of."""
+    return rf"(.*{re.escape(separator)})?{HEARTBEATS}"
 
 
 @dataclass(frozen=True, slots=True)

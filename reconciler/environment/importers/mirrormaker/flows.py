@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
+from reconciler.replication.policy import heartbeats_expression
 
 ALIAS, CLASS, SEPARATOR = "source.cluster.alias", "replication.policy.class", "replication.policy.separator"
 KAFKA = "org.apache.kafka.connect.mirror."
@@ -69,7 +70,7 @@ class FlowReading:
         its heartbeats (MirrorMakerConfig.clusterPairs)."""
         own = "enabled" in self.config.of_flow.get(self.flow, {})
         enabled = not own and self._flag("enabled", default=False)
-        return enabled and not self._flag("emit.heartbeats.enabled", default=True)
+        return enabled and not self._emits_heartbeats
 
     @property
     def alias(self) -> str:
@@ -91,7 +92,12 @@ class FlowReading:
         topics = self._get("topics")
         if topics is not None and not any(words(topics)):
             self.notes.mistake(topics, "it is empty. The flow would copy nothing. Name topics, or disable the flow.")
-        yield Field(("topics",), tuple(_expressions(topics, self.notes)) if topics else (".*",), topics or _DEFAULT)
+        included = tuple(_expressions(topics, self.notes)) if topics else (".*",)
+        if ".*" not in included and self._replicates_heartbeats and not self._emits_heartbeats:
+            # Whatever its topics say, MirrorMaker 2 carries the heartbeats that other flows write.
+            separator = self._get(SEPARATOR)
+            included += (heartbeats_expression(separator.value.strip() if separator is not None else "."),)
+        yield Field(("topics",), included, topics or _DEFAULT)
         yield from self._list(("exclude_topics",), "topics.exclude", "topics.blacklist")
         excluded = self._get("topics.exclude", "topics.blacklist")
         if excluded is not None and not set(_ALWAYS_EXCLUDED) <= set(words(excluded)):
@@ -108,6 +114,14 @@ class FlowReading:
         yield from self._naming()
         yield from self._reading()
         yield from self._kept_equal()
+
+    @property
+    def _emits_heartbeats(self) -> bool:
+        return self._flag("emit.heartbeats.enabled", default=True)
+
+    @property
+    def _replicates_heartbeats(self) -> bool:
+        return self._flag("heartbeats.replication.enabled", default=True)
 
     def _differs(self, words: str, of: Property | None = None) -> None:
         self.notes.differs(words, self.name, of)
@@ -275,11 +289,10 @@ class FlowReading:
         # Topics of MirrorMaker 2's own: heartbeats and offset syncs, for tools that read them.
         of = "mirrormaker_topics"
         beats = self._get("emit.heartbeats.enabled")
-        emitted = self._flag("emit.heartbeats.enabled", default=True)
-        if emitted and self._flag("heartbeats.replication.enabled", default=True):
+        if self._emits_heartbeats and self._replicates_heartbeats:
             yield Field((of, "heartbeats"), True, beats or _DEFAULT)
             yield from self._seconds((of, "heartbeats_interval"), "emit.heartbeats.interval.seconds")
-        elif emitted:
+        elif self._emits_heartbeats:
             self._differs(
                 "heartbeats.replication.enabled is false: heartbeats are neither written nor mirrored",
                 self._get("heartbeats.replication.enabled"),

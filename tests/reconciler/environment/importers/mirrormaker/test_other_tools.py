@@ -125,7 +125,7 @@ def test_what_ansible_leaves_as_it_is_is_read_as_it_is() -> None:
         made = environment({"m.yaml": text})
         assert made.notes.mistakes == []
         flow = load(made.texts(), "e").flows["a-to-b"]
-        assert flow.topics == ("(x|y).*",)
+        assert flow.topics == ("(x|y).*", r"(.*\.)?heartbeats")
 
 
 @pytest.mark.parametrize("value", ["<your-topics>", "%TOPICS%", "@topics@", "{{ topics }}", "${env:T}"])
