@@ -15,16 +15,19 @@ from reconciler.backends.git import revision
 from reconciler.backends.mirror_jobs.host.ask import Asker, HostedMirror
 from reconciler.backends.mirror_jobs.host.control_topic import ControlTopic
 from reconciler.backends.mirror_jobs.runner.spark_submit import Progress, SparkRunner
+from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.lock import this_process
 from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.copying import Copying, FlowLook, look
 from reconciler.model.environment.topology import Mirror, Principal, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.operations.session.moved_pauses import MovedPauses, moved_pauses
 from reconciler.replication.names import CONTROL_TOPIC, runbook_of
 from reconciler.resources.mirrors.handover import submission_of
 from reconciler.text import first_of
 
+NO_RECORDS: Mapping[str, StatusRecords] = {}
 AT_MOST_S = 20.0
 """A lane reports within seconds; one that failed tries again meanwhile, and may succeed."""
 LOOK_S = 0.5
@@ -41,11 +44,14 @@ class MirrorRunners:
         principal: Principal,
         here: SparkRunner,
         seen: Callable[[], LiveState | None],
+        records: Mapping[str, StatusRecords] = NO_RECORDS,
     ) -> None:
-        """``here``: of this machine. ``seen``: what the session observed last, None before it did."""
+        """``here``: of this machine. ``seen``: what the session observed last, None before it did. ``records``: where
+        pauses are, by cluster."""
         self._folder, self._topology, self._principal = folder, topology, principal
         self.here = here
         self._seen = seen
+        self._records = records
         self._control: dict[str, ControlTopic] = {}
 
     def close(self) -> None:
@@ -72,6 +78,8 @@ class MirrorRunners:
     def _until_copying(
         self, mirror: str, handover: str, progress: Progress, here: Callable[[str, str, Progress], LiveMirror]
     ) -> LiveMirror:
+        moved = self._moved_pauses(self._topology.mirrors[mirror], progress)
+        moved.carry(progress)
         # A host starts and replaces by itself: it only gets what is to run.
         hosted = self._host_of(mirror)
         if hosted is None:
@@ -79,7 +87,16 @@ class MirrorRunners:
         else:
             submission = submission_of(self._topology.mirrors[mirror])
             started = hosted.run(handover, submission, self._asker(), progress)
-        return CopyWait(self.observe, progress, docs_url=self._topology.rules.docs_url).until_copying(started)
+        copying = CopyWait(self.observe, progress, docs_url=self._topology.rules.docs_url).until_copying(started)
+        moved.forget()
+        return copying
+
+    def _moved_pauses(self, mirror: Mirror, say: Callable[[str], None]) -> MovedPauses:
+        try:
+            before = str(self.handover_before(mirror)["status"]["cluster"]["name"])  # type: ignore[index]
+        except (LookupError, TypeError):
+            before = ""
+        return moved_pauses(self._topology, self._records, mirror, before, say)
 
     def stop(self, mirror: str, progress: Progress) -> None:
         """Graceful: open transactions are committed, then the job leaves. Returns when it has left."""

@@ -99,7 +99,7 @@ class Session:
             unseen.require_heard,
             order_stop=partial(order_stop, self.records, principal),
         )
-        self.runner = MirrorRunners(folder, topology, principal, here, lambda: self.last.live)
+        self.runner = MirrorRunners(folder, topology, principal, here, lambda: self.last.live, self.records)
 
     def close(self) -> None:
         # Early reads first: no answer of theirs is wanted any more.
