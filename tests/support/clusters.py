@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewTopic,
     ResourcePatternType,
     ResourceType,
 )
@@ -128,10 +129,11 @@ def verify_partitions(cluster: ClusterHandle, value: str | None) -> None:
 
 
 def delete_topic(cluster: ClusterHandle, topic: str) -> None:
-    """Returns when the cluster lists it no more."""
+    """Returns when the cluster lists it no more and lets it be made anew: with ZooKeeper it does so later."""
     admin = AdminClient({**cluster.super_client(), "log_level": "0"})
     admin.delete_topics([topic])[topic].result(20)
     until(lambda: topic not in admin.list_topics(timeout=10).topics, 20)
+    until(lambda: admin.create_topics([NewTopic(topic, 1)], validate_only=True)[topic].exception(20) is None, 20)
 
 
 def topics(cluster: ClusterHandle) -> set[str]:

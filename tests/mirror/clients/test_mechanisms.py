@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -34,7 +35,8 @@ from reconciler.backends.clusters.users import UserRequests
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.users import Mechanism
-from tests.support.lanes.lane_runs import Flow, UntilControl, fill
+from tests.support.commands import Ended, Write
+from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
 
 CreateTopic = Callable[..., str]
 PROFILE = Profile("sasl", 1, 1, 1, secure=False, heap="256m", jvm=("-XX:+UseSerialGC",), clusters=("east",))
@@ -208,16 +210,39 @@ def test_a_token_that_nobody_signed_is_taken_where_the_broker_takes_it(
 
 
 @pytest.mark.kafka
-def test_a_wrong_password_is_told_for_each_mechanism(
-    east: ClusterHandle, tokens: Tokens, unique: str, create_topic: CreateTopic
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_a_rotated_password_is_told_by_every_command_and_by_a_lane(
+    east: ClusterHandle,
+    tokens: Tokens,
+    unique: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    write: Write,
+    cli: Callable[..., Ended],
+    mechanism: str,
 ) -> None:
+    """The lane goes on by itself once the file has the new one."""
     create_topic(east, unique)
     create_topic(east, f"east.{unique}")
     fill(east, unique, [(b"k", b"v", (), 1)])
-    for mechanism in ("PLAIN", "SCRAM-SHA-256"):
-        client = {**_client(east, mechanism, tokens), "sasl.password": "not the password"}
-        lane = replace(Flow(east, east, unique, 1), clients=(client, client)).lane()
-        report = batch_path(lane, UntilControl(lane.partitions, lambda _: False, 30))
-        assert report.end is LaneEnd.FAILED
-        assert mechanism in report.error
-        assert "not the password" not in report.error
+    kept = tmp_path / "password"
+    kept.write_text("not the password")
+    client = {**_client(east, mechanism, tokens), "sasl.password": f"${{file:{kept}}}"}
+    settings = dict(client)
+    servers = settings.pop("bootstrap.servers")
+    cluster = {"bootstrap_servers": [servers], "cluster_id": east.cluster_id, "client": settings}
+    folder = write(json.dumps({"clusters": {"east": cluster}}))
+    assert cli("validate", folder).code == 0, "it is known only there"
+    said = f"broker {servers} refused {mechanism}: "
+    for command in ("plan", "doctor"):
+        told = cli(command, folder)
+        assert (told.code, said in told.words, "not the password" in told.words) == (1, True, False), told
+    lane = replace(Flow(east, east, unique, 1), clients=(client, client)).lane()
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 30))
+    assert report.end is LaneEnd.FAILED, report
+    [condition] = report.progress.conditions
+    assert (condition.code, said in condition.text) == ("authentication_failed", True), condition
+    assert "not the password" not in condition.text
+    kept.write_text(PASSWORD)
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+    assert report.end is LaneEnd.STOPPED, report
