@@ -213,7 +213,9 @@ def verify(
     ] = None,
     form: console.ReportOption = ReportFormat.TEXT,
     out: console.OutOption = None,
-    parquet: Annotated[str, typer.Option("--parquet", metavar="DIR", help="write the table of chunks there")] = "",
+    parquet: Annotated[
+        str, typer.Option("--parquet", metavar="DIR", help="write a table of what is equal and what differs there")
+    ] = "",
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="records before this time")] = None,
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="another Spark master")] = None,

@@ -153,7 +153,8 @@ def _look(mirror: Mirror, state: Path, handover: str) -> Sequence[ExecutorLook] 
     if isinstance(_master(mirror, "").reached, Unknown):
         return Unknown("executors", "not looked at: the Spark master cannot be used")
     try:
-        answer = run_in_foreground(ForegroundRun(mirror, state, handover, {}, script=PREFLIGHT), lambda _: None)
+        run = ForegroundRun(mirror, state, handover, {}, script=PREFLIGHT)
+        answer = run_in_foreground(run, lambda _: None, lambda _: None)
     except RunnerError as error:
         return error
     rows = answer["executors"]

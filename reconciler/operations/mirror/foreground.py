@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -174,9 +175,9 @@ def prove(
     flows = [flow for each in carried.values() for flow in each]
 
     # Both sides of these flows, with the topics that no cluster lists and git or a flow names.
-    read = {
-        side: session.whole(side) for side in sorted({side for flow in flows for side in (flow.source, flow.target)})
-    }
+    ends = sorted({side for flow in flows for side in (flow.source, flow.target)})
+    with ThreadPoolExecutor(max(1, len(ends))) as pool:
+        read = dict(zip(ends, pool.map(session.whole, ends), strict=True))
     for side, names in unlisted(topology, LiveState(read, {})).items():
         read[side] = with_answers(read[side], session.clusters[side].read(names))
     live = LiveState(read, {})
@@ -188,7 +189,7 @@ def prove(
             progress_file = str(session.state / name / "verify-progress.json")
             asked = request_fields(request, (flow.name for flow in mine), sides, progress_file)
             run = ForegroundRun(topology.mirrors[name], session.state, texts[name], asked, request.master)
-            answers.append(run_in_foreground(run, progress))
+            answers.append(run_in_foreground(run, progress, say))
     return Verification(
         topology.environment,
         request,

@@ -12,6 +12,8 @@ from reconciler.replication.json_codec import Codec
 FORMAT_VERSION = 1
 CODEC = Codec(lenient=True)
 REQUEST_CODEC = Codec()
+WARNING = "warning: "
+"""How a line of progress begins that the next one does not replace."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,31 @@
 """Entry script of the verify job: ``verify_job.py --handover FILE --request FILE --run-dir DIR [--caller PID]``.
 
-Writes ``result.json`` into the run directory and reports its progress on standard output, a line ``verify: ...`` each.
+Writes ``result.json`` into the run directory and reports its progress on standard output, a line ``verify: ...`` each;
+after ``verify: warning: `` what the next one does not replace.
 Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
 """
 
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reconciler.replication.handover import FlowSettings, HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.kept_files import read_json, read_kept, write_json
-from reconciler.replication.runs.verification import REQUEST_CODEC, VerifyRequest
+from reconciler.replication.runs.verification import REQUEST_CODEC, WARNING, VerifyRequest
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
-from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import writers_of
-from reconciler_mirror.verify.resuming import ProgressFile
+from reconciler_mirror.verify.resuming import ProgressFile, ReadSoFar
 from reconciler_mirror.verify.sampling import sampled
 from reconciler_mirror.verify.tasks import KeyCounts
 
@@ -69,14 +70,18 @@ def main(arguments: list[str]) -> int:
     except (HandoverError, OSError, ValueError, KeyError) as error:
         return _failed(f"{type(error).__name__}: {error}")
     logs.configure(environment=settings.environment, mirror=settings.mirror)
-    with ThreadPoolExecutor(1) as beside:  # clusters are asked while Spark starts
-        asked = beside.submit(_bounds, flows, request)
+    kept = ProgressFile(Path(request.progress), {flow.name: flow.fingerprint for flow in flows})
+    started = threading.Event()
+    with ThreadPoolExecutor(1) as beside:  # the comparison begins while Spark starts
+        begins = beside.submit(_begun, flows, request, kept, started.is_set)
         try:
             session = _session(settings)
         except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
             return _failed(f"Spark did not start: {_in_words(error)}")
+        finally:
+            started.set()
     try:
-        result = _prove(session, asked.result(), flows, request)
+        result = _prove(session, begins.result(), request)
         write_json(given.run_dir / "result.json", result)
     except Exception as error:  # noqa: BLE001
         return _failed(f"the comparison broke off: {_in_words(error)}")
@@ -85,29 +90,49 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request: VerifyRequest) -> dict[str, Any]:
-    """Reads both sides, counts, and looks closely at what differs; returns the document for ``result.json``. What was
-    read is kept after each round in ``request.progress``, so that ``--resume`` continues behind it; if it cannot be
-    kept, the comparison goes on and says so. Who wrote differing records is asked only where there are some."""
-    from reconciler_mirror.verify.dataframes import DataFrameComparison
+@dataclass(frozen=True, slots=True)
+class ComparisonBegun:
+    """What is compared and how far it is; ``keep`` writes that down for ``--resume``."""
 
-    sample = request.sample
+    bounds: Bounds
+    so_far: ReadSoFar
+    keep: Callable[[], None]
+
+
+def _begun(
+    flows: Sequence[FlowSettings], request: VerifyRequest, kept: ProgressFile, over: Callable[[], bool]
+) -> ComparisonBegun:
+    """What is read is kept in ``request.progress``, so that ``--resume`` continues behind it; if it cannot be kept, the
+    comparison goes on and says so."""
+    bounds, sample = _bounds(flows, request), request.sample
     ranges = [plan if sample is None else sampled(plan, sample) for plan in bounds.ranges]
-    kept = ProgressFile(Path(request.progress), {flow.name: flow.fingerprint for flow in flows})
     earlier = kept.earlier(ranges) if request.resume else {}
+    so_far = ReadSoFar(ranges, earlier)
     again = f"; compared in part by an earlier run: {len(earlier)}" if request.resume else ""
     _tell(f"partitions to compare: {len(ranges)}; not readable: {len(bounds.unread)}{again}")
 
-    def keep(readings: Mapping[int, PartitionReading]) -> None:
+    def keep() -> None:
         try:
-            kept.keep(ranges, readings)
+            kept.keep(ranges, so_far.readings)
         except OSError as error:
-            _tell(f"what is compared cannot be kept for --resume: {error.strerror or error}")
+            _tell(f"{WARNING}what is compared cannot be kept for --resume: {error.strerror or error}")
 
-    compared = DataFrameComparison(session, ranges, earlier, keep)
+    with _progress(so_far):
+        so_far.read_here(over)
+    keep()
+    return ComparisonBegun(bounds, so_far, keep)
+
+
+def _prove(session: Any, begun: ComparisonBegun, request: VerifyRequest) -> dict[str, Any]:
+    """Reads the rest of both sides, counts, and looks closely at what differs; returns the document for
+    ``result.json``. Who wrote differing records is asked only where there are some."""
+    from reconciler_mirror.verify.dataframes import DataFrameComparison
+
+    ranges, read = begun.so_far.plans.values(), begun.so_far.readings
+    compared = DataFrameComparison(session, begun.so_far, begun.keep)
     try:
-        with _progress(session, compared):
-            read = compared.read()
+        with _progress(begun.so_far, session):
+            compared.read()
             counts = compared.counts()
             located = compared.locate([c.suspect for c in counts.values() if c.suspect is not None])
             if request.parquet:
@@ -129,8 +154,8 @@ def _prove(session: Any, bounds: Bounds, flows: Sequence[FlowSettings], request:
         )
         for plan in ranges
     ]
-    fields += [report.unread(unread) for unread in bounds.unread]
-    return report.document(session.sparkContext.applicationId, fields, read.values(), sample)
+    fields += [report.unread(unread) for unread in begun.bounds.unread]
+    return report.document(session.sparkContext.applicationId, fields, read.values(), request.sample)
 
 
 def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> Bounds:
@@ -177,26 +202,27 @@ class CoreWait:
 
 
 @contextmanager
-def _progress(session: Any, compared: Any) -> Iterator[None]:
+def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
     """Says every few seconds how much is read, with rate and time left, then how many tasks of the running stage are
-    done; and when Spark gives it no core."""
-    tracker, over, cores = session.sparkContext.statusTracker(), threading.Event(), CoreWait()
+    done; and when Spark gives it no core. ``session`` None: Spark has not started yet."""
+    tracker = session and session.sparkContext.statusTracker()
+    over, cores = threading.Event(), CoreWait()
 
-    reading = ReadProgress(compared.total_offsets, before=compared.begun_offsets)
+    reading = ReadProgress(so_far.total_offsets, before=so_far.offsets_read)
 
     def watch() -> None:
         """Says how far it is every ``_TELL_S`` seconds, if that has changed: while offsets are read by offsets, later
         by Spark's tasks, whose number alone would say little about bytes."""
         said = ""
         while not over.wait(_TELL_S):
-            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()] if tracker else []
             known = [stage for stage in stages if stage is not None]
             if waiting := cores.look(sum(item.numActiveTasks + item.numCompletedTasks for item in known), len(known)):
-                _tell(waiting)
+                _tell(f"{WARNING}{waiting}")
             done, every = sum(item.numCompletedTasks for item in known), sum(item.numTasks for item in known)
             tasks = f"{done} of {every} tasks done" if known else ""
-            step = "reading" if compared.offsets_read < compared.total_offsets else "comparing"
-            line = reading.words(compared.offsets_read) or (tasks and f"{step}: {tasks}")
+            step = "reading" if so_far.offsets_read < so_far.total_offsets else "comparing"
+            line = reading.words(so_far.offsets_read) or (tasks and f"{step}: {tasks}")
             if line and line != said:
                 said = line
                 _tell(line)

@@ -17,7 +17,8 @@ from reconciler_mirror.leases.worker_stderr import heard_while_at_work
 from reconciler_mirror.verify.first_difference import KeyEntry
 from reconciler_mirror.verify.in_order.compare import Continued, compared
 from reconciler_mirror.verify.model import SOURCE, TARGET, PartitionRange
-from reconciler_mirror.verify.reading import PartitionReading, together
+from reconciler_mirror.verify.reading import PartitionReading
+from reconciler_mirror.verify.resuming import ReadSoFar, offsets_of
 from reconciler_mirror.verify.tasks import KeyCounts, Located, Suspect, after, bundled, each, entries_of, locate
 
 _TASKS_A_CORE = 8
@@ -117,68 +118,33 @@ def _judged(both: Any, cuts: Any) -> Any:
 _PLACE = "flow string, source_topic string, target_topic string, partition int"
 CHUNKS = struct(f"{_PLACE}, chunk int, equal boolean, source_records long, target_records long")
 CHUNKS = CHUNKS.add("first_source", LongType()).add("first_target", LongType())
-Kept = Callable[[Mapping[int, PartitionReading]], None]
 
 
 class DataFrameComparison:
-    """One reading of ``plans``, several partitions a Spark task, biggest first. ``earlier``: of ordered ones, what was
-    compared before; ``kept`` is called with all that is compared, every few seconds. ``close`` frees what is cached."""
+    """One reading of what is left of ``so_far``, several partitions a Spark task, biggest first. ``kept`` is called
+    every few seconds. ``close`` frees what is cached."""
 
-    def __init__(
-        self,
-        session: Any,
-        plans: Sequence[PartitionRange],
-        earlier: Mapping[int, PartitionReading] | None = None,
-        kept: Kept = lambda _: None,
-    ) -> None:
-        self._session = session
-        self._plans = {plan.index: plan for plan in plans}
-        # By the plan's index; ``earlier`` are readings that an earlier run kept, to be continued.
-        self._read: dict[int, PartitionReading] = dict(earlier or {})
-        self._kept = kept
-        self.total_offsets = sum(map(_offsets, plans))
-        self.begun_offsets = self.offsets_read
-        self._states = _rows(session, [p for p in plans if p.compacted], entries_of)
+    def __init__(self, session: Any, so_far: ReadSoFar, kept: Callable[[], None] = lambda: None) -> None:
+        self._session, self._so_far, self._kept = session, so_far, kept
+        self._read = so_far.readings
+        self._states = _rows(session, [p for p in so_far.plans.values() if p.compacted], entries_of)
 
-    def read(self) -> Mapping[int, PartitionReading]:
-        """Reads everything once. What each partition came to, by index."""
+    def read(self) -> None:
+        """Reads everything once."""
         context = self._session.sparkContext
         context.setJobDescription("verify: comparing both sides")
-        left = [plan for plan in self._plans.values() if not plan.compacted]
-        while left := [plan for plan in left if self._goes_on(plan)]:
-            loads = [(self._continued(plan), _BEGINNING + self._left(plan)) for plan in left]
+        while left := self._so_far.unfinished():
+            loads = [(self._so_far.continued(plan), _BEGINNING + self._so_far.left(plan)) for plan in left]
             bundles = bundled(loads, _PIECES_A_CORE * int(context.defaultParallelism))
-            seen = set()
-            for row in context.parallelize(bundles, len(bundles)).flatMap(_piece_in_worker).collect():
-                seen.add(row.index)
-                self._read[row.index] = together(self._read.get(row.index), row)
-            self._kept(self._read)
-            if not seen:
+            pieces = context.parallelize(bundles, len(bundles)).flatMap(_piece_in_worker).collect()
+            for row in pieces:
+                self._so_far.take(row)
+            self._kept()
+            if not pieces:
                 break
         context.setJobDescription("verify: reading both sides into surviving records")
         for reading in self._states.filter(lambda row: isinstance(row, PartitionReading)).collect():
             self._read[reading.index] = reading
-        return self._read
-
-    def _goes_on(self, plan: PartitionRange) -> bool:
-        reading = self._read.get(plan.index)
-        return reading is None or not (reading.done or reading.error)
-
-    def _continued(self, plan: PartitionRange) -> Continued:
-        reading = self._read.get(plan.index)
-        return Continued(plan) if reading is None else Continued(plan, reading.source_next, reading.target_next)
-
-    def _left(self, plan: PartitionRange) -> int:
-        reading = self._read.get(plan.index)
-        if reading is None:
-            return _offsets(plan)
-        ends = ((plan.source.end, reading.source_next), (plan.target.end, reading.target_next))
-        return 0 if reading.done or reading.error else sum(max(0, end - at) for end, at in ends)
-
-    @property
-    def offsets_read(self) -> int:
-        """Of ``total_offsets``."""
-        return self.total_offsets - sum(map(self._left, self._plans.values()))
 
     def counts(self) -> Mapping[int, KeyCounts]:
         """Of compacted partitions, by index; one without any record is not among them."""
@@ -201,7 +167,7 @@ class DataFrameComparison:
         self._session.sparkContext.setJobDescription("verify: writing the chunk table")
         rows = [
             (p.flow, p.source.topic, p.target.topic, p.source.partition, number, *astuple(stretch))
-            for p in self._plans.values()
+            for p in self._so_far.plans.values()
             if (reading := self._read.get(p.index)) is not None
             for number, stretch in enumerate(reading.stretches)
         ]
@@ -212,7 +178,7 @@ class DataFrameComparison:
         self._states.unpersist()
 
     def _state_counts(self) -> Mapping[int, KeyCounts]:
-        compacted = {index: plan for index, plan in self._plans.items() if plan.compacted}
+        compacted = {index: plan for index, plan in self._so_far.plans.items() if plan.compacted}
         if not compacted:
             return {}
         rows = self._states.filter(lambda row: isinstance(row, KeyEntry)).map(astuple)
@@ -235,7 +201,7 @@ def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
     if not plans:
         return context.emptyRDD()
     # A load is in offsets; to begin a partition costs as much as some thousand of them.
-    bundles = bundled([(plan, _BEGINNING + _offsets(plan)) for plan in plans], _most(context))
+    bundles = bundled([(plan, _BEGINNING + offsets_of(plan)) for plan in plans], _most(context))
     rows = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, read))
     return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
@@ -249,12 +215,6 @@ def _piece_in_worker(bundle: Sequence[Continued]) -> Any:
     with heard_while_at_work():
         over = after(PIECE_S)
         yield from each(lambda given, readers: compared(given, readers, over), bundle, over)
-
-
-def _offsets(plan: PartitionRange) -> int:
-    if plan.parts is not None:
-        return 2 * sum(end - start for start, end in plan.parts)
-    return sum(max(0, span.end - span.start) for span in (plan.source, plan.target))
 
 
 def _most(context: Any) -> int:

@@ -1,17 +1,79 @@
-"""What ``verify`` has compared before, in a file: an ordered partition is continued where its reading stands."""
+"""How far ``verify`` has come: what this run has compared, and a file from which a later run continues each ordered
+partition where its reading stands."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from reconciler.replication.handover import fingerprint
 from reconciler.replication.json_codec import Codec
 from reconciler.replication.kept_files import read_json, write_json
+from reconciler_mirror.verify.in_order.compare import Continued, Over, compared
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow
-from reconciler_mirror.verify.reading import PartitionReading
+from reconciler_mirror.verify.read_partition import Readers
+from reconciler_mirror.verify.reading import PartitionReading, together
 
 _VERSION = 2
 _CODEC = Codec()
+_SMALL = 100_000
+"""Offsets that are read in about a second, so that Spark does not wait for them."""
+
+
+class ReadSoFar:
+    """``readings``, by index, begins with what an earlier run compared of ordered partitions."""
+
+    def __init__(self, plans: Sequence[PartitionRange], earlier: Mapping[int, PartitionReading]) -> None:
+        self.plans = {plan.index: plan for plan in plans}
+        self.readings: dict[int, PartitionReading] = dict(earlier)
+        self.total_offsets = sum(map(offsets_of, plans))
+
+    @property
+    def offsets_read(self) -> int:
+        """Of ``total_offsets``."""
+        return self.total_offsets - sum(map(self.left, self.plans.values()))
+
+    def unfinished(self) -> list[PartitionRange]:
+        """Of the ordered ones."""
+        return [plan for plan in self.plans.values() if not (plan.compacted or self._ended(plan))]
+
+    def continued(self, plan: PartitionRange) -> Continued:
+        reading = self.readings.get(plan.index)
+        return Continued(plan) if reading is None else Continued(plan, reading.source_next, reading.target_next)
+
+    def left(self, plan: PartitionRange) -> int:
+        reading = self.readings.get(plan.index)
+        if reading is None:
+            return offsets_of(plan)
+        ends = ((plan.source.end, reading.source_next), (plan.target.end, reading.target_next))
+        return 0 if self._ended(plan) else sum(max(0, end - at) for end, at in ends)
+
+    def take(self, reading: PartitionReading) -> None:
+        """A further piece of an ordered partition."""
+        self.readings[reading.index] = together(self.readings.get(reading.index), reading)
+
+    def read_here(self, over: Over) -> None:
+        """Compares in this thread, until time is over. A sample, and a search for the beginning of what
+        both sides have, cannot be left in their middle: only where they are small."""
+        with closing(Readers()) as readers:
+            for plan in self.unfinished():
+                if over():
+                    return
+                searched = (plan.source.cut or plan.target.cut) and not plan.same_offsets
+                if (plan.parts is None and not searched) or offsets_of(plan) <= _SMALL:
+                    for reading in compared(self.continued(plan), readers, over):
+                        self.take(reading)
+
+    def _ended(self, plan: PartitionRange) -> bool:
+        reading = self.readings.get(plan.index)
+        return reading is not None and bool(reading.done or reading.error)
+
+
+def offsets_of(plan: PartitionRange) -> int:
+    """Of both sides."""
+    if plan.parts is not None:
+        return 2 * sum(end - start for start, end in plan.parts)
+    return sum(max(0, span.end - span.start) for span in (plan.source, plan.target))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import itertools
 import re
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -195,6 +198,40 @@ def test_a_master_that_is_none_is_told_in_words(faults: Run) -> None:
 def test_nothing_is_left_behind_of_a_job_that_answered(faults: Run) -> None:
     west = faults.env.parent / ".reconciler" / faults.env.name / "west"
     assert not list(west.glob("verify-*/result.json"))
+
+
+@pytest.mark.long
+def test_a_killed_run_is_continued_from_what_it_had_compared(plain: Sandbox, tmp_path: Path) -> None:
+    """Retention removes what was compared before the second run: it can be known from the first one alone."""
+    unit = f"r{uuid.uuid4().hex[:6]}"
+    flow = HandMadeFlow(f"{unit}-flow", plain["east"], plain["west"])
+    first, rest = f"{unit}-first", f"{unit}-rest"
+    flow.fill(flow.topics(first), numbered(6_000), numbered(6_000))
+    # Cut and large, so that it is read by Spark's tasks, which start after the first topic is compared and kept.
+    flow.fill(flow.topics(rest), numbered(200_000), numbered(200_000))
+    delete_records(plain, rest, 1)
+    env = environment(tmp_path / "env", plain, {flow.name: f"{unit}-.*"})
+    progress = tmp_path / ".reconciler" / "env" / "west" / "verify-progress.json"
+    command = subprocess.Popen([sys.executable, "-m", "reconciler", "verify", str(env)], stderr=subprocess.PIPE)
+    until("what is compared is kept", progress.exists)
+    command.kill()
+    assert command.wait(30) == -signal.SIGKILL
+    until("its job is gone, with its folder", lambda: not list(progress.parent.glob("verify-*/")))
+
+    delete_records(plain, first, 6_000)
+    out = tmp_path / "found.json"
+    ended = reconciler("verify", env, "--resume", "--out", out)
+    assert ended.code == 0, ended.out + ended.err
+    assert "compared in part by an earlier run: " in ended.err
+    found = by_topic(loaded(out))
+    assert (found[first, 0]["state"], found[first, 0]["equal"]) == ("equal", 6_000)
+    assert (found[rest, 0]["state"], found[rest, 0]["equal"]) == ("equal", 199_999)
+
+
+def delete_records(plain: Sandbox, topic: str, before: int) -> None:
+    for handle, name in ((plain["east"], topic), (plain["west"], f"east.{topic}")):
+        admin, place = AdminClient(handle.client()), TopicPartition(name, 0, before)
+        admin.delete_records([place])[place].result(20)
 
 
 @pytest.fixture(scope="module")

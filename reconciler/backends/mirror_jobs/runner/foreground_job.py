@@ -20,6 +20,7 @@ from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder, private
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.handover import master_kind
+from reconciler.replication.runs.verification import WARNING
 
 _LEAVE_S = 10.0
 Say = Callable[[str], None]
@@ -74,7 +75,7 @@ class ForegroundRun:
     script: JobScript = VERIFY
 
 
-def run_in_foreground(run: ForegroundRun, progress: Say) -> Mapping[str, Any]:
+def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[str, Any]:
     """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
     job with it, and Spark its application; killed with -9, the job sees that within a second and ends by itself."""
     command_line.require_spark()
@@ -92,7 +93,7 @@ def run_in_foreground(run: ForegroundRun, progress: Say) -> Mapping[str, Any]:
             env=command_line.job_environment(_master(run), run.handover, os.environ) | secret,
         )
         try:
-            _follow(run.script, process.stdout, log, lambda text: progress(f"mirror {run.mirror.name}: {text}"))
+            _follow(run, process.stdout, log, progress, warn)
             process.wait()
         except KeyboardInterrupt:
             _end(process)
@@ -173,11 +174,13 @@ def _command(run: ForegroundRun, folder: Path) -> list[str]:
     return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]
 
 
-def _follow(script: JobScript, output: IO[str] | None, log: IO[str], progress: Say) -> None:
+def _follow(run: ForegroundRun, output: IO[str] | None, log: IO[str], progress: Say, warn: Say) -> None:
     """spark-submit puts both outputs of a Python job on its standard output; what is no progress belongs to the log."""
     for line in output or ():
-        if line.startswith(script.said):
-            progress(line.removeprefix(script.said).rstrip())
+        if line.startswith(run.script.said):
+            text = line.removeprefix(run.script.said).rstrip()
+            tell = warn if text.startswith(WARNING) else progress
+            tell(f"mirror {run.mirror.name}: {text}")
         else:
             log.write(line)
             log.flush()

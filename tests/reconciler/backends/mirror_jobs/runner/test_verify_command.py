@@ -9,8 +9,12 @@ import sys
 import time
 from pathlib import Path
 
-from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, _command
+import pytest
+
+from reconciler.backends.mirror_jobs.runner import foreground_job
+from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, _command, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.processes import is_running
+from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.handover import Deployment, ExecutorPython
 from tests.support.waiting import until
@@ -53,10 +57,11 @@ from reconciler.model.environment.topology import Mirror
 from reconciler.operations.mirror import foreground
 
 run = foreground_job.ForegroundRun(Mirror("m", ("f",)), pathlib.Path(sys.argv[1]), "{}", {})
+said = lambda text: print(text, flush=True)
 foreground_job._command = lambda *_: ["sh", "-c", "sleep 600 & echo verify: $$ $!; wait"]
 foreground.handovers = lambda _: {"m": "{}"}
 foreground.unlisted = foreground.request_fields = lambda *_: {}
-foreground.run_in_foreground = lambda *_: foreground_job.run_in_foreground(run, lambda text: print(text, flush=True))
+foreground.run_in_foreground = lambda *_: foreground_job.run_in_foreground(run, said, said)
 topology = SimpleNamespace(environment="e", mirrors={"m": run.mirror}, flows_of=lambda _: ())
 session, request = SimpleNamespace(topology=topology, state=run.state), SimpleNamespace(flow=None, master=None)
 foreground.prove(session, request, ["m"], print)
@@ -74,6 +79,17 @@ def test_a_verify_that_is_terminated_takes_its_application_along(tmp_path: Path)
     assert process.wait(60) != 0
     until(lambda: not any(is_running(pid, "sleep") or is_running(pid, "sh") for pid in pids))
     assert not list(tmp_path.glob("m/verify-*")), "its folder goes, too"
+
+
+def test_a_warning_is_no_progress_which_the_next_line_replaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "printf 'verify: 1 of 2\\nverify: warning: it cannot be kept\\nverify: 2 of 2\\n'; exit 1"
+    monkeypatch.setattr(foreground_job, "_command", lambda *_: ["sh", "-c", said])
+    progress, warnings = list[str](), list[str]()
+    run = ForegroundRun(Mirror("m", ("f",)), tmp_path, "{}", {})
+    with pytest.raises(RunnerError):
+        run_in_foreground(run, progress.append, warnings.append)
+    assert progress == ["mirror m: Spark is starting", "mirror m: 1 of 2", "mirror m: 2 of 2"]
+    assert warnings == ["mirror m: warning: it cannot be kept"]
 
 
 LEFT_ALONE = """
