@@ -12,6 +12,7 @@ from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.text import batched
 
 SHOWN_SECONDS = 30.0
+"""Brokers learn of a change one after the other; after that long one that does not show it is reported."""
 
 Subject = TypeVar("Subject", bound=Hashable)
 Change = TypeVar("Change", Planned, PlannedTopicChange)

@@ -35,6 +35,7 @@ LEADER_SECONDS = 60.0
 """Brokers that answer choose a leader, or a coordinator, for a topic that was just made; a busy cluster takes its time.
 """
 UNSTICK_SECONDS = 10.0
+"""For ending a transaction that keeps the log's end undecided."""
 _WRITE_SECONDS, _PAUSE_SECONDS = 15.0, 0.2
 _PLACE = (LOCK_TOPIC, 0)
 _log = logging.getLogger("reconciler.kafka")

@@ -21,6 +21,7 @@ from reconciler.resources.flows.routes import remote_names
 from reconciler.resources.topics.internal import internal_topics
 
 THREADS = 16
+"""Clusters and mirrors that are asked at once."""
 LOOK_SECONDS = 2.0
 SILENT_SECONDS = 1.5
 """How long an answer to a small request may take before a cluster counts as silent."""

@@ -19,6 +19,7 @@ from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Sta
 from reconciler.text import time_words
 
 LOOK_SECONDS = 5.0
+"""Between looks while a wave soaks; ``WAITING_SECONDS`` while a gate is closed."""
 WAITING_SECONDS = 2.0
 TOLD_EVERY_MS = 30_000
 

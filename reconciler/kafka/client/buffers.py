@@ -7,7 +7,9 @@ import itertools
 import threading
 
 SMALLEST = 1 << 16
+"""Bytes; sizes are rounded up in steps, so that a buffer fits answers of about the same size."""
 KEEP = 64 << 20
+"""Bytes that a pool keeps."""
 
 
 class Spares:

@@ -24,12 +24,16 @@ from reconciler.kafka.client.frames import SIZE, Frame, Frames
 T = TypeVar("T")
 Chunk = bytes | bytearray | memoryview
 WATCH_EVERY = 1.0
+"""Seconds between looks for requests that are overdue."""
 LEAST_RATE = 1 << 10
 """Bytes a second that keep a request alive. A line that carries less answers nothing in a useful time (a batch of 1 MiB
 in 17 minutes), while 64 lanes that share a line of 1 Mbit/s get twice as much each."""
 LONGEST_THROTTLE_S = 60.0
+"""A broker may ask for more (KIP-219); a connection that waits longer would look hung."""
 READ_AT_ONCE = 8 << 20
+"""Bytes of one connection, before the others of the loop have their turn."""
 VECTORS = 512
+"""Parts of one system call; Linux takes 1024 (IOV_MAX)."""
 _HEAD = struct.Struct(">ihhih")
 
 

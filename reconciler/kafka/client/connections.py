@@ -13,6 +13,7 @@ from reconciler.kafka.client.dial import connect_first
 from reconciler.kafka.client.errors import ConnectionLostError, SettingError
 
 BACKOFF_FIRST, BACKOFF_LAST = 0.05, 2.0
+"""Seconds before an unreachable broker is dialled again, first and last."""
 
 
 class BrokerConnections:

@@ -28,6 +28,7 @@ _UNSUPPORTED_VERSION = 35
 _LOGINS = ThreadPoolExecutor(8, "login")
 """Where a KDC or a token endpoint is waited for: one that is silent must not keep names from being resolved."""
 _PATIENCE_OF_LOGIN = 0.8
+"""Share of the connect timeout: less than all of it, so that the error names the login."""
 _WHY_REFUSED = {
     "GSSAPI": ". Its log says why: its clock is off by more than 5 minutes, its keytab has another key, or its "
     "sasl.kerberos.principal.to.local.rules have no name for this principal"

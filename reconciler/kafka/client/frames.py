@@ -11,8 +11,11 @@ from reconciler.kafka.client.buffers import Buffer, BufferPool
 from reconciler.kafka.client.errors import MalformedResponseError
 
 LARGEST_FRAME = 256 << 20
+"""Bytes. A larger length means that the other side speaks another protocol, such as TLS or HTTP."""
 POOLED_FROM = 1 << 15
+"""Bytes; smaller frames are cheaper to allocate than to look up."""
 READ_AHEAD = 16 << 10
+"""Bytes that are read before a frame's length is known."""
 SIZE = struct.Struct(">i")
 
 

@@ -19,7 +19,9 @@ from reconciler.kafka.protocol.groups.describe_groups import DescribedGroup, Gro
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets, Key
 
 AT_ONCE = 100
+"""Groups of a request."""
 COORDINATOR_WITHIN = 20.0
+"""Seconds that a coordinator may take to move and to read its log."""
 _PAUSE_FIRST, _PAUSE_LAST = 0.05, 1.0
 _AGAIN = COORDINATOR_MOVED
 

@@ -57,10 +57,14 @@ class Aborted(Endings):
 
 
 TRANSACTION_TIMEOUT_MS = 60_000
+"""After it the coordinator aborts what a killed holder left open; readers of committed records wait until then."""
 RETRIED_FOR = 25.0
+"""Seconds; shorter than a transaction's timeout, so that what is tried again is still the same transaction."""
 _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
+"""Seconds between looks whether a transaction's markers are written, and how long it is looked (``complete``)."""
 _FAR = 0.02
+"""Seconds of round trip from which on looking would take longer than what it saves."""
 _NOTHING_OPEN = frozenset({48, 49})  # INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING: expired, or another's by now
 _AGAIN = errors.COORDINATOR_MOVED | {7, 13, errors.CONCURRENT_TRANSACTIONS}
 

@@ -13,8 +13,10 @@ from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, co
 METADATA, METADATA_LOWEST, METADATA_NEWEST = 3, 11, 12
 DESCRIBE_CONFIGS, CONFIGS_VERSION = 32, 4
 SEEN_LISTS = 32
+"""Byte patterns that are kept of what was read last: most topics have the same few lists."""
 SEEN_NODES = 6
 KEPT_BYTES = 128
+"""Longer patterns hardly ever come again."""
 
 _NO_ID = bytes(16)
 _TOPIC = b"\x02"

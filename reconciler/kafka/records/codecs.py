@@ -18,6 +18,7 @@ _LZ4_BLOCK = 64 << 10
 _LZ4_STORED = 1 << 31
 _ROOMS: list[bytearray] = []
 _MOST_KEPT = 16 << 20
+"""Bytes of the room for decompressed batches that a thread keeps."""
 MOST_OPENED = 128 << 20
 """Bytes of records of one batch. A hundred times what a topic takes by default; any producer could make 30 GB of
 one megabyte."""

@@ -13,6 +13,7 @@ from reconciler.kafka.records.codecs import compress, decompress
 from reconciler.kafka.records.legacy_formats import legacy_records
 
 GATHER_BYTES = 512 << 10
+"""Of a gathered batch, uncompressed, as ``GATHER_RECORDS``."""
 GATHER_RECORDS = 10_000
 GATHER_OPENED = 64 << 20
 """Bytes of decompressed records that may wait to share a batch."""
@@ -49,6 +50,7 @@ def _zigzag(number: int) -> bytes:
 
 
 _SMALLER = 4096
+"""Varints of numbers below it are looked up."""
 _SMALL = tuple(_zigzag(number) for number in range(_SMALLER))
 
 

@@ -113,6 +113,8 @@ class PartitionMap:
 
     def __init__(self, stretches: Iterable[Stretch]) -> None:
         """``stretches`` in any order. What was copied again later (after a seek backwards) counts once: last."""
+        # The order of writing is lost in a compacted topic, but target offsets only grow: what lies later there was
+        # copied later.
         given = list(stretches)
         self._silent = sorted((s for s in given if not s.runs), key=lambda s: s.begin)
 

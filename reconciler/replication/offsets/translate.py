@@ -64,6 +64,8 @@ async def translate(
         )
         if gone:
             all_translations = [Translation(None, Exactness.UNKNOWN, gone) for _ in asked]
+        # From here on the answer is only made worse, never better than the map's: each step looks for one thing that
+        # the map cannot know.
         elif gone := recreated(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
             all_translations = [_final(translation, gone) for translation in all_translations]
         elif any(translation.gap is not None for translation in all_translations) and sides.source is not None:

@@ -259,8 +259,8 @@ class Follower:
         if wanted.stop or wanted.replaced:
             now = self._clock()
             self._stopping_since = self._stopping_since or now
-            # Before its first report nobody reads the order, so Spark has to end the submission. After it the driver
-            # gets time to commit; a kill then costs only what is copied twice and dropped again, never a record.
+            # No driver reads the order before its first report, so Spark has to end the submission. After it the driver
+            # gets time to commit. A kill then loses no record: what was not committed is copied again.
             if report is None and self._submitted is not None:
                 self._kill("its driver has not begun, so it is killed", report)
             elif now - self._stopping_since > KILL_AFTER_S:

@@ -15,9 +15,12 @@ from reconciler_mirror.driver.until_caught_up import Goal, goal_of
 from reconciler_mirror.report.status import Application
 
 BEAT_S, AGAIN_S = 2.0, 1.0
+"""Seconds between reports of a driver to which nothing happens, and before one that could not be written is tried
+again."""
 KNOWN_S = 120.0
 """So long the status topic may be out of reach at the start; then the submitter hears of it by the exit code."""
 _SAID_S = 10.0
+"""Seconds that leaving waits for its report to be written: the follower would otherwise take the driver for lost."""
 
 
 class RecordRun:

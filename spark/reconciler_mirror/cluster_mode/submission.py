@@ -14,12 +14,14 @@ from typing import IO
 from reconciler.replication.runs.driver_records import NO_DEFINITION
 
 KILL_S = 20.0
+"""Seconds that a kill command may take."""
 _YARN_ID = re.compile(r"\b(application_[0-9]+_[0-9]+)\b")
 _EXIT_STATUS = re.compile(r"exited with (?:status |exitCode: )?([0-9]+)")
 _EXCEPTION = re.compile(r"Exception in thread \"main\" [\w.$]+: (.+)")
 _LONGEST_REASON = 400
 _DRIVER_POD = "spark.kubernetes.driver.pod.name"
 _LONGEST_POD = 63
+"""Characters of a name in Kubernetes (RFC 1123, a label)."""
 
 Say = Callable[[str], None]
 

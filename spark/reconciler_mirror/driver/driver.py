@@ -32,10 +32,12 @@ from reconciler_mirror.report.metrics import MetricsEndpoint, MetricsSnapshot
 from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
 
 _STOP_PATIENCE_S = 45.0
+"""Seconds for lanes to commit and leave, before their Spark jobs are cancelled."""
 _LONGEST_PAUSE_S = 10.0
 _SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
 _CONFIRM_S, _CONFIRMS_S = 0.25, 3.0  # how often the status is written after a change of pauses, and for how long
 _PAUSES_S = 10.0
+"""Seconds that a flow waits for what is paused before it says so."""
 _SHARE_S = 0.5
 _LOOK_S = 2.0
 _ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application

@@ -18,6 +18,7 @@ from reconciler_mirror.clients.own import FAILURES, KeptCluster
 from reconciler_mirror.model.lane import Condition
 
 _PATIENCE_S, _ANSWER_S = 5.0, 10.0
+"""Seconds: of one append, and of the whole beat with its connection."""
 _TODO = "Run reconciler apply ENV, which creates the topic, and check that the mirror's principal may write it."
 _TODO_CLOCK = "Compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms."
 

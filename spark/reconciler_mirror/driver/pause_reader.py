@@ -25,6 +25,7 @@ from reconciler_mirror.clients.own import FAILURES, cluster_of, follow
 from reconciler_mirror.model.lane import GRANTS, Condition
 
 WRITE_AGAIN_S, REFUSED_S = 5.0, 60.0
+"""Seconds between writes of lost pauses, and after one that was refused."""
 _log = logs.logger("pauses")
 
 Pauses = Mapping[Scope, Pause]

@@ -169,6 +169,8 @@ class _Open:
             self._prepared = True
 
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
+        """The order is what keeps records single: nothing of a former application may commit once its positions were
+        read, and no lane begins before every position has our claim."""
         mine = {(spec.target_topic, spec.partition) for spec in specs}
         await self._require_ours(specs)
         self._least, self._decided = await self._committed(specs), {}
@@ -179,13 +181,18 @@ class _Open:
             self._decided = await self._stable()
             lane_positions = await self._positions()
             claim = self._above(self._known(lane_positions), application)
+        # Outside of transactions the claim is only written beside positions that have to be written anyway: without a
+        # fence, a former lane may be committing the same ones just now.
         changed = {
             **(_of(lane_positions, mine) if self.first.transactional else {}),
             **(await provenance_ground.marks(self.cluster, lane_positions) if self.flow.provenance is not None else {}),
         }
+        # An old position, written with our claim, would become the true one, and its records would be copied twice. It
+        # is left as it is, and its lane stops with it.
         old = self._old(lane_positions)
         changed = {key: position for key, position in changed.items() if key not in old}
         await self._claim(claim, changed)
+        # Claims, and marks of provenance, count all together from here on.
         if changed and self.first.transactional:
             await self.first.end(committed=True)
         if self.flow.provenance is not None:
@@ -204,10 +211,14 @@ class _Open:
         await self.first.start()
         keys = {*mine, *await self._positions()}
         await self.cluster.refresh({topic for topic, _ in keys})
+        # A transaction whose coordinator forgot it would keep its partitions undecided for good; it is ended before
+        # positions are read as decided ones.
         await settle(self.cluster, keys, self.first)
         self._decided = await self._stable()
         lane_positions = await self._positions()
         while True:
+            # Written while only the first lane is fenced, so that the others, which are fenced next, find a later claim
+            # instead of a stranger's fence. What they committed in between is read again.
             claim, old = self._above(self._known(lane_positions), application), self._old(lane_positions)
             await self._claim(claim, _of(lane_positions, {*mine} - old))
             before, lane_positions = lane_positions, await self._fence_others(keys)
@@ -309,6 +320,8 @@ class _Open:
                 targets = {(spec.target_topic, spec.partition) for spec in others}
                 strange = await copied_by_others(self.cluster, self.group, claim.owner, targets)
                 others = [spec for spec in others if (spec.target_topic, spec.partition) not in strange]
+        # Latest, or a time, is resolved once for all partitions and committed: a start that is resolved later, after a
+        # crash or by a later lane, would skip what came in between.
         if flow.start_kind not in ("earliest", AGAIN) and others:
             begun = {(spec.topic, spec.partition): spec for spec in others}
             kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"

@@ -143,6 +143,8 @@ class GroupRounds:
             topics = {topic for topic, _ in entries}
             if group not in self._shares and (why := unsupported(listed[group].kind, group, "", topics)):
                 named[group] = why
+        # Ids are asked for anew in each round, just before they count: a topic that was recreated in between has other
+        # offsets under the same name.
         self._ids.clear()
         self._former.clear()
         await self._look_up((key[0], routes[key]) for _, key, entry in self._each() if not entry.exact)
@@ -159,6 +161,8 @@ class GroupRounds:
                     entry.downstream, entry.exact = translation.offset, translation.exact
         else:
             unknown = self._translate(maps, routes)
+        # Only now, with every translation made: an offset behind the end of the target's log would send the group to
+        # where its auto.offset.reset says.
         beyond = {} if self._same is not None else await self._beyond(routes)
         gaps = {**await self._close_gaps(maps, routes), **beyond}
         await self._look_at_empty(unknown, routes)

@@ -26,6 +26,7 @@ from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapClose
 from reconciler_mirror.model.lane import GRANTS, Condition, PartitionSpec
 
 SHARE = 0.046
+"""Of one core, at most: rounds are paced by the CPU time that they took."""
 PAUSE_FIRST, PAUSE_LAST = 1.0, 30.0
 _NAMED = 5
 _log = logs.logger("groups")

@@ -12,6 +12,8 @@ from reconciler.replication.offsets.map import CopiedRun
 from reconciler_mirror.model.lane import TargetLoss
 
 CHUNK_BYTES = 1024
+"""A chunk of the offset map that is as large is complete, and the next one begins: each write of an unfinished chunk
+repeats it."""
 CHUNK_RUNS = 100_000
 """Equal runs take no more bytes, however many they are; a reader of the chunk makes each of them."""
 

@@ -46,6 +46,8 @@ from reconciler_mirror.model.lane import (
 )
 
 PAUSE_FIRST, PAUSE_LAST, LOOK_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
+"""Seconds: between sessions after a failure, first and last; between looks at the control; before preparing is tried
+again."""
 # Another client may have ended or replaced the transaction: beginning again shows which. A broker that is fencing in
 # the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})

@@ -22,8 +22,10 @@ from reconciler_mirror.model.lane import Condition, Control, LaneProgress, Parti
 from reconciler_mirror.record_work.on_bytes import worker_of
 
 QUIET_REPORT_EVERY, METADATA_EVERY = 1.0, 60.0
+"""Seconds between reports while nothing changed, and between looks at all metadata."""
 RENEW_EVERY = RENEW_AFTER_HOURS * 3600.0
 LEAVE_WITHIN = 15.0
+"""Seconds for the last commit. What it does not get done is copied again by the next holder."""
 
 
 class LaneSession:

@@ -22,8 +22,10 @@ from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Ahead, Condition, TargetLoss
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
+"""Seconds: between tries after a failure, first and last; before partitions that have to wait are looked at again."""
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
 TELL_AFTER = 5.0
+"""Seconds that something may last before it is a condition: elections and restarts of brokers are over by then."""
 
 
 class Starter:

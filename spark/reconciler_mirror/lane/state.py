@@ -24,6 +24,7 @@ from reconciler_mirror.model.counters import LatencyCounter, Loss
 from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec, PartitionSpec
 
 LEAST_AHEAD = 4 << 20
+"""Bytes that may be fetched ahead under any rate limit."""
 
 
 class RestartError(Exception):

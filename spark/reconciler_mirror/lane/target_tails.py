@@ -27,6 +27,7 @@ from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model.lane import Ahead, TargetLoss
 
 ABORTED_WAIT_MS = 200
+"""How long a broker may wait for records behind the known end: there should be none."""
 MOST = 1_000
 """Offsets of one log that are read; a longer stretch is judged by its beginning."""
 

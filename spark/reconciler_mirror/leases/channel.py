@@ -31,6 +31,7 @@ _CONNECT_S = 5.0
 GREETING_BYTES, GREETINGS = 4096, 256
 """How long a first line may be, and how many connections may be without a token at a time: more are closed at once."""
 _REDIAL_FIRST_S, _REDIAL_LAST_S = 0.1, 2.0
+"""Seconds before a lost line is dialled again, first and last."""
 _LEAVE: Message = {"over": True}
 _log = logs.logger("channel")
 SPECS = tuple[PartitionSpec, ...]

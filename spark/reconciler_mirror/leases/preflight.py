@@ -24,6 +24,7 @@ PACKAGES: Mapping[str, str] = {
 """Module -> package: what lanes need besides our own code, as `reconciler mirror pack` packs it."""
 CONNECT_S, ANSWER_S = 5.0, 20.0
 HELD_S = 3.0
+"""Seconds that each look holds its core, so that Spark gives every executor one and not all of them to the quickest."""
 
 
 class NotFitError(Exception):

@@ -47,6 +47,8 @@ if TYPE_CHECKING:  # reads begin before kafka-python is imported
     from reconciler.backends.connections.requests import Requests
 
 BATCH = 250
+"""Topics of one DescribeConfigs request, names of one Metadata request, and requests under way: answers of thousands of
+topics would hold up others otherwise."""
 NAMES = 2_000
 IN_FLIGHT = 3
 ANSWER_WITHIN = 15.0

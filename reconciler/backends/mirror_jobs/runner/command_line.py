@@ -225,8 +225,8 @@ def job_environment(
     """Of ``environ`` what Spark and Python need, what ``handover`` refers to, what its logins by a cloud's identity
     read, and what the variable RECONCILER_JOB_VARIABLES names (patterns between spaces): the secrets of ``apply`` are
     no business of a job."""
-    # A job inherits no environment: what it may read is decided by its definition, so that secrets of the command that
-    # starts it do not travel to a cluster.
+    # A job gets no more of this environment than it needs: its definition says what that is, so that other secrets of
+    # the command that starts it do not travel to a cluster.
     referred = {name for kind, name in REFERENCE.findall(handover) if kind == "env"}
     also = environ.get(JOB_VARIABLES, "").split()
     methods = [method.lower() for method in _METHOD.findall(handover)]

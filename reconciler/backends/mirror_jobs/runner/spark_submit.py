@@ -31,6 +31,7 @@ from reconciler.replication.kept_files import write_json
 from reconciler.replication.runs import run_folders as succession
 
 STOP_TIMEOUT_S = 75.0
+"""More than lanes get for their last commit (15 s) and the driver for its tasks (45 s)."""
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
 _OF_SPARK = re.compile(r"[0-9/]{8} [0-9:]{8} ERROR (\w+: .+)")
 _LEFTOVERS = (succession.HANDOVER, succession.GOAL, "stop", "driver.json", "supervisor.json", "job.log", ONCE)

@@ -25,6 +25,8 @@ from reconciler.replication.runs import run_folders as succession
 
 STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
+"""Seconds: before a job that ended is started again, first and last; how long one has to run for the pause to begin
+anew."""
 LOG_LIMIT_BYTES = 32 * 1024 * 1024
 ONCE = "once"
 """A file in the run folder: another process starts the job again after a crash, or knows why not."""

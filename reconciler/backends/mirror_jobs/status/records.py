@@ -22,6 +22,7 @@ from reconciler.replication.records.pauses import Pause, Scope, pauses_in
 from reconciler.replication.status import FORMER_LAG_HEADER, StatusRecord
 
 STALE_AT_LEAST_MS = 30_000
+"""A job is stale when its record is older than ten of its intervals, and than half a minute in any case."""
 STALE_INTERVALS = 10
 LATE_INTERVALS = 2
 _MOST_WORDS = 300

@@ -17,9 +17,11 @@ from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedErr
 from reconciler.kafka.client.errors import SettingError
 
 RENEWED_AT = 0.8
+"""Of a token's life: then a new one is got while the old one still counts."""
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED = 1.0, 30.0, 5.0
 """Seconds between questions: doubled where the endpoint is busy; after a refusal for good at most the last."""
 _SPARE = 1.0
+"""Seconds before its end from which on a token is not used: it has to arrive at the broker."""
 _METHOD = "sasl.oauthbearer.method"
 _UNSECURED = ("principalClaimName", "principal", "scopeClaimName", "scope", "lifeSeconds")
 _ALIASES = {

@@ -8,8 +8,11 @@ import math
 
 LONG = 0.01
 A_SESSION_FOR, MOST_SESSIONS, MOST_NARROW = 0.05, 4, 8
+"""Fetch sessions for a broker: one more for each 50 ms of round trip, since one request is under way in each; more
+still where the line carries little in a round trip."""
 ANSWER_WITHIN, LEAST_FETCH, FIRST_FETCH = 1.0, 256 << 10, 1 << 20
 NARROW = 1 << 20
+"""Bytes in a round trip, below which a line is narrow."""
 LEAST_FLIGHT, FIRST_FLIGHT, QUEUED_S = 4 << 20, 8 << 20, 2.0
 
 

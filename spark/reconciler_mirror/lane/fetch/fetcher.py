@@ -27,11 +27,19 @@ from reconciler_mirror.lane.partition import Answers, Partition, Phase
 from reconciler_mirror.lane.state import Lane
 
 FOLLOWER_FOR = 300.0
+"""Seconds that a preferred follower is read before the leader is asked again."""
 ANSWER_WITHIN = 10.0
+"""Seconds beyond the wait that a broker was asked for; then the connection counts as lost."""
 QUIET_FROM, QUIET_AFTER = 64, 3.0
+"""Partitions of a broker from which on backlogs get sessions of their own; seconds without records after which a
+partition goes back to the quiet one."""
 _PAUSED_WAIT_MS, _JOINED_WAIT_MS = 20, 50
+"""How long a broker may hold an empty answer back, where partitions wait for room or join with the next request:
+shorter than usual, so that they do not wait along."""
 LEAST_QUEUE = 256 << 10
+"""Bytes of a partition that may be queued, however many share the lane's memory."""
 EXPIRED_PAUSE = 0.02
+"""Seconds."""
 
 
 class Fetcher:

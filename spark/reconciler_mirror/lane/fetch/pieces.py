@@ -30,6 +30,8 @@ from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
+"""Records a batch: below the first, batches are gathered; they travel whole again from the second on, so that one batch
+in between does not switch back and forth."""
 MOST_GROWN = 1 << 20
 """Offsets by which a log may grow while an answer is made: a broker reports its end as of before it read."""
 _log = logs.logger("batch path")

@@ -14,6 +14,7 @@ from reconciler.kafka.records.records import Rebuilt
 from reconciler_mirror.lane.copied_runs import Spans
 
 ANY_SIZE = 1 << 31
+"""No limit is known: as many bytes as a batch can have at all."""
 MARKER = 1
 """Offsets that a committed transaction leaves behind its last record."""
 

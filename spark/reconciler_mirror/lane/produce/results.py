@@ -14,6 +14,8 @@ from reconciler_mirror.model.lane import Condition
 LOST = -1000
 """No answer came: the connection was lost."""
 RETRY_PAUSE, CONCURRENT_PAUSE = 0.1, 0.005
+"""Seconds before a refused batch is sent again. CONCURRENT_TRANSACTIONS ends with the markers of the transaction
+before, which takes milliseconds."""
 TRY_LARGER = 600.0
 """Seconds until a batch is tried again that is larger than what the target took; its limit may have been raised."""
 

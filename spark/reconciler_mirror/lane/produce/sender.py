@@ -26,8 +26,11 @@ from reconciler_mirror.lane.produce.results import LOST, acknowledged, failed
 from reconciler_mirror.lane.state import Lane, RestartError
 
 PER_REQUEST, PER_REQUEST_FAR = 0.004, 0.001
+"""Seconds for each request in flight; see ``Sender._widen``."""
 UNREACHABLE_PAUSE = 0.5
+"""Seconds until new metadata is asked for who leads instead."""
 PRODUCE_TIMEOUT_MS = 15_000
+"""How long a leader waits for its followers (acks=all)."""
 # KIP-890 version 2: the coordinator takes one change of a transaction at a time; a broker that gets that answer asks
 # again only after 20 ms. Where answers are quicker than this, partitions join one request after the other.
 JOIN_IN_TURN = 0.01

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 
 BURST_S = 0.25
+"""Seconds of the rate that may be sent at once: shorter would stutter, longer would let more through than the limit
+says."""
 NO_LIMIT = 0.0
 
 

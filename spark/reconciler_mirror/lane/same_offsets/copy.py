@@ -34,6 +34,7 @@ SILENT_S = 600.0
 """So long after the leader's last word it is asked before anything is written: it may have forgotten the producer
 (``producer.id.expiration.ms``), and then takes any sequence."""
 MOST_TOGETHER = 500
+"""Holes that are filled in one transaction."""
 _log = logs.logger("same offsets")
 
 
@@ -53,7 +54,8 @@ class Copies:
         self.leaders = Leaders(lane.target, lambda key: self._states[self._by_target[key]].producer)
         self.filled = asyncio.Event()
         self.filled.set()
-        # Two ways to fill one offset: an aborted transaction's marker, and a marker that this lane writes itself.
+        # Two ways to fill a hole: empty records of a transaction that is aborted, and markers that this lane writes
+        # itself, where its principal may.
         self._markers = Markers(lane.target, identity)
         self._own_markers = OwnMarkers(MarkerRequests(lane.target, marker_producer, identity), identity.epoch)
         # In order: partitions with a hole at the head of their queue. A dict, since a set has no order.

@@ -21,6 +21,7 @@ from reconciler_mirror.lane.transactional import Sessions, due
 from reconciler_mirror.model.lane import LaneSpec
 
 COMMIT_EVERY_S = 1.0
+"""Positions are only a hint here, since the copy's own end says how far it came: so they are committed seldom."""
 LOOK_S = 3.0
 MOST_AT_ONCE = 1_000
 """Partitions of one look: those that were asked for longest ago."""

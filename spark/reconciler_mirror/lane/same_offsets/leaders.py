@@ -24,7 +24,9 @@ from reconciler_mirror.lane.state import RestartError
 
 PRODUCE_TIMEOUT_MS = 15_000
 LEADERS_WITHIN, PAUSE = 20.0, 0.05
+"""Seconds that a partition may be without a leader; seconds between two looks."""
 COMPLETE_FIRST, COMPLETE_LAST = 0.0005, 0.05
+"""Seconds between looks whether markers are written, first and last: usually they are there at once."""
 LATER, SOONER = 0.0002, 0.98
 """The first look at an aborted transaction comes later (seconds) after one that was too early, sooner (a factor) after
 one that was not: each costs the coordinator a request."""
