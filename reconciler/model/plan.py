@@ -24,21 +24,21 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SeenCluster:
-    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. ``acls``, ``quotas``,
-    ``users`` None: not looked at.
-
-    ``sees_all`` False: it hides topics from the principal. ``metadata_version``: finalized level of that feature.
-    ``authorizer``, ``metadata_version`` None: not reported.
-    """
+    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. None: not looked at, or not
+    reported."""
 
     name: str
     cluster_id: str | None
     brokers: int
     topics: int
     acls: int | None = None
+    """How many rules, as ``quotas`` and ``users``."""
     sees_all: bool = True
+    """False: it hides topics from the principal."""
     metadata_version: int | None = None
+    """Finalized level of that feature."""
     authorizer: bool | None = None
+    """Whether it has one."""
     quotas: int | None = None
     users: int | None = None
 
@@ -79,47 +79,55 @@ class Basis:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One change with its place in the order. ``needs`` are ids of changes that must succeed first.
-
-    ``stakes``: what its cluster reported about a dangerous change; None where it was not asked.
-    ``wave``: of the plan's rollout; ``wave_why``: why it is a later one than that of its cluster.
-    """
+    """One change with its place in the order."""
 
     id: str
+    """Stable for one change of one subject, so that two plans can be compared."""
     change: Change
     stage: str
     risk: str
     risk_why: str
     reversibility: str
+    """How it is taken back, or that it is not."""
     needs: tuple[str, ...] = ()
+    """Ids of changes that must succeed first."""
     needs_why: str = ""
     stakes: Stakes | None = None
+    """What its cluster reported about a dangerous change; None where it was not asked."""
     wave: str = field(default="", metadata=SPARSE)
+    """Of the plan's rollout; empty without one."""
     wave_why: str = field(default="", metadata=SPARSE)
+    """Why it is a later one than that of its cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Preview and execution walk ``changes`` in this order. ``loads``: brokers of clusters whose replicas move.
-
-    ``shifts``: who gains and who loses access by all of it together. ``rollout``: the waves that it goes in.
-    ``outside``: what changed and was done by no apply. ``adopted_acls``: what it takes over without a change.
-    """
+    """What would be done, in order, and what would not. Preview and execution walk ``changes`` in this order."""
 
     basis: Basis
     changes: tuple[Planned, ...] = ()
     refused: tuple[Refused, ...] = ()
+    """Stops the whole plan: it is safe to do the rest only where somebody has looked."""
     unknown: tuple[Unknown, ...] = ()
+    """What could not be read; it stops the plan as well."""
     unmanaged: tuple[Unmanaged, ...] = ()
+    """Topics that nothing asks for; never touched."""
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
     ignored: tuple[Ignored, ...] = ()
+    """Differences that are left alone, with why."""
     notes: tuple[str, ...] = ()
     unchanged: int = 0
+    """How many subjects are as declared."""
     loads: tuple[BrokerLoad, ...] = ()
+    """Brokers of clusters whose replicas move."""
     shifts: tuple[AccessShift, ...] = ()
+    """Who gains and who loses access by all of it together."""
     rollout: Course | None = field(default=None, metadata=SPARSE)
+    """The waves that it goes in."""
     outside: tuple[OutsideChange, ...] = field(default=(), metadata=SPARSE)
+    """What changed and was done by no apply."""
     adopted_acls: tuple[AdoptedAcl, ...] = field(default=(), metadata=SPARSE)
+    """What it takes over without a change."""
     format_version: int = field(default=FORMAT_VERSION)
 
     @property

@@ -12,19 +12,20 @@ from reconciler.text import counted
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One key. ``after`` None removes the override. ``origin`` says where the desired value comes from.
-
-    ``goal``: what is desired in the end, where ``after`` is only a step on the way. ``undeclared``: it comes from the
-    source topic, and no file declares it.
-    """
+    """One key of a topic."""
 
     key: str
     before: str | None
     before_source: str
+    """Where the value comes from that is there now (``Source``); empty for a new topic."""
     after: str | None
+    """None removes the override."""
     origin: str
+    """Where the desired value comes from, in words."""
     goal: str | None = None
+    """What is desired in the end, where ``after`` is only a step on the way."""
     undeclared: bool = field(default=False, metadata=SPARSE)
+    """It comes from the source topic, and no file declares it."""
 
     @property
     def source(self) -> str:
@@ -56,6 +57,8 @@ class _DesiredTopicChange(_TopicChange):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(_DesiredTopicChange):
+    """A topic that is not there."""
+
     word = "create_topic"
     verb = "create"
     action = Action.CREATE
@@ -63,10 +66,12 @@ class CreateTopic(_DesiredTopicChange):
     ref: TopicRef
     partitions: int
     replication_factor: int | None
+    """None: as the brokers have it by default."""
     configs: tuple[ConfigChange, ...]
     role: Role
     reason: Reason
     depth: int = 0
+    """Mirror hops from the declared topic: the last copy is made first, so that records find a place."""
 
     @property
     def shape(self) -> str:
@@ -99,12 +104,15 @@ class AddPartitions(_DesiredTopicChange):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs(_DesiredTopicChange):
+    """Overrides of one topic that are set or taken off."""
+
     word = "alter_configs"
     verb = "configs"
     action = Action.UPDATE
 
     ref: TopicRef
     topic_id: str
+    """Of the topic that was compared: one that was recreated since is not changed."""
     configs: tuple[ConfigChange, ...]
     role: Role
     reason: Reason
@@ -117,10 +125,7 @@ class AlterConfigs(_DesiredTopicChange):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(_TopicChange):
-    """From a tombstone or by prune, and only the topic with this id. ``partitions`` as seen.
-
-    ``expires``: the tombstone's last day; empty for a prune.
-    """
+    """From a tombstone or by prune, and only the topic with this id."""
 
     word = "delete_topic"
     verb = "delete"
@@ -130,18 +135,16 @@ class DeleteTopic(_TopicChange):
     ref: TopicRef
     topic_id: str
     partitions: int
+    """As seen."""
     expires: str
+    """The tombstone's last day; empty for a prune."""
     reason: Reason
     depth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignReplicas(ChangeOfTopic):
-    """Another replication factor. ``before`` None: the partitions differ. ``placements``: those that change.
-
-    ``partitions``: how many the topic will have; those that are not there yet are placed once they are. ``in_flight``:
-    how many an earlier run began. ``bytes_to_copy``: missing of all new replicas; ``seconds``: for it, at the throttle.
-    """
+    """Another replication factor."""
 
     kind = KindName.REPLICAS
     stage = Stage.REPLICAS
@@ -153,11 +156,16 @@ class ReassignReplicas(ChangeOfTopic):
     ref: TopicRef
     topic_id: str
     before: int | None
+    """None: the partitions differ."""
     after: int
     partitions: int
+    """How many the topic will have; those that are not there yet are placed once they are."""
     placements: tuple[Placement, ...]
+    """Those that change."""
     in_flight: int
+    """How many an earlier run began."""
     bytes_to_copy: int
+    """Missing of all new replicas; ``seconds``: for it, at the throttle."""
     seconds: int
     pace: ReassignmentPace
     role: Role

@@ -35,17 +35,21 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMove:
-    """``drained``: the flow that is emptied and paused, ``started``: the one that carries records the other way
-    afterwards; both empty where none is declared. ``note`` says why, where one could be expected."""
+    """Whom a failover or failback moves, from where to where, and along which flows."""
 
     way: Way
     flow: str
+    """The one that was named; by it the move is known in journals and words."""
     origin: str
     destination: str
     legs: tuple[Leg, ...]
+    """Flows whose topics the groups read: the named one, and what carries the other way."""
     drained: str
+    """The flow that is emptied and paused; empty where none is declared."""
     started: str
+    """The flow that carries records the other way afterwards; empty where none is declared."""
     note: str = ""
+    """Why one of the two is missing, where it could be expected."""
 
 
 class Level(StrEnum):
@@ -58,22 +62,28 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailoverCheck:
+    """Something that was looked at before, and what it means for the move."""
+
     code: str
+    """Stable, for those who read the JSON."""
     level: Level
     text: str
     todo: str = ""
+    """What to do about it, as a command where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One source partition of the drained flow. ``end``: up to where the flow may copy now (last stable offset, or high
-    watermark for read_uncommitted); ``written``: the high watermark. None: not known."""
+    """One source partition of the drained flow. None: not known."""
 
     source: Key
     target: Key
     position: int | None
+    """The flow's, committed at the target."""
     end: int | None = None
+    """Up to where the flow may copy now: the last stable offset, or the high watermark for read_uncommitted."""
     written: int | None = None
+    """The high watermark."""
 
     @property
     def left(self) -> int | None:
@@ -102,32 +112,37 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedPartition:
-    """``offset`` None: no safe one is known. ``reason``: why it is not exact. ``end``: where the destination ends.
-
-    ``between``: copied records between ``offset`` and where the group was at the destination, either way round; None
-    when they were not counted. ``counted``: in a topic that both clusters write, for each of these two offsets how many
-    records a group at that offset reads again, and misses.
-    """
+    """Where a group goes on at the destination by the map, and how sure that is."""
 
     offset: int | None
+    """None: no safe one is known."""
     exact: bool
     reason: str = ""
+    """Why it is not exact."""
     end: int | None = None
+    """Where the destination ends."""
     between: int | None = None
+    """Copied records between ``offset`` and where the group was at the destination, either way round; None when they
+    were not counted."""
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """In a topic that both clusters write: for each of these two offsets how many records a group at that offset reads
+    again, and misses."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupOffset:
-    """One partition of a group. ``committed`` on the origin; ``before`` and ``after`` on the destination."""
+    """One partition of a group."""
 
     origin: Key
     destination: Key
     committed: int
+    """On the origin, with its metadata."""
     metadata: str
     translated: TranslatedPartition
     before: int | None
+    """On the destination, before this run; None: none."""
     after: int | None = None
+    """On the destination after it; None while it is not set."""
 
     @property
     def again(self) -> int | None:
@@ -164,13 +179,14 @@ class GroupOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """``note``: why its offsets were not, or will not be, set; empty when they are as they should be."""
+    """One group with all its partitions."""
 
     group: str
     origin: GroupState
     destination: GroupState
     offsets: tuple[GroupOffset, ...]
     note: str = ""
+    """Why its offsets were not, or will not be, set; empty when they are as they should be."""
 
     @property
     def exact(self) -> bool:
@@ -179,31 +195,36 @@ class GroupMove:
 
 @dataclass(frozen=True, slots=True)
 class KnownLag:
-    """When the origin does not answer: of what it had at ``at_ms``, at most ``records`` are not copied, and of what was
-    written there in the ``since_s`` seconds from then until now nothing is known. ``unknown_partitions``: of which
-    nothing was known then. ``worst_partitions``: those of the others that were furthest behind."""
+    """When the origin does not answer: what the mirror knew of its lag last."""
 
     records: int
+    """Of what the origin had at ``at_ms``, at most so many are not copied."""
     at_ms: int
     since_s: int
+    """Seconds from then until now: of what was written meanwhile nothing is known."""
     unknown_partitions: int = 0
+    """Of which nothing was known then."""
     worst_partitions: tuple[PartitionLag, ...] = ()
+    """Those of the others that were furthest behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedFlow:
-    """The drained flow. ``job``: state of its mirror as ``status`` shows it; ``paused_by`` empty when it is not paused;
-    ``lag``: as the mirror knew it last; ``groups_read_ms``: when it read the origin's groups last. ``unread``: why
-    neither its mirror's status nor its pause can be read, or empty."""
+    """The drained flow as its mirror and the clusters report it."""
 
     partitions: tuple[PartitionState, ...] | Unknown
     job: str
+    """State of its mirror as ``status`` shows it."""
     paused_by: str = ""
+    """Empty when it is not paused."""
     pause_reason: str = ""
     lag: KnownLag | None = None
+    """As the mirror knew it last."""
     groups_read_ms: int | None = None
+    """When it read the origin's groups last."""
     conditions: tuple[str, ...] = ()
     unread: str = ""
+    """Why neither its mirror's status nor its pause can be read, or empty."""
 
     @property
     def left(self) -> int | None:
@@ -227,43 +248,50 @@ class Unmapped:
 
 @dataclass(frozen=True, slots=True)
 class FenceSeen:
-    """``made``: rules that a failover of this flow has made and not taken back. ``missing``: those still to make.
-    ``obstacle``: why they cannot be made."""
+    """Deny rules that keep producers off the origin, as far as they stand."""
 
     made: frozenset[AclBinding] = frozenset()
+    """Those that a failover of this flow has made and not taken back."""
     missing: frozenset[AclBinding] = frozenset()
+    """Those still to make."""
     obstacle: str = ""
+    """Why they cannot be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiesSeen:
-    """``kept``: the flow has ``copies: read_only``. ``denied``: deny rules that stand on its target and are ours to
-    take back. ``others``: those that stand and are not. ``lifted``: topics that are recorded as lifted, with the
-    principals to deny again. ``obstacle``: why none of it is known."""
+    """Deny rules that keep clients off the copies."""
 
     kept: bool = False
+    """The flow has ``copies: read_only``."""
     denied: frozenset[AclBinding] = frozenset()
+    """Those that stand on its target and are ours to take back."""
     others: frozenset[AclBinding] = frozenset()
+    """Those that stand and are not."""
     lifted: Mapping[LiftedCopies, tuple[str, ...]] = field(default_factory=dict)
+    """Topics that are recorded as lifted, with the principals to deny again."""
     obstacle: str = ""
+    """Why none of it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartedPartition:
-    """One partition of a flow that keeps offsets. ``at``: below it both sides have the same records at the same place.
-    ``source_records``, ``target_records``: from there on, on that side alone, up to ``source_end``, ``target_end``.
-    ``unknown``: why that could not be found out; else empty. ``first_ms``, ``last_ms``: earliest and latest timestamp
-    of the source's own records, in ms since 1970."""
+    """One partition of a flow that keeps offsets, and where its two sides part."""
 
     source: Key
     target: Key
     at: int = 0
+    """Below it both sides have the same records at the same place."""
     source_end: int = 0
     target_end: int = 0
     source_records: int = 0
+    """From there on, on the source alone, up to ``source_end``."""
     target_records: int = 0
+    """The same on the target."""
     unknown: str = ""
+    """Why that could not be found out; else empty."""
     first_ms: int | None = None
+    """Earliest timestamp of the source's own records, in ms since 1970; ``last_ms``: the latest."""
     last_ms: int | None = None
 
     @property
@@ -282,26 +310,27 @@ def diverged_topics(parted: Iterable[PartedPartition]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class FailoverFacts:
-    """Everything that was looked at. ``reachable`` False: groups are those of the last checkpoints.
-
-    ``unsupported``: group -> why its state cannot be moved. ``same_offsets``: the flow keeps offsets; ``parted``: at a
-    failback of such a flow, its partitions whose sides are not the same. ``hidden``: what the origin may keep from the
-    principal. ``denied``: rights that a step would miss.
-    """
+    """Everything that was looked at: the checks and the plan of steps are made from it alone."""
 
     move: ConsumerMove
     reachable: bool
+    """False: the origin does not answer, and groups are those of the last checkpoints."""
     unreachable_because: str
     flow: DrainedFlow | None
     groups: tuple[GroupMove, ...]
     unsupported: Mapping[str, str] = field(default_factory=dict)
+    """Group -> why its state cannot be moved."""
     unmapped: Unmapped | None = None
     fence: FenceSeen = FenceSeen()
     copies: CopiesSeen = CopiesSeen()
     same_offsets: bool = False
+    """The flow keeps offsets."""
     parted: tuple[PartedPartition, ...] = ()
+    """At a failback of such a flow: its partitions whose sides are not the same."""
     hidden: tuple[FailoverCheck, ...] = ()
+    """What the origin may keep from the principal."""
     denied: tuple[FailoverCheck, ...] = ()
+    """Rights that a step would miss."""
 
 
 class StepResult(StrEnum):
