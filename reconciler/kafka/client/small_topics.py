@@ -8,9 +8,10 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, NO_LEADER, ClusterClient, Key
-from reconciler.kafka.client.errors import DENIED, DUPLICATE_SEQUENCE, MOVED, BrokerError
+from reconciler.kafka.client.errors import DENIED, DUPLICATE_SEQUENCE, MOVED, BrokerError, MalformedResponseError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import fetch_request as fetching
 from reconciler.kafka.protocol import fetch_response as fetch_answers
@@ -25,6 +26,7 @@ from reconciler.kafka.records.records import Record, encode, key_and_value, reco
 
 APPEND_TIMEOUT_MS = 10_000
 READ_BYTES, PARTITION_BYTES, WAIT_MS = 16 << 20, 2 << 20, 200
+HEADER_BYTES = 64 << 10
 MOST_APPENDED = 5_000
 NO_TIMESTAMP, INVALID_TIMESTAMP = -1, 32
 _CHECKSUM_AT = 17
@@ -204,6 +206,27 @@ async def fetched(
             yield answer
 
 
+async def batches_at(cluster: ClusterClient, offsets: Mapping[Key, int]) -> dict[Key, Batch]:
+    """The headers of the batches that hold ``offsets``, or of the next ones: compaction may have removed them. As few
+    bytes are asked for as a small batch has; where one is larger, brokers give it to the first partition of a request.
+    Partitions that have none, or none that can be read, are left out. Raises as ``read``."""
+    held, unread, size = dict[Key, Batch](), dict(offsets), HEADER_BYTES
+    while unread:
+        before = len(held)
+        for node, keys in _by_leader(cluster, unread).items():
+            async for answer, _ in _fetch(cluster, node, {key: unread[key] for key in keys}, False, 0, size):
+                with suppress(MalformedResponseError):
+                    key = (answer.topic, answer.partition)
+                    batches = (batch for batch in scan(answer.records) if batch.next_offset > offsets[key])
+                    if (batch := next(batches, None)) is not None:
+                        held[key] = batch
+        if len(held) == before:
+            break
+        unread = {key: offset for key, offset in unread.items() if key not in held}
+        size = min(2 * size, PARTITION_BYTES)
+    return held
+
+
 async def read_whole(cluster: ClusterClient, keys: Sequence[Key]) -> AsyncIterator[KeyValue]:
     """The records with a key that partitions hold now. Raises BrokerError or ConnectionLostError."""
     first, until = await begins(cluster, keys), await ends(cluster, keys)
@@ -247,7 +270,12 @@ def next_offset(answer: FetchedPartition, offset: int) -> int:
 
 
 async def _fetch(
-    cluster: ClusterClient, node: int, wanted: Mapping[Key, int], committed: bool, wait_ms: int = WAIT_MS
+    cluster: ClusterClient,
+    node: int,
+    wanted: Mapping[Key, int],
+    committed: bool,
+    wait_ms: int = WAIT_MS,
+    partition_bytes: int = PARTITION_BYTES,
 ) -> AsyncIterator[tuple[FetchedPartition, bool]]:
     """Each partition's answer, and whether its broker has no records for any: an answer that is full has none for
     some."""
@@ -261,7 +289,7 @@ async def _fetch(
     for (topic, partition), offset in wanted.items():
         leader = cluster.leader(topic, partition)
         epoch = leader.epoch if leader is not None else -1
-        session.want(Want(topic, ids[topic], partition, offset, epoch, PARTITION_BYTES))
+        session.want(Want(topic, ids[topic], partition, offset, epoch, partition_bytes))
     body = fetching.pack(version, session, FetchLimits(wait_ms, 1, READ_BYTES, committed))
     frame = await connection.send((protocol.FETCH, version, version >= fetch_answers.IDS), [body])
     with connection.read(frame):

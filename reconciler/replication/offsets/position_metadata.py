@@ -24,7 +24,7 @@ from reconciler.replication.json_codec import parsed
 END = "\0"
 Key = tuple[str, int]
 _PROOFS = ("d", "u")
-_OF_THE_PLACE = ("i", "e", "r", "t", "o", "d", "q", "x", "g")
+_OF_THE_PLACE = ("i", "e", "r", "t", "o", "d", "q", "x", "g", "b")
 _OF_THE_TOPIC = ("m",)
 _OF_SAME_OFFSETS = ("p", "s")
 _OF_A_CLAIM = ("c", "a", "h", "w")

@@ -42,8 +42,9 @@ def _seek(spec: PartitionSpec, place: int | str) -> str:
     return f"reconciler mirror seek ENV FLOW --topic {quote(spec.topic)}{seek} --to {place}"
 
 
-def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Condition:
-    """The source no longer has, or never had, the next record to copy. ``low`` and ``high`` are its ends."""
+def position_lost(spec: PartitionSpec, position: int, low: int, high: int, top: int) -> Condition:
+    """The source no longer has, or never had, the next record to copy. ``low`` and ``top`` are its ends; ``high``: up
+    to there it has what was copied."""
     if position < low:
         return Condition.of_partition(
             "source_retention_passed",
@@ -52,13 +53,29 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int) -> Co
             f"{low - position} offsets were deleted by retention before they were copied",
             f"Accept it: {_seek(spec, 'earliest')}. And give the source topic more retention.",
         )
+    others = min(position, top) - high
+    grown = f", and lacks others: up to {others} at offsets {high} to {high + others - 1} of the source"
     return Condition.of_partition(
         "source_truncated",
         spec,
         f"is not copied further: the next record is offset {position}, but the source has what was copied "
-        f"only up to {high}: its log was truncated (unclean leader election) or the topic was recreated, and the "
-        "target holds records that the source has lost",
+        f"only up to {high}: its log was truncated (unclean leader election, restored from a backup) or the topic was "
+        f"recreated. The target holds records that the source has lost{grown if others else ''}",
         f"Compare both topics, then go on at an offset from {low} to {high}: {_seek(spec, high)}.",
+    )
+
+
+def source_replaced(spec: PartitionSpec, position: int, low: int) -> Condition:
+    """Where the source's other records begin is not known. ``low``: where its log begins."""
+    return Condition.of_partition(
+        "source_truncated",
+        spec,
+        f"is not copied further: the next record is offset {position}, but offset {position - 1} of the source is "
+        "another record than the one that was copied: its log was truncated (restored from a backup, unclean leader "
+        f"election) and has grown since. From which offset on is not known: of {low} to {position - 1}, records may be "
+        "missing in the target",
+        f"Find the first record that differs, reconciler verify ENV names it, and copy from there: "
+        f"{_seek(spec, 'OFFSET')}. To go on without them: {_seek(spec, position)}.",
     )
 
 

@@ -125,11 +125,15 @@ class Copied:
         self._open = left
         if runs or position != chunk.end:
             self.version += 1
+        for run in runs:
+            if run[0] < chunk.end:  # the flow went back to what its source has instead
+                self._close()
+                chunk = self.chunk = OffsetChunk(run[0])
+            chunk.add(CopiedRun(*run))
+            chunk.end = run[0] + run[2]
         chunk.end = position
         if not runs:
             return
-        for run in runs:
-            chunk.add(CopiedRun(*run))
         source, target, records = runs[-1]
         self.last = (source + records - 1, target + records - 1)
         self.target_end = target + records

@@ -11,10 +11,11 @@ from enum import StrEnum
 from uuid import UUID
 
 from reconciler.kafka.client.cluster import NO_ID, Key, printed_id
+from reconciler.kafka.records.batches import Batch
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.produce.outbox import BatchSizes, Outbox, Piece
 from reconciler_mirror.model.counters import Loss, Losses, OnceCommitted, added
-from reconciler_mirror.model.lane import Condition, PartitionSpec
+from reconciler_mirror.model.lane import Condition, LastBatch, PartitionSpec
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 
@@ -88,6 +89,10 @@ class SourceLog:
     """Largest epoch of a batch before ``reached`` (KIP-320)."""
     covered_epoch: int = -1
     """Largest epoch of a batch before ``covered``; the sorting of fetched batches moves it ahead."""
+    last: Batch | LastBatch | None = None
+    """The batch before ``reached`` that was copied last, as far as known."""
+    covered_last: Batch | None = None
+    """The batch that was sorted last."""
     validated_epoch: int = -1
     """Epoch of the leader that was asked whether it still has what was copied; the start asks each leader once."""
     end: int = -1
@@ -113,9 +118,10 @@ class SourceLog:
         """The invariant. Only a loss moves ``reached`` back before ``committed``, until the next commit."""
         return self.committed <= self.reached <= self.covered
 
-    def begin(self, position: int, leader_epoch: int) -> None:
+    def begin(self, position: int, leader_epoch: int, last: LastBatch | None = None) -> None:
         """At a committed position."""
         self.committed = self.reached = self.covered = position
+        self.last = last
         self.leader_epoch = self.covered_epoch = leader_epoch
 
     def begin_fresh(self, position: int) -> None:
@@ -123,10 +129,11 @@ class SourceLog:
         self.committed = -1
         self.reached = self.covered = position
 
-    def resume(self, reached: int, leader_epoch: int) -> None:
+    def resume(self, reached: int, leader_epoch: int, last: LastBatch | None = None) -> None:
         """``reached`` is known, -1 for a fresh one; where to fetch, the target's log says (``place``)."""
         self.committed = self.reached = reached
         self.leader_epoch = self.covered_epoch = leader_epoch
+        self.last = last
 
     def place(self, reached: int, fetched_from: int | None = None) -> None:
         """The target's log has what lies before ``reached``."""
@@ -140,11 +147,16 @@ class SourceLog:
         self.reached = position
         self.covered = position if fetched_from is None else fetched_from
 
-    def reach(self, offset: int, leader_epoch: int = -1) -> None:
+    def reach(self, offset: int, leader_epoch: int = -1, last: Batch | None = None) -> None:
         """All before ``offset`` is acknowledged."""
         self.reached = offset
+        self.last = last or self.last
         if leader_epoch > self.leader_epoch:
             self.leader_epoch = leader_epoch
+
+    def sorted_to(self, batch: Batch) -> None:
+        """The last one of an answer that is taken or skipped."""
+        self.covered_last = batch
 
     def commit(self, offset: int) -> None:
         self.committed = offset
@@ -156,6 +168,7 @@ class SourceLog:
     def forget_epochs(self) -> None:
         """The position lies elsewhere than behind what was copied."""
         self.leader_epoch = self.covered_epoch = self.validated_epoch = -1
+        self.last = self.covered_last = None
 
     def unread(self) -> None:
         """The position has to be read again: somebody may have moved it."""
@@ -379,6 +392,21 @@ class Partition:
             return max(log.leader_epoch, log.covered_epoch)
         sent = (piece.leader_epoch for piece in self.outbox.unacked if piece.next_offset <= position)
         return max((log.leader_epoch, *sent))
+
+    def last_at(self, position: int) -> LastBatch | None:
+        """The source batch that holds the offset before ``position``, which was reached, planned or covered. None where
+        it is not known, or of a format that has no checksum."""
+        sent = (piece.last for piece in self.outbox.unacked)
+        for batch in (self.log.covered_last, self.log.last, *sent):
+            if batch is not None and batch.base < position <= batch.next_offset and batch.crc:
+                return LastBatch.of(batch)
+        return None
+
+    @property
+    def last_copied(self) -> LastBatch | None:
+        """As near before the fetch position as is known."""
+        last = self.log.last
+        return self.last_at(self.log.covered) or (LastBatch.of(last) if last is not None and last.crc else None)
 
     def drop_unsent(self) -> int:
         """Forgets what was fetched and not sent; returns its bytes. The fetch position falls back accordingly."""

@@ -1,14 +1,15 @@
 """A flow's positions: offsets of group ``mirror.<flow>`` on the target, with their metadata.
 
 The offset is the next *source* offset. The metadata string is compact JSON: source topic id, leader epoch of the last
-record copied, the claim of the application that wrote it, where provenance begins, the hour, so that idle positions are
-renewed before the group coordinator forgets them (offsets.retention.minutes, 7 days by default), and a proof. A
-position that is written again keeps what it was: one that another client committed never gets a proof.
+record copied and what the header of its batch said, the claim of the application that wrote it, where provenance
+begins, the hour, so that idle positions are renewed before the group coordinator forgets them
+(offsets.retention.minutes, 7 days by default), and a proof. A position that is written again keeps what it was: one
+that another client committed never gets a proof.
 """
 
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, CommittedPosition, Key
@@ -26,7 +27,7 @@ from reconciler.replication.offsets.position_metadata import (
     urlsafe,
     written,
 )
-from reconciler_mirror.model.lane import NO_CLAIM, Claim, TargetLoss
+from reconciler_mirror.model.lane import NO_CLAIM, Claim, LastBatch, TargetLoss
 
 RENEW_AFTER_HOURS = 24
 
@@ -54,6 +55,7 @@ class LanePosition:
     ``proved``: a mirror or a seek wrote it, and it came as it was written. Of any other, offset and claim alone are
     kept. ``same``: where copies keep offsets. ``lost``: what the target's log has lost of what was copied before; until
     a seek nothing goes on behind it. ``remote_id``: of the topic that holds the copies, empty where it is not known.
+    ``last``: the source batch that ends there, None where it is not known.
     """
 
     offset: int
@@ -66,6 +68,7 @@ class LanePosition:
     same: SameOffsetsPosition | None = None
     lost: TargetLoss | None = None
     remote_id: str = ""
+    last: LastBatch | None = None
 
 
 def is_of_topic(position: LanePosition, topic_id: str) -> bool:
@@ -121,6 +124,7 @@ def encode(key: Key, position: LanePosition) -> str:
         **({} if position.marked is None else {"m": position.marked}),
         **({} if position.remote_id == "" else {"r": position.remote_id}),
         **({} if lost is None else {"g": [lost.end, lost.acknowledged, lost.source]}),
+        **({} if position.last is None else {"b": astuple(position.last)}),
         **{key: number for key, number in kept.items() if number is not None},
     }
     return written(key, position.offset, fields, PositionProof.OURS if position.proved else PositionProof.CLAIMED)
@@ -159,6 +163,7 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
             same=same,
             lost=None if (lost := fields.get("g")) is None else TargetLoss(int(lost[0]), int(lost[1]), int(lost[2])),
             remote_id=str(fields.get("r", "")),
+            last=None if (batch := fields.get("b")) is None else LastBatch(*map(int, batch)),
         )
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return LanePosition(offset, proved=False)

@@ -14,6 +14,7 @@ from reconciler.replication.offsets.map_topic import Record, copied_before, form
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.lane import positions
+from reconciler_mirror.lane.fetch.last_batch import LastBatches
 from reconciler_mirror.lane.other_owners import copied_by_others
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
@@ -39,6 +40,7 @@ class Starter:
         self._lane = lane
         self._losses = TargetLosses(lane)
         self._tails = TargetTails(lane)
+        self._last = LastBatches(lane)
         self._pending: set[Partition] = set()
         self._wake = asyncio.Event()
         self._at_target = False
@@ -118,15 +120,20 @@ class Starter:
         # A position beyond the end: an open transaction, or a lost log. The high watermark says which.
         beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
         tops = await lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
+        logs: dict[Partition, tuple[int, int, int]] = {}
+        for partition in there:
+            if isinstance(known := bounds[partition.source], tuple):
+                top = tops.get(partition.source)
+                logs[partition] = (*known, max(known[1], top) if isinstance(top, int) else known[1])
         truncated = await self._truncated(there)
+        grown = {p: low for p, (low, _, top) in logs.items() if low <= p.log.covered <= top}
+        truncated |= await self._last.replaced({p: low for p, low in grown.items() if p not in truncated})
         for partition in there:
             known = bounds[partition.source]
             if partition.log.committed < 0 and not self._fetched_uncommitted:
                 again.append(partition)
             elif not isinstance(known, BrokerError):
-                top = tops.get(partition.source)
-                top = max(known[1], top) if isinstance(top, int) else known[1]
-                self._settle(partition, (*known, top), truncated.get(partition))
+                self._settle(partition, logs[partition], truncated.get(partition))
             elif known.retriable:
                 again.append(partition)
                 self._waits(partition, name_of(known.code))
@@ -260,7 +267,7 @@ class Starter:
         earlier claim (so that a later look shows whose it is). Where this session may not commit yet, it counts as
         uncommitted."""
         self._lane.changed.add(partition)
-        partition.log.begin(known.offset, known.leader_epoch)
+        partition.log.begin(known.offset, known.leader_epoch, known.last)
         self._lane.know(partition, known.offset)
         partition.copied.start(known.offset, self._lane.ids(partition))
         if not known.topic_id:
@@ -445,8 +452,10 @@ class Starter:
         partition.hold.waits_since = 0.0
         partition.log.ends_at(end, time.monotonic())
         leader = lane.source.leader(*partition.source)
-        if truncated is not None or not low <= partition.log.covered <= top:
-            self._lost(partition, low, min(top, top if truncated is None else truncated))
+        if truncated is not None and truncated < 0:
+            lane.stop(partition, conditions.source_replaced(partition.spec, partition.log.covered, low))
+        elif truncated is not None or not low <= partition.log.covered <= top:
+            self._lost(partition, low, min(top, top if truncated is None else truncated), top)
         elif leader is None:
             self.add(partition)
         else:
@@ -459,10 +468,10 @@ class Starter:
             partition.hold.copy(caught_up=partition.log.covered >= end)
             lane.routes.place(partition)
 
-    def _lost(self, partition: Partition, low: int, high: int) -> None:
-        """The next record is before ``low`` or beyond ``high``."""
+    def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:
+        """The next record is before ``low`` or beyond ``high``, up to which the source has what was copied."""
         lane, position = self._lane, partition.log.covered
-        condition = conditions.position_lost(partition.spec, position, low, high)
+        condition = conditions.position_lost(partition.spec, position, low, high, top)
         if not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return

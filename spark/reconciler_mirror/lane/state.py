@@ -268,7 +268,7 @@ class Lane:
         """Moves ``reached`` over skipped batches once nothing before them is open."""
         log, outbox = partition.log, partition.outbox
         if log.reached < log.covered and not outbox.unacked and outbox.idle:
-            log.reach(log.covered, partition.epoch_at(log.covered))
+            log.reach(log.covered, partition.epoch_at(log.covered), log.covered_last)
             self.mark_dirty(partition)
 
     def mark_dirty(self, partition: Partition) -> None:
@@ -317,7 +317,7 @@ class Lane:
         """``piece`` is the oldest unacknowledged one. ``base_offset``: the target offset of its first record, -1: not
         known."""
         partition.copied.acknowledged(piece.copied, base_offset)
-        partition.log.reach(piece.next_offset, piece.leader_epoch)
+        partition.log.reach(piece.next_offset, piece.leader_epoch, piece.last)
         partition.figures.acknowledged(piece)
         partition.hold.progressed()
         self._settled(partition.outbox.acknowledge())

@@ -19,12 +19,13 @@ from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.kafka.records.batches import CommittedFilter, scan
 from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, read_log
 from reconciler.replication.offsets.codec import MapPartition
+from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.map_topic import MapReader, Record, copied_to, cut
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import MARKER
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model.lane import Ahead, TargetLoss
+from reconciler_mirror.model.lane import Ahead, LaneSpec, TargetLoss
 
 ABORTED_WAIT_MS = 200
 """How long a broker may wait for records behind the known end: there should be none."""
@@ -49,20 +50,21 @@ class Strange:
     first: int
 
 
+def copies_each_once(spec: LaneSpec) -> bool:
+    """Whether each record of the source is one record of the copy, and the same."""
+    return spec.delivery == "exactly_once" and not spec.work
+
+
 class TargetTails:
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-
-    @property
-    def judges(self) -> bool:
-        return self._lane.spec.delivery == "exactly_once" and not self._lane.spec.work
 
     async def at_start(
         self, partition: Partition, at: LanePosition, known: KnownEnd
     ) -> Ahead | Strange | TargetLoss | None:
         """Raises BrokerError and ConnectionLostError: then it is asked again."""
         behind = at.offset - known.source
-        if not self.judges or behind < 0 or (known.now - known.target <= MARKER and not behind):
+        if not copies_each_once(self._lane.spec) or behind < 0 or (known.now - known.target <= MARKER and not behind):
             return None
         try:
             there = await self._copies(partition, known.target, known.now)
@@ -192,19 +194,26 @@ class TargetLosses:
         """With the source offset of the first record that is gone, where the offset map says it exactly."""
         if loss.source >= 0:
             return loss
-        spec, topic = self._lane.spec, partition.spec.topic
-        reader = MapReader(self._lane.target, spec.state, frozenset({topic}))
-        try:
-            await reader.refresh()
-        except BrokerError as error:
-            if error.retriable:
-                raise
-            return loss  # no map, or none that may be read
-        if partition.copied.of == (ids := self._lane.ids(partition)):  # what could not be written to the map yet
-            for chunk in partition.copied.chunks():
-                reader.take(*chunk.encode(MapPartition(spec.state, topic, partition.spec.partition, *ids)))
-        first = reader.partition(topic, partition.spec.partition, self._lane.ids(partition)).upstream(loss.end)
+        if (known := await offset_map(self._lane, partition)) is None:
+            return loss
+        first = known.upstream(loss.end)
         return replace(loss, source=first.offset) if first.exact and first.offset is not None else loss
+
+
+async def offset_map(lane: Lane, partition: Partition) -> PartitionMap | None:
+    """With what could not be written to it yet; None: there is none, or none that may be read."""
+    topic, number, ids = partition.spec.topic, partition.spec.partition, lane.ids(partition)
+    reader = MapReader(lane.target, lane.spec.state, frozenset({topic}))
+    try:
+        await reader.refresh()
+    except BrokerError as error:
+        if error.retriable:
+            raise
+        return None
+    if partition.copied.of == ids:
+        for chunk in partition.copied.chunks():
+            reader.take(*chunk.encode(MapPartition(lane.spec.state, topic, number, *ids)))
+    return reader.partition(topic, number, ids)
 
 
 async def only_aborted(target: ClusterClient, ends: Mapping[Key, int]) -> set[Key]:

@@ -22,7 +22,7 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.lane.target_tails import TargetTails
+from reconciler_mirror.lane.target_tails import TargetTails, copies_each_once
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 
@@ -143,7 +143,7 @@ class Committer:
         written: dict[Key, CommittedOffset] = {}
         for p, offset in moved:
             figures = (offset, p.position_id, p.epoch_at(offset), claim, hour, p.marked)
-            at = LanePosition(*figures, lost=p.copied.lost, remote_id=p.remote_id)
+            at = LanePosition(*figures, lost=p.copied.lost, remote_id=p.remote_id, last=p.last_at(offset))
             written[p.target] = positions.to_commit(p.target, at)
         return written
 
@@ -317,7 +317,10 @@ class GroupPositions:
             copied, stable = partition.copied, stables[partition.target]
             if isinstance(stable, int) and stable >= copied.gaps[-1][1]:
                 taken = copied.taken_gaps()
-                if self._tails.judges and (first := await self._tails.strangers(partition, taken)) is not None:
+                if (
+                    copies_each_once(self._lane.spec)
+                    and (first := await self._tails.strangers(partition, taken)) is not None
+                ):
                     copied.others_wrote(first)
         for partition in lane.partitions.values():
             if partition.copied.strange >= 0 and partition.hold.phase is Phase.COPYING:

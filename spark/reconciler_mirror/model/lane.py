@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Protocol
 
+from reconciler.kafka.records.batches import Batch
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Where
 from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings, Provenance
@@ -215,6 +216,24 @@ class Condition:
     ) -> Condition:
         """``text`` goes on behind the name of the partition."""
         return cls(code, f"{spec.topic}-{spec.partition} {text}", todo, spec.topic, spec.partition, stops)
+
+
+@dataclass(frozen=True, slots=True)
+class LastBatch:
+    """Of the batch that holds the source offset before a position: what its header said when it was copied. A source
+    that went back to a backup has another batch there once it has grown again."""
+
+    base: int
+    next_offset: int
+    crc: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+    @classmethod
+    def of(cls, batch: Batch | LastBatch) -> LastBatch:
+        return cls(*(getattr(batch, each.name) for each in fields(cls)))
 
 
 @dataclass(frozen=True, slots=True)

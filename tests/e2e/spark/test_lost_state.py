@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,6 +18,7 @@ from reconciler.replication.names import STATUS_TOPIC
 from tests.support.clusters import CreateTopic, delete_topic
 from tests.support.jobs.records import producer
 from tests.support.jobs.verify_runs import Ended, reconciler, until
+from tests.support.lanes.high_offsets import backup, restore
 from tests.support.reading import to_the_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -125,3 +127,35 @@ def test_what_was_paused_stays_so(env: Path, plain: Sandbox, unique: str) -> Non
 def driver_of(env: Path) -> int:
     file = env.parent / "state" / env.name / "m" / "driver.json"
     return int(json.loads(file.read_text(encoding="utf-8"))["pid"]) if file.is_file() else 0
+
+
+@pytest.mark.long
+def test_a_source_that_was_restored_and_has_grown_again(env: Path, plain: Sandbox, unique: str) -> None:
+    east, topic = plain["east"], f"{unique}held"
+    copy = f"east.{topic}"
+    assert run(env, "apply", env, "--yes").code == 0
+    until("the copy", copied(plain["west"], copy, range(20)), 120)
+    kept = backup(east)
+    write(east, topic, range(20, 30))
+    until("what the source will lose", copied(plain["west"], copy, range(30)), 120)
+    assert run(env, "mirror", "stop", env).code == 0
+    restore(east, kept)
+    write(east, topic, range(30, 50))
+    run(env, "apply", env, "--yes")
+
+    def codes() -> set[str]:
+        return {one["code"] for one in mirror_of(env)["flows"][unique]["conditions"]}
+
+    until("what is at stake", lambda: "source_truncated" in codes(), 90)
+    told = run(env, "status", env)
+    words = " ".join(told.out.split())
+    assert "what was copied only up to 20" in words, told
+    assert "up to 10 at offsets 20 to 29 of the source" in words, told
+    assert copied(plain["west"], copy, range(30))()
+    [offset] = {*re.findall(rf"mirror seek \S+ \S+ --topic {topic} --partition 0 --to (\d+)", words)}
+    assert run(env, "mirror", "stop", env).code == 0
+    sought = run(env, "mirror", "seek", env, unique, "--topic", topic, "--partition", 0, "--to", offset)
+    assert sought.code == 0, sought
+    applied = run(env, "apply", env, "--yes")
+    assert applied.code == 0, applied
+    until("the source's other records", copied(plain["west"], copy, range(50)), 120)

@@ -84,6 +84,8 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
             looked.append((batch, delivered))
         covered = max(covered, batch.next_offset)
         partition.log.covered_epoch = max(partition.log.covered_epoch, batch.leader_epoch)
+    if looked:
+        partition.log.sorted_to(looked[-1][0])
     if wanted:
         partition.sizes.try_larger()
         # Small batches cost more each than their records; the choice changes only when they are clearly small or big.

@@ -23,7 +23,8 @@ MARKER = 1
 class Piece:
     """One batch to produce. ``source`` is set while its bytes are the source's own and their checksum is not verified.
     ``next_offset``: the position once it is acknowledged. ``copied``: its records in source offsets. ``sequence`` is -1
-    until it is sealed. ``hole``: the first offset of a hole that is to be filled, -1 for records."""
+    until it is sealed. ``hole``: the first offset of a hole that is to be filled, -1 for records. ``last``: the source
+    batch that it ends in."""
 
     raw: memoryview
     records: int
@@ -36,6 +37,7 @@ class Piece:
     sequence: int = -1
     sent_at: float = 0.0
     hole: int = -1
+    last: Batch | None = None
 
     @classmethod
     def of_hole(cls, first: int, next_offset: int, timestamp: int) -> Piece:
@@ -49,13 +51,13 @@ class Piece:
         if buffer is not None:
             buffer.hold()
         figures = (batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp)
-        return cls(raw, *figures, ((batch.base, batch.records),), source, buffer)
+        return cls(raw, *figures, ((batch.base, batch.records),), source, buffer, last=batch)
 
     @classmethod
     def made(cls, rebuilt: Rebuilt, last: Batch, timestamp: int) -> Piece:
         """Records of source batches up to ``last``."""
         figures = (rebuilt.records, rebuilt.next_offset, last.leader_epoch, timestamp)
-        return cls(memoryview(rebuilt.raw), *figures, rebuilt.spans)
+        return cls(memoryview(rebuilt.raw), *figures, rebuilt.spans, last=last)
 
     def drop(self) -> None:
         buffer, self.buffer = self.buffer, None

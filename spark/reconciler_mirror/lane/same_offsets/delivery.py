@@ -84,7 +84,8 @@ class PositionWriter:
             written: dict[Key, CommittedOffset] = {}
             for p, offset in moved.items():
                 figures = (offset, p.position_id, p.epoch_at(offset), claim, hour)
-                at = positions.LanePosition(*figures, same=self._same.position(p), remote_id=p.remote_id)
+                same, last = self._same.position(p), p.last_at(offset)
+                at = positions.LanePosition(*figures, same=same, remote_id=p.remote_id, last=last)
                 written[p.target] = positions.to_commit(p.target, at)
             try:
                 committed = await lane.target.positions(lane.spec.group, written)

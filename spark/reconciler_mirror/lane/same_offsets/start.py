@@ -87,7 +87,7 @@ class SameStarter(Starter):
         last = None if of is None else was.last
         same = SamePartition(was.producer, was.start, begun=of is not None, diverged=was.diverged, trusted_last=last)
         self._same.joins(partition, same)
-        partition.log.resume(known.offset if of is not None else -1, known.leader_epoch)
+        partition.log.resume(known.offset if of is not None else -1, known.leader_epoch, known.last)
         lane.changed.add(partition)
         if was.diverged is not None:
             why = "a lane has found that before"
@@ -185,12 +185,12 @@ class SameStarter(Starter):
         why = f"it goes on to {copied}, and the source ends at {end}"
         self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
 
-    def _lost(self, partition: Partition, low: int, high: int) -> None:
+    def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:
         """The source deleted records before they were copied (``low`` is its first offset). Where the flow goes on
         behind losses, the lost offsets become one hole: the copy keeps the source's offsets behind it. Waits until
         nothing is under way, since the hole has to begin where the copy's log ends."""
         lane, same, position = self._lane, self._same.state_of(partition), partition.log.covered
-        condition = conditions.position_lost(partition.spec, position, low, high)
+        condition = conditions.position_lost(partition.spec, position, low, high, top)
         if position >= low or same is None or same.place is None or not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return

@@ -68,6 +68,24 @@ def test_what_was_aborted_never_gets_into_the_map() -> None:
     assert decode(*chunk.encode(PLACE))[1].runs == (CopiedRun(0, 0, 5), CopiedRun(5, 12, 5))
 
 
+def test_a_flow_that_goes_back_begins_another_chunk_where_it_went_to() -> None:
+    """Its source was truncated, and has other records at the offsets that were copied before. One commit holds both."""
+    copied = Copied()
+    copied.begin(0)
+    copied.acknowledged(((0, 12),), 0)
+    copied.committed(12)
+    copied.acknowledged(((12, 3),), 13)
+    copied.moved_back()
+    copied.acknowledged(((6, 10),), 16)
+    copied.committed(16)
+    found = [decode(*chunk.encode(PLACE))[1] for chunk in copied.chunks()]
+    assert found == [
+        Stretch(0, 15, (CopiedRun(0, 0, 12), CopiedRun(12, 13, 3))),
+        Stretch(6, 16, (CopiedRun(6, 16, 10),)),
+    ]
+    assert PartitionMap(found).downstream(7).offset == 17
+
+
 def test_a_batch_without_an_offset_leaves_a_gap_and_no_guess() -> None:
     copied = Copied()
     copied.begin(0)

@@ -1,0 +1,132 @@
+"""Whether the source still has the batch that was copied last.
+
+A source that was restored from a backup ends earlier, and grows past the position again: then other records lie there,
+with offsets that were copied before. Its leader epochs may be those of before, too (KIP-320). Positions name what the
+header of their last batch said; each start holds that against the batch at the same place. Compaction writes a batch
+again, and some services put records into other batches, so a header that differs is only a suspicion: records decide.
+"""
+
+from collections.abc import Mapping
+
+from reconciler.kafka.client import small_topics
+from reconciler.kafka.client.cluster import Key
+from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.records.batches import Batch
+from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, read_log
+from reconciler.replication.offsets.map import PartitionMap
+from reconciler_mirror.lane.partition import Partition
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.target_tails import copies_each_once, offset_map
+from reconciler_mirror.model.lane import LastBatch
+
+WIDEN, WIDEST = 10, 1_000
+"""A record is looked for at one offset, then at ten times as many; so many in a row without one are given up."""
+
+
+class LastBatches:
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    async def replaced(self, lows: Mapping[Partition, int]) -> Mapping[Partition, int]:
+        """Those whose source has another record at the last offset that was copied, with the first such offset, -1
+        where that is not known. ``lows``: where the source's log begins. Raises BrokerError and ConnectionLostError."""
+        known = {p: last for p in lows if (last := p.last_copied) is not None}
+        places = {p: min(p.log.covered, last.next_offset) - 1 for p, last in known.items()}
+        places = {p: place for p, place in places.items() if place >= lows[p]}
+        batches = await self._batches({p.source: place for p, place in places.items()})
+        replaced: dict[Partition, int] = {}
+        for partition, place in places.items():
+            last, now = known[partition], batches.get(partition.source)
+            if now is None or now.base > place or now.magic != 2 or now.crc == last.crc:
+                continue
+            first = await self._first_other(partition, lows[partition], now.base, place)
+            if first is None and await self._is_other(partition, last, now, place):
+                first = -1
+            if first is not None and first <= place:
+                replaced[partition] = first
+        return replaced
+
+    async def _batches(self, places: Mapping[Key, int]) -> Mapping[Key, Batch]:
+        try:
+            return await small_topics.batches_at(self._lane.source, places)
+        except BrokerError as error:
+            if error.retriable:
+                raise
+            # Fetching says what is wrong with it; the others are asked for without it.
+            alone = [{key: place} for key, place in places.items()] if len(places) > 1 else []
+            return {key: batch for each in alone for key, batch in (await self._batches(each)).items()}
+
+    async def _first_other(self, partition: Partition, low: int, base: int, place: int) -> int | None:
+        """Beyond ``place`` where both sides are alike; None where the flow does not copy each record once as it is, or
+        one side has lost what would be compared. ``base``: of the source's batch that holds ``place``."""
+        if not copies_each_once(self._lane.spec):
+            return None
+        try:
+            known = None if self._lane.spec.keeps_offsets else await offset_map(self._lane, partition)
+            return await _Comparison(self._lane, partition, known).first_other(low, max(low, base), place)
+        except NotPairedError:
+            return None
+        except BrokerError as error:
+            if error.retriable:
+                raise
+            return None
+
+    async def _is_other(self, partition: Partition, last: LastBatch, now: Batch, place: int) -> bool:
+        """Where copies do not say: by who wrote it, as which of its records, else by a later timestamp."""
+        if last.producer_id >= 0 and now.producer_id >= 0:
+            before, after = ((b.producer_id, b.producer_epoch, b.base_sequence - b.base) for b in (last, now))
+            return before != after
+        key = partition.source
+        async for answer in small_topics.read(self._lane.source, {key: place}, {key: place + 1}):
+            if any(at.timestamp > last.max_timestamp for at in small_topics.delivered(answer, place, place + 1)):
+                return True
+        return False
+
+
+class _Comparison:
+    """Of the source's records with their copies. ``known``: the offset map; None where copies keep offsets."""
+
+    def __init__(self, lane: Lane, partition: Partition, known: PartitionMap | None) -> None:
+        self._source = Log(lane.source, partition.source, committed=lane.committed_only)
+        self._target = Log(lane.target, partition.target)
+        self._known = known
+        self._keeps_offsets = lane.spec.keeps_offsets
+
+    async def first_other(self, low: int, base: int, place: int) -> int:
+        """By halves from ``low`` on. Raises NotPairedError, BrokerError and ConnectionLostError."""
+        records = (await read_log(self._source, base, place + 1))[1]
+        if not records:
+            raise NotPairedError("the batch has no records")
+        if await self._is_copied(records[-1]):
+            return place + 1
+        first = high = records[-1][0]
+        while low < high:
+            middle = (low + high) // 2
+            record = await self._next(middle, high)
+            if record is not None and await self._is_copied(record):
+                low = record[0] + 1
+            else:
+                first, high = first if record is None else record[0], middle
+        return first
+
+    async def _next(self, begin: int, end: int) -> Found | None:
+        width = 1
+        while begin < end and width <= WIDEST:
+            if records := (await read_log(self._source, begin, min(end, begin + width)))[1]:
+                return records[0]
+            begin, width = begin + width, width * WIDEN
+        if begin < end:
+            raise NotPairedError("the source has too few records there")
+        return None
+
+    async def _is_copied(self, record: Found) -> bool:
+        offset, record_hash = record
+        if not self._keeps_offsets:
+            there = None if self._known is None else self._known.downstream(offset)
+            if there is None or there.offset is None or not there.exact:
+                raise NotPairedError("the offset map does not say where its copy is")
+            offset = there.offset
+        copies = (await read_log(self._target, offset, offset + 1))[1]
+        if not copies:
+            raise NotPairedError("its copy is gone")
+        return copies[0][1] == record_hash
