@@ -1,14 +1,13 @@
-"""Conditions of a flow or of some of its partitions together, as the driver finds them, and the log of all
-conditions."""
+"""Conditions of a flow or of some of its partitions together, and the log of all conditions."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from reconciler.kafka.client.errors import SettingError
-from reconciler.replication.names import ConditionCode, runbook_of
+from reconciler.kafka.client.errors import SettingError, name_of
+from reconciler.replication.names import OFFSETS_TOPIC, ConditionCode, runbook_of
 from reconciler.replication.status import ReportedLoss
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.lane import GRANTS, Condition, LaneSpec
 from reconciler_mirror.model.views import FlowView
 
 STALLED_S = 30.0
@@ -47,6 +46,17 @@ def setting_refused(flow: str, error: SettingError) -> Condition:
         f"{flow} is not copied: {error}",
         "Edit the client settings of that cluster, run reconciler validate ENV, then apply.",
         stops=True,
+    )
+
+
+def offset_map_missing(spec: LaneSpec, code: int) -> Condition:
+    """``code``: Kafka's, to what was written to the map or asked of it."""
+    return Condition(
+        "offset_map_missing",
+        f"{spec.flow} is copied, but {spec.target.cluster} answers {name_of(code)} for {OFFSETS_TOPIC}: which offsets "
+        "copies have is not written down. Groups are not synced exactly, a failover cannot translate their offsets, "
+        "and a lost position or a shortened log is harder to tell",
+        f"Run reconciler apply ENV: it creates the topic. If it is there: {GRANTS}.",
     )
 
 

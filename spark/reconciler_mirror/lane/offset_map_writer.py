@@ -1,7 +1,8 @@
 """Writes what a lane has copied into the offset map, and into MirrorMaker 2's offset syncs.
 
 A moment after each commit, and outside the transactions: nothing waits for it, and what it writes is committed already.
-While the map's topic is missing or does not answer, copying goes on and the map catches up later.
+While the map's topic is missing or does not answer, copying goes on, a condition says so, and the map catches up
+later.
 """
 
 import asyncio
@@ -10,19 +11,24 @@ import time
 from collections.abc import Awaitable
 
 from reconciler.kafka.client.cluster import ClusterClient, Key
-from reconciler.kafka.client.errors import WireError
+from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError, WireError
 from reconciler.kafka.client.small_topics import KeyValue, append
 from reconciler.replication.mirrormaker_records import OffsetSync
 from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets import map_topic
 from reconciler.replication.offsets.codec import MapPartition, OffsetChunk
 from reconciler_mirror import log_lines as logs
+from reconciler_mirror.conditions.flow import offset_map_missing
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.state import Lane
 
 WRITE_EVERY, LAST_WRITE_WITHIN = 1.0, 5.0
 PAUSE_LAST, PRUNE_EVERY = 30.0, 3600.0
+LOOK_EVERY = 30.0
+"""Seconds without a write, after which the topic is looked for."""
+TELL_AFTER = 5.0
+"""Seconds: a broker that has just started may not know the topic yet."""
 _log = logs.logger("offset map")
 
 
@@ -31,7 +37,9 @@ class MapWriter:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._complained: dict[str, str] = {}
+        self._failed: dict[str, WireError] = {}
+        self._looked = 0.0
+        self._refused_since = 0.0
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -52,13 +60,13 @@ class MapWriter:
             async with asyncio.timeout(LAST_WRITE_WITHIN):
                 await self.write()
         except TimeoutError:
-            self._complain(OFFSETS_TOPIC, "no answer")
+            self._complain(OFFSETS_TOPIC, ConnectionLostError("no answer"))
 
     async def write(self) -> bool:
         """False when it did not work; it is tried again with the next call. Never raises a WireError."""
         lane = self._lane
         changed = [p for p in lane.partitions.values() if p.copied.changed]
-        written = await self._tried(OFFSETS_TOPIC, self._write(lane.target, changed)) if changed else True
+        written = await self._mapped(changed)
         if lane.spec.offset_syncs is None:
             return written
         side, topic = lane.spec.offset_syncs
@@ -66,15 +74,34 @@ class MapWriter:
         cluster = lane.source if side == "source" else lane.target
         return (await self._tried(topic, _sync(cluster, topic, moved)) if moved else True) and written
 
+    async def _mapped(self, changed: list[Partition]) -> bool:
+        lane, now = self._lane, time.monotonic()
+        if not changed and now - self._looked < LOOK_EVERY and lane.unmapped is None:
+            return True
+        self._looked = now
+        written = await self._tried(OFFSETS_TOPIC, self._write(lane.target, changed) if changed else self._look())
+        error = self._failed.get(OFFSETS_TOPIC)
+        if written:
+            lane.unmapped, self._refused_since = None, 0.0
+        elif isinstance(error, BrokerError) and error.code in DENIED | {UNKNOWN_TOPIC}:
+            self._refused_since = self._refused_since or now
+            if now - self._refused_since >= TELL_AFTER:
+                lane.unmapped = offset_map_missing(lane.spec, error.code)
+        return written
+
+    async def _look(self) -> None:
+        await self._lane.target.refresh([OFFSETS_TOPIC])
+        await map_topic.partitions(self._lane.target)
+
     async def _tried(self, topic: str, work: Awaitable[None]) -> bool:
         """False if a cluster did not take it. Copying never waits for the map: it is only read by who translates
         offsets, and what is missing there is written with the next call."""
         try:
             await work
         except WireError as error:
-            self._complain(topic, str(error))
+            self._complain(topic, error)
             return False
-        self._complained.pop(topic, None)
+        self._failed.pop(topic, None)
         return True
 
     async def _write(self, target: ClusterClient, changed: list[Partition]) -> None:
@@ -91,16 +118,16 @@ class MapWriter:
         for copied, full, version, newest in written:
             copied.written(full, version, newest)
 
-    def _complain(self, topic: str, why: str) -> None:
+    def _complain(self, topic: str, error: WireError) -> None:
         """Once for each reason, not every few seconds."""
-        if why != self._complained.get(topic):
-            self._complained[topic] = why
+        before, self._failed[topic] = self._failed.get(topic), error
+        if str(error) != str(before):
             _log.warning(
                 "offsets cannot be written; records are still copied",
                 flow=self._lane.spec.flow,
                 lane=self._lane.spec.lane,
                 topic=topic,
-                why=why,
+                why=str(error),
                 todo="run reconciler apply ENV, which creates the topic; check that the mirror's principal may write",
             )
 

@@ -53,8 +53,7 @@ class ProgressReports:
                 else:
                     self._conditions.pop(key, None)
         conditions = tuple(self._conditions.values())
-        if lane.trouble is not None:
-            conditions += (lane.trouble,)
+        conditions += tuple(each for each in (lane.trouble, lane.unmapped) if each is not None)
         for cluster in (lane.source, lane.target):
             seconds = cluster.throttled()
             if seconds > 0:

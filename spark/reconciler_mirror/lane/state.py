@@ -188,6 +188,7 @@ class Lane:
         self.held = OpenTransactions()  # at the source; fetchers note them, the session
         self.unread = OpenTransactions(conditions.open_at_target)  # reports those that last, of both sides
         self.trouble: Condition | None = None  # what keeps all from starting; the start sets and clears it
+        self.unmapped: Condition | None = None  # why the offset map is not written; its writer sets and clears it
 
         # The open transaction. Senders add to it, the commit loop ends it and clears all of this.
         self.dirty: set[Partition] = set()  # whose position has moved and is not committed
