@@ -162,6 +162,11 @@ class Unknown:
         return cls(subject, ". ".join(part for part in (error.what, error.why) if part), error.todo)
 
     @property
+    def words(self) -> str:
+        """Names the subject once."""
+        return self.error if self.error.startswith(f"{self.subject} ") else f"{self.subject}: {self.error}"
+
+    @property
     def what(self) -> str:
         """What is wrong, without why: the same for all that one cause leaves unknown."""
         return self.error.partition(". ")[0]

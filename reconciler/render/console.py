@@ -323,7 +323,7 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
         context = getattr(error, "ctx", None)
-        say(*error.format_message().split("\n"))
+        say(*error.format_message().replace("Value error, ", "").split("\n"))
         say(f"Try: {PROGRAM if context is None else context.command_path} --help")
         code = ExitCode.ERROR
     except (typer.Abort, KeyboardInterrupt):

@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +117,27 @@ def test_topics_are_planned_and_applied_without_spark_and_java(
     said = reconciler("plan", environment, code=2)
     assert "mirror west: start" in said
     assert "Java was not found" in reconciler("apply", environment, "--yes", code=1)
+
+
+@pytest.mark.kafka
+def test_from_nothing_to_the_first_plan_takes_less_than_five_minutes(
+    wheels: Path, plain: Sandbox, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As README has it: install, init, plan; all that a machine does, and no time for reading."""
+    began = time.monotonic()
+    _run(sys.executable, "-m", "venv", tmp_path / "venv")
+    pip = (tmp_path / "venv" / "bin" / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check")
+    _run(*pip, "--no-index", "--find-links", wheels, "kafka-topology-reconciler")
+    clusters = [f"--cluster={name}={plain[name].bootstrap_servers}" for name in ("east", "west")]
+    words = (*clusters, "--security-protocol", "PLAINTEXT", "--flow", r"east:west=first-plan(\..*)?")
+    said = _run(tmp_path / "venv/bin/reconciler", "init", "environments/prod", *words, cwd=tmp_path)
+    assert "reconciler plan environments/prod" in said
+    planned = _run(tmp_path / "venv/bin/reconciler", "plan", "environments/prod", code=2, cwd=tmp_path)
+    took = time.monotonic() - began
+    assert "mirror west: start" in planned
+    with capsys.disabled():
+        sys.stdout.write(f"\nfrom nothing to the first plan: {took:.0f} s\n")
+    assert took < 5 * 60
 
 
 @pytest.mark.kafka

@@ -169,11 +169,12 @@ def denied(speaker: Speaker, asked: Asked) -> ClusterError:
 def unreachable(speaker: Speaker, reasons: tuple[str, ...]) -> ClusterError:
     """``reasons``: of each address that was tried; equal ones are named once."""
     addresses = ", ".join(speaker.bootstrap_servers)
+    plain = (reason.removeprefix(f"cluster {speaker.cluster}: ") for reason in reasons)
     return ClusterError(
         speaker.cluster,
         "unreachable",
         f"cluster {speaker.cluster} does not answer at {addresses}",
-        "; ".join(dict.fromkeys(reason for reason in reasons if reason)) or "No broker answered in time",
+        "; ".join(dict.fromkeys(reason for reason in plain if reason)) or "No broker answered in time",
         "Check that the brokers run, bootstrap_servers, security.protocol, and the network between here and there.",
     )
 

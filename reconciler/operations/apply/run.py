@@ -53,14 +53,13 @@ class ApplyRequest:
 
 def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
     """``steal``: why the lock is taken from any holder. Raises ReconcilerError for what ends it before it begins."""
+    # Files that cannot be read end it before a cluster is asked.
+    saved, reviewed = (read_plan(path) if path is not None else None for path in (request.saved, request.reviewed))
     with changing(env, "apply", steal, request.consent, request.move_lock) as execute:
         session = execute.session
-        if request.saved is None:
-            plan = make_plan(session, consent=request.consent)
-        else:
-            plan = _saved(session, request.saved, request)
-        if request.reviewed is not None:
-            if unseen := uncovered(plan, read_plan(request.reviewed)):
+        plan = make_plan(session, consent=request.consent) if saved is None else _saved(session, saved, request)
+        if reviewed is not None:
+            if unseen := uncovered(plan, reviewed):
                 raise StalePlan(unseen, "a fresh plan holds what the reviewed plan does not; nothing was applied")
             say("checked: every change of the fresh plan is in the reviewed one")
         require_wave(plan, request.until)
@@ -120,8 +119,8 @@ def changing(
         yield execute
 
 
-def _saved(session: Session, path: Path, request: ApplyRequest) -> Plan:
-    plan = guard_saved(session, read_plan(path), request.consent)
+def _saved(session: Session, read: Plan, request: ApplyRequest) -> Plan:
+    plan = guard_saved(session, read, request.consent)
     if not request.part:
         limits.refuse_if_blocked(plan)
     if moved := what_moved(session, plan):

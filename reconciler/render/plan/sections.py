@@ -155,7 +155,7 @@ def unknown_section(unknowns: Iterable[Unknown]) -> Section:
     for unknown in unknowns:
         undecided = f"not decided: {first_of(unknown.detail, SHOWN)}" if unknown.detail else ""
         more = tuple(line for line in (unknown.todo, undecided) if line)
-        items.append(SectionItem(f"{unknown.subject}: {unknown.error}", more))
+        items.append(SectionItem(unknown.words, more))
     return Section("Unknown", "could not be read, so nothing is concluded from it", tuple(items), urgent=True)
 
 

@@ -100,7 +100,7 @@ def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[st
                     yield from (f"  {problem}", f"    {todo}")
             case "Unknown":
                 for unknown in plan.unknown:
-                    yield f"  {unknown.subject}: {unknown.error}"
+                    yield f"  {unknown.words}"
                     yield from [f"    {unknown.todo}"] if unknown.todo else ()
                     yield from [f"    not decided: {style.listed(unknown.detail)}"] if unknown.detail else ()
             case "Unmanaged":

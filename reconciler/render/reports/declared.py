@@ -25,7 +25,7 @@ def valid_text(place: str, topology: Topology, planned: Plan | None = None) -> s
     if planned is not None and not (planned.refused or planned.unknown):
         lines.append("on the live clusters: nothing blocks a plan")
     for unknown in planned.unknown if planned is not None else ():
-        lines += [f"  unknown: {unknown.subject}: {unknown.error}", f"    {unknown.todo}"]
+        lines += [f"  unknown: {unknown.words}", f"    {unknown.todo}"]
     for refusal in planned.refused if planned is not None else ():
         lines += [f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]", f"    {refusal.todo}"]
     return lines_of(lines)

@@ -139,7 +139,7 @@ def parity_text(parity: Parity, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", parity_verdict(parity)), f"environment {parity.environment}"]
     for title, disparities in (("Not allowed", parity.those(allowed=False)), ("Allowed", parity.those(allowed=True))):
         if title == "Allowed":
-            lines += [f"  unknown: {unknown.subject}: {unknown.error}" for unknown in parity.unknown]
+            lines += [f"  unknown: {unknown.words}" for unknown in parity.unknown]
         lines += ["", f"{title} ({len(disparities)})"] if disparities else []
         for words, pairs in _alike(disparities).items():
             lines += [f"  {words}", f"    {style.listed(pairs)}"]
