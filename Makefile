@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package test-workflows test-image image-context freeze
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package test-workflows test-image test-machine image-context freeze
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -145,6 +145,12 @@ image-context: package
 # Every step of the Containerfile on a Debian that a mount namespace keeps apart, and what it says is run; as root.
 test-image: image-context
 	@$(PYTHON_IN_VENV) -m pytest -v tests/interop/deploy/with_image_steps.py
+
+# On a Debian without anything else, made by mmdebstrap: install, init --repository, plan, apply, the CI that it wrote, and an
+# upgrade; as root.
+test-machine: package
+	@command -v mmdebstrap >/dev/null || { echo "NOT RUN: test-machine needs mmdebstrap (apt-get install mmdebstrap)"; exit 1; }
+	@$(PYTHON_IN_VENV) -m pytest -v tests/interop/deploy/with_empty_machine.py
 
 # What `make package` builds, installed by one command from a folder of wheels on a machine without Spark and Java.
 test-package: package

@@ -33,6 +33,8 @@ WORKFLOWS = ROOT / ".github" / "workflows"
 ACTIONS = ROOT / ".github" / "actions"
 VENV = Path(os.environ.get("WORKFLOWS_VENV") or ROOT / ".venv")
 """Where the tool is installed that the steps run: ``make test-package`` names one that has the wheel."""
+INSIDE = ("chroot", os.environ["WORKFLOWS_ROOT"]) if os.environ.get("WORKFLOWS_ROOT") else ()
+"""Before each command of a step: ``make test-machine`` runs them where nothing else is installed."""
 WRITTEN = ("plan", "apply", "drift")
 """Workflows that ``reconciler init --repository`` writes."""
 OURS = re.compile(r"OWNER/kafka-topology-reconciler/\.github/actions/(\w+)@REF")
@@ -46,7 +48,10 @@ def repository() -> Path:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     words = ("init", "--repository", str(folder), "--actions", "OWNER/kafka-topology-reconciler@REF")
     subprocess.run(
-        [VENV / "bin" / "reconciler", *words], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        [*INSIDE, VENV / "bin" / "reconciler", *words],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
     )
     return folder
 
@@ -230,9 +235,9 @@ class Job:
         if (self.temp / "path").exists():
             added = ":".join((self.temp / "path").read_text().split())
             variables["PATH"] = f"{added}:{variables['PATH']}"
+        folder = self.workspace / step.get("working-directory", ".")
         done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=self.workspace / step.get("working-directory", "."),
+            [*INSIDE, "env", "-C", folder, "bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
             env={**variables, "GITHUB_OUTPUT": str(output)},
             capture_output=True,
             text=True,
