@@ -21,7 +21,8 @@ from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(3600)]
 
-PACKAGES = "python3-venv,git,ca-certificates"
+PACKAGES = "python3-venv,python-is-python3,git,ca-certificates"
+"""Git and `python`, as the runners of CI have them."""
 NEXT = "99.0.0"
 """The version of the second build."""
 
