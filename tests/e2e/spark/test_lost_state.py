@@ -154,7 +154,7 @@ def test_a_source_that_was_restored_and_has_grown_again(env: Path, plain: Sandbo
     assert copied(plain["west"], copy, range(30))()
     [offset] = {*re.findall(rf"mirror seek \S+ \S+ --topic {topic} --partition 0 --to (\d+)", words)}
     assert run(env, "mirror", "stop", env).code == 0
-    sought = run(env, "mirror", "seek", env, unique, "--topic", topic, "--partition", 0, "--to", offset)
+    sought = run(env, "mirror", "seek", env, unique, "--topic", topic, "--partition", 0, "--to", offset, "--yes")
     assert sought.code == 0, sought
     applied = run(env, "apply", env, "--yes")
     assert applied.code == 0, applied

@@ -126,7 +126,8 @@ def test_a_batch_that_was_only_written_again_is_the_same(
 
 def test_a_batch_that_is_gone_is_no_loss(flow: Flow) -> None:
     flow.run(batch_path)
-    [future] = AdminClient(flow.source.super_client()).delete_records([TopicPartition(flow.topic, 0, 60)]).values()
+    admin = AdminClient(flow.source.super_client())  # its answers never come once it is gone
+    [future] = admin.delete_records([TopicPartition(flow.topic, 0, 60)]).values()
     future.result(20)
     _, control = flow.run(batch_path, caught_up)
     fill(flow.source, flow.topic, LOST)
