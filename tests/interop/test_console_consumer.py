@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from reconciler_mirror.lane.run import batch_path
@@ -25,6 +26,7 @@ KEY, HEADERS, LINE, NULL = ("\x01K", "\x01H", "\x01L\n", "\x01N")
 BIG = bytes(byte for byte in range(256) if byte != 1) * 3614  # 900 KiB
 
 
+@pytest.mark.long
 def test_it_prints_the_same_on_both_sides(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     """All codecs, tombstones, empty keys and values, 200 headers, 900 KiB records, transactions with aborts, compacted
     and LogAppendTime topics, timestamps of 0 and below. Of order: ``tests/mirror/lane/test_byte_equality.py``."""

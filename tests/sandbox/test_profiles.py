@@ -34,7 +34,9 @@ def broker_configs(cluster: ClusterHandle) -> dict[str, str]:
     return {name: entry.value for name, entry in described.result(10).items()}
 
 
-@pytest.mark.parametrize("profile", [pytest.param(name, marks=pytest.mark.kafka(name)) for name in ("plain", "secure")])
+@pytest.mark.parametrize(
+    "profile", [pytest.param(name, marks=[pytest.mark.kafka(name), pytest.mark.long]) for name in ("plain", "secure")]
+)
 def test_no_broker_listens_beyond_loopback(profile: str, request: pytest.FixtureRequest) -> None:
     sandbox: Sandbox = request.getfixturevalue(profile)
     for handle in sandbox.clusters.values():
@@ -55,6 +57,7 @@ def test_topics_are_never_made_by_chance(plain: Sandbox, unique: str) -> None:
     assert unique not in admin(plain["east"].client()).list_topics(timeout=10).topics
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.parametrize("profile", ["plain", "ha"])
 def test_features_are_those_of_a_formatted_cluster(profile: str, request: pytest.FixtureRequest) -> None:
@@ -68,6 +71,7 @@ def test_features_are_those_of_a_formatted_cluster(profile: str, request: pytest
         assert features["group.version"]["finalized"] == (1, 1)
 
 
+@pytest.mark.long
 def test_ha_places_three_replicas_in_three_racks(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     for cluster in ha.clusters.values():
         create_topic(cluster, unique, partitions=3)
@@ -92,6 +96,7 @@ def test_a_frozen_broker_answers_again_when_thawed(plain: Sandbox) -> None:
     assert client.list_topics(timeout=10).cluster_id == cluster.cluster_id
 
 
+@pytest.mark.long
 def test_ha_serves_with_a_broker_killed_and_takes_it_back(ha: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     cluster = ha["east"]
     create_topic(cluster, unique, partitions=3)

@@ -103,10 +103,12 @@ def plan(
     artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
 ) -> None:
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
-    if len(envs) > 1 and (form is not Page.TEXT or out is not None or write):
+    given = {f"--format {form}": form is not Page.TEXT, "--out": out is not None, "--write": bool(write)}
+    if len(envs) > 1 and any(given.values()):
         why = "Each of them has its own plan, and each would overwrite the one before."
         todo = "Call plan once for each environment."
-        raise ReconcilerError(f"{len(envs)} environments are given with --format {form}, --out or --write", why, todo)
+        options = ", ".join(option for option, is_given in given.items() if is_given)
+        raise ReconcilerError(f"{len(envs)} environments are given with {options}", why, todo)
 
     # Clusters are read while the rest of the program is imported.
     begun: Begun | None = None

@@ -138,11 +138,8 @@ class Driver:
                 return DriverOutcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
-            # It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions
-            # has a task: `apply` waits for that, so a mirror without a core is never taken for one that runs. Then it
-            # stays `running`: a lane that later loses its task is a condition, and no second start.
-            if not settled and (self._board.all_run() or time.monotonic() - began > _SETTLED_S):
-                settled = not self._leases.lanes_without_task()
+            # Once it runs it stays `running`: a lane that later loses its task is a condition, and no second start.
+            settled = settled or self._settled(began)
             now: ApplicationState = "running" if settled else "starting"
             if time.monotonic() - looked >= _LOOK_S:
                 looked = time.monotonic()
@@ -169,6 +166,12 @@ class Driver:
                 )  # by an application of another mirror, which has no record here
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
+
+    def _settled(self, began: float) -> bool:
+        """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
+        task. ``apply`` waits for that, so a mirror without a core is never taken for one that runs."""
+        taken = self._board.all_run() or time.monotonic() - began > _SETTLED_S
+        return taken and not self._leases.lanes_without_task()
 
     # beside another application
 

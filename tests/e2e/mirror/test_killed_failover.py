@@ -197,7 +197,9 @@ def _kill_at(moving: Moving, line: int) -> None:
     assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment", [pytest.param(each, marks=pytest.mark.long) if each in BEFORE else each for each in MOMENTS]
+)
 def test_killed_and_run_again(cli: Cli, moving: Moving, moment: str) -> None:
     flow = moving.flow
     there = list(placed(flow.target, flow.remote).items())

@@ -135,7 +135,9 @@ def _client(east: ClusterHandle, mechanism: str, tokens: Tokens) -> dict[str, st
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+@pytest.mark.parametrize(
+    "mechanism", [*(pytest.param(each, marks=pytest.mark.long) for each in ("PLAIN", "SCRAM-SHA-256")), "OAUTHBEARER"]
+)
 def test_requests_of_the_reconciler_log_in_so_too(east: ClusterHandle, tokens: Tokens, mechanism: str) -> None:
     client = _client(east, mechanism, tokens)
     cluster = Cluster("east", (client.pop("bootstrap.servers"),), client=client)
@@ -210,7 +212,7 @@ def test_a_token_that_nobody_signed_is_taken_where_the_broker_takes_it(
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+@pytest.mark.parametrize("mechanism", ["PLAIN", pytest.param("SCRAM-SHA-256", marks=pytest.mark.long)])
 def test_a_rotated_password_is_told_by_every_command_and_by_a_lane(
     east: ClusterHandle,
     tokens: Tokens,

@@ -20,6 +20,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import delete_topic
 from tests.support.lanes.cutting_proxy import cutting
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, conditions, fill, has, running
+from tests.support.lanes.truth import map_topic
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -37,6 +38,7 @@ def flow(plain: Sandbox, unique: str) -> Flow:
 def _both(flow: Flow, create_topic: CreateTopic, **target: str) -> None:
     create_topic(flow.source, flow.topic, 2)
     create_topic(flow.target, flow.remote, 2, **target)
+    map_topic(flow.target)
 
 
 def _configure(cluster: ClusterHandle, topic: str, name: str, value: str) -> None:

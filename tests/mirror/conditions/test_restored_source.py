@@ -63,6 +63,7 @@ def test_what_the_source_has_instead_is_named_and_copied_by_the_seek_that_is_nam
     flow.run(batch_path)
 
 
+@pytest.mark.long
 def test_a_running_lane_that_saw_the_shorter_log_stays_stopped_when_it_has_grown(flow: Flow) -> None:
     kept = backup(flow.source)
     fill(flow.source, flow.topic, LOST)

@@ -61,6 +61,7 @@ def test_what_the_target_lost_is_named_and_copied_again_by_the_seek_that_is_name
     assert flow.target_content()[0] == flow.source_content()[0]
 
 
+@pytest.mark.long
 def test_it_is_seen_while_the_lane_runs_and_remembered_once_the_log_has_grown(
     flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -362,7 +362,7 @@ def test_without_a_port_nothing_is_served(busy: Board) -> None:
 
 def test_the_rules_for_alerts_are_those_of_the_page_and_ask_for_what_is_exported() -> None:
     sections = re.findall(r"^## (\w+)$", (DOCS / "mirror" / "alerts.md").read_text("utf-8"), re.MULTILINE)
-    assert sections == [rule["alert"] for rule in alert_rules()]
+    assert sections == sorted(rule["alert"] for rule in alert_rules())
     for rule in alert_rules():
         held = {name.removesuffix("_bucket") for name in re.findall(r"\bmirror_\w+", rule["expr"])}
         assert held <= exported().keys(), rule["alert"]

@@ -90,7 +90,7 @@ def _lines(process: subprocess.Popen[str]) -> Iterator[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("side", "fault"),
     [
-        ("source", "kill"),
+        pytest.param("source", "kill", marks=pytest.mark.long),
         pytest.param("source", "restart", marks=pytest.mark.long),
         ("target", "kill"),
         pytest.param("target", "freeze", marks=pytest.mark.long),

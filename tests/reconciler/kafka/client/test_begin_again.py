@@ -24,7 +24,7 @@ CreateTopic = Callable[..., str]
 INVALID_TXN_STATE = 48
 
 
-@pytest.fixture(params=["classic", "version 2"])
+@pytest.fixture(params=[pytest.param("classic", marks=pytest.mark.long), "version 2"])
 def target(
     request: pytest.FixtureRequest, plain: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[ClusterHandle, bool]:
