@@ -91,6 +91,7 @@ class LiveWorld:
         return transactional_ids(self._applying, producer_ids)
 
     def abort(self, transactional_id: str) -> None:
+        self._execute.require_lock()  # the fence was watched for a while
         abort(self._applying, transactional_id)
 
     def let_through(self) -> Collection[Key]:
@@ -169,6 +170,8 @@ class LiveWorld:
         return chosen_groups(moves, self.plan.groups_expression, () if self.plan.whole else self.plan.names)
 
     def commit(self, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
+        # Called again and again while clients are waited for: a run that took the lock meanwhile may go back.
+        self._execute.require_kept()
         return set_positions(self._survey.destination, groups)
 
     def groups_back(self) -> tuple[GroupMove, ...]:

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import BlockedError, ExitCode, ReconcilerError
+from reconciler.errors import BlockedError, ExitCode, LockHeld, ReconcilerError
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.cutover import CutoverSettings, FenceChosen
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
+from reconciler.operations.cutover import live
 from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.world import StepNotes
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
@@ -271,3 +273,22 @@ def test_a_step_is_not_begun_without_its_journal() -> None:
     report = run(clusters)
     assert report.failed is not None
     assert (report.failed.name, clusters.paused) == ("pause", False)
+
+
+def test_once_the_lock_is_lost_no_position_is_set_and_nothing_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step waits for members, clients or transactions, for minutes; another run may take the lock and go back."""
+
+    def stolen(*_: object) -> None:
+        raise LockHeld("the lock is held no longer", "Another run took it.", "Look at its audit record.")
+
+    def act(*_: object) -> None:
+        raise AssertionError("another run holds the lock")
+
+    monkeypatch.setattr(live, "set_positions", act)
+    monkeypatch.setattr(live, "abort", act)
+    world = live.LiveWorld.__new__(live.LiveWorld)
+    monkeypatch.setattr(world, "_execute", SimpleNamespace(require_kept=stolen, require_lock=stolen), raising=False)
+    with pytest.raises(LockHeld):
+        world.commit(())
+    with pytest.raises(LockHeld):
+        world.abort("orders")
