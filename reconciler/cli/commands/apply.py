@@ -144,7 +144,7 @@ def drill(
     write: Annotated[
         str, typer.Option("--write", metavar="DURATION", help="how long the canary is written before it moves")
     ] = "10s",
-    hold: Hold = "5s",
+    hold: Hold = "2s",
     within: Annotated[
         str, typer.Option("--within", metavar="DURATION", help="how long each wait for copying may take")
     ] = "60s",

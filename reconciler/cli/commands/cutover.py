@@ -46,7 +46,7 @@ def plan(
         Path | None, typer.Option("--topics-file", metavar="FILE", help="only topics that FILE names, one a line")
     ] = None,
     groups: Annotated[str, typer.Option("--groups", metavar="RE", help="only groups whose whole name matches")] = "",
-    hold: Hold = "5s",
+    hold: Hold = "2s",
     within: Annotated[
         str,
         typer.Option("--within", metavar="DURATION", help="how long the fence, and then the rest to copy, may take"),
