@@ -13,6 +13,7 @@ from reconciler.replication.offsets.codec import end_of
 from reconciler.replication.offsets.map_topic import Record, copied_before, former_sources, newest_chunks
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.conditions import positions as faults
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.last_batch import LastBatches
 from reconciler_mirror.lane.other_owners import copied_by_others
@@ -160,7 +161,7 @@ class Starter:
         if source.error == UNKNOWN_TOPIC or (not source.error and spec.partition not in source.leaders):
             return conditions.source_gone(partition.spec)
         if source.topic_id != NO_ID and spec.topic_id and printed_id(source.topic_id.bytes) != urlsafe(spec.topic_id):
-            return conditions.topic_recreated(replace(spec, topic_id=printed_id(source.topic_id.bytes)), spec.topic_id)
+            return faults.topic_recreated(replace(spec, topic_id=printed_id(source.topic_id.bytes)), spec.topic_id)
         if target.error in DENIED | {UNKNOWN_TOPIC} or (not target.error and spec.partition not in target.leaders):
             return conditions.target_missing(partition.spec, len(target.leaders), target.error)
         return None
@@ -186,14 +187,14 @@ class Starter:
                     fresh.append(partition)
                 else:
                     before = (lane.spec.flow, copied_to)
-                    lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
+                    lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, before))
                 continue
             # What follows holds of positions that a mirror wrote: others say nothing of topics or epochs.
             if not known.proved:
                 foreign[partition] = known.offset
                 continue
             if not positions.is_of_topic(known, partition.spec.topic_id):
-                lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
+                lane.stop(partition, faults.topic_recreated(partition.spec, known.topic_id))
                 continue
             # Of this topic. It may still be older than what was committed, or of a copy at the source's offsets.
             if positions.went_back(known, least.get(partition.source)):
@@ -201,10 +202,10 @@ class Starter:
                 source_end = None if isinstance(bounds, BrokerError) else bounds[1]
                 said = (lane.spec.group, known.offset, least[partition.source], source_end)
                 restored = await self._losses.shortened(partition)
-                lane.stop(partition, conditions.position_regressed(partition.spec, *said, restored))
+                lane.stop(partition, faults.position_regressed(partition.spec, *said, restored))
             elif known.same is not None and known.same.diverged is not None:
                 why = "a lane has found that before"
-                lane.stop(partition, conditions.offsets_diverged(partition.spec, known.same.diverged, why))
+                lane.stop(partition, faults.offsets_diverged(partition.spec, known.same.diverged, why))
             elif known.same is not None:
                 kept[partition] = known
             else:
@@ -227,10 +228,11 @@ class Starter:
                 if known.lost is None and again:
                     self._write_soon(partition)
                 partition.copied.lost = loss if again or known.lost is not None else None
-                lane.stop(partition, conditions.target_truncated(partition.spec, loss, known.offset))
+                lane.stop(partition, faults.target_truncated(partition.spec, loss, known.offset))
             elif isinstance(tail, Ahead):
                 lane.stop(
-                    partition, conditions.position_behind_copy(partition.spec, lane.spec.group, known.offset, tail)
+                    partition,
+                    faults.position_behind_copy(partition.spec, lane.spec.group, known.offset, tail),
                 )
             elif partition in ends:
                 partition.outbox.expects(ends[partition])
@@ -311,7 +313,7 @@ class Starter:
             elif known[0] <= wanted <= known[1]:
                 self._begin_first(partition, wanted)
             else:
-                self._lane.stop(partition, conditions.start_out_of_range(partition.spec, wanted, *known))
+                self._lane.stop(partition, faults.start_out_of_range(partition.spec, wanted, *known))
         # The others, by the start that the flow asks for.
         fresh = await self._never_copied([p for p in fresh if p.source not in spec.start_offsets])
         offsets = await self._offsets(fresh, positions.asked_at(spec.start_kind, spec.start_timestamp_ms))
@@ -335,7 +337,7 @@ class Starter:
         others = await copied_by_others(lane.target, lane.spec.group, lane.spec.claim.owner, by_target.keys())
         for key, other in others.items():
             partition = by_target[key]
-            lane.stop(partition, conditions.remote_topic_not_ours(partition.spec, lane.spec.flow, *other))
+            lane.stop(partition, faults.remote_topic_not_ours(partition.spec, lane.spec.flow, *other))
         return [p for p in fresh if p.hold.phase is Phase.STARTING]
 
     async def _not_begun_before(self, given: Sequence[Partition]) -> Sequence[Partition]:
@@ -347,12 +349,12 @@ class Starter:
             if flow == lane.spec.state and copied_to > lane.spec.start_offsets[key]:
                 partition = by_source[key]
                 before = (lane.spec.flow, copied_to)
-                lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, before))
+                lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, before))
         # Nor are they offsets of a topic that was deleted and recreated, remote topic and position with it.
         for key, former in (await former_sources(lane.target, lane.spec.state, ids)).items():
             partition = by_source[key]
             if partition.hold.phase is Phase.STARTING:
-                lane.stop(partition, conditions.topic_recreated(partition.spec, printed_id(former.bytes)))
+                lane.stop(partition, faults.topic_recreated(partition.spec, printed_id(former.bytes)))
         return [p for p in given if p.hold.phase is Phase.STARTING]
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
@@ -366,7 +368,7 @@ class Starter:
         for key, before in (await copied_before(target, ids)).items():
             partition = begun[key]
             ours = (lane.spec.flow, before[1]) if before[0] == lane.spec.state else before
-            lane.stop(partition, conditions.position_missing(partition.spec, lane.spec.flow, ours))
+            lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, ours))
         if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
             written: dict[Key, tuple[Partition, int]] = {}
             for partition in fresh:
@@ -379,7 +381,7 @@ class Starter:
             aborted = await only_aborted(target, {key: end for key, (_, end) in written.items()})
             for key in written.keys() - aborted:
                 partition, end = written[key]
-                lane.stop(partition, conditions.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
+                lane.stop(partition, faults.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
         return [p for p in fresh if p.hold.phase is Phase.STARTING]
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
@@ -387,7 +389,7 @@ class Starter:
         before = await copied_before(self._lane.target, {p.source: self._lane.ids(p) for p in offsets})
         for partition, offset in offsets.items():
             _, copied_to = before.get(partition.source, (spec.flow, None))
-            self._lane.stop(partition, conditions.position_foreign(partition.spec, spec.group, offset, copied_to))
+            self._lane.stop(partition, faults.position_foreign(partition.spec, spec.group, offset, copied_to))
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         """At an offset that no commit backs. With provenance not before the offset from which arriving flows mark their
@@ -395,7 +397,7 @@ class Starter:
         it may lie before what the offset map has."""
         spec = self._lane.spec
         if (arriving := spec.claim.ground.unknown.get(partition.source)) is not None:
-            self._lane.stop(partition, conditions.marks_unknown(partition.spec, arriving))
+            self._lane.stop(partition, faults.marks_unknown(partition.spec, arriving))
             return
         partition.log.begin_fresh(spec.claim.ground.not_before(partition.source, offset))
         partition.copied.start(partition.log.covered, self._lane.ids(partition), first=True)
@@ -453,7 +455,7 @@ class Starter:
         partition.log.ends_at(end, time.monotonic())
         leader = lane.source.leader(*partition.source)
         if truncated is not None and truncated < 0:
-            lane.stop(partition, conditions.source_replaced(partition.spec, partition.log.covered, low))
+            lane.stop(partition, faults.source_replaced(partition.spec, partition.log.covered, low))
         elif truncated is not None or not low <= partition.log.covered <= top:
             self._lost(partition, low, min(top, top if truncated is None else truncated), top)
         elif leader is None:
@@ -471,7 +473,7 @@ class Starter:
     def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:
         """The next record is before ``low`` or beyond ``high``, up to which the source has what was copied."""
         lane, position = self._lane, partition.log.covered
-        condition = conditions.position_lost(partition.spec, position, low, high, top)
+        condition = faults.position_lost(partition.spec, position, low, high, top)
         if not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return

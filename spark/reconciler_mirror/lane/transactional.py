@@ -13,7 +13,7 @@ from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, BrokerError, Wire
 from reconciler.kafka.client.transactions import Endings, Identity
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.offsets.position_metadata import is_ours
-from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.conditions import positions as faults
 from reconciler_mirror.conditions.lane import SupersededError
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.pieces import delivered_pieces
@@ -324,7 +324,7 @@ class GroupPositions:
                     copied.others_wrote(first)
         for partition in lane.partitions.values():
             if partition.copied.strange >= 0 and partition.hold.phase is Phase.COPYING:
-                condition = conditions.copy_written_by_others(partition.spec, partition.copied.strange)
+                condition = faults.copy_written_by_others(partition.spec, partition.copied.strange)
                 if partition.hold.condition is None:
                     partition.hold.report(condition)
                     lane.changed.add(partition)

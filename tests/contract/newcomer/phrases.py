@@ -68,7 +68,10 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("reconciler_mirror/lane/positions.py", "reconciler_mirror/lane/start.py"),
     ),
     ("sync group offsets while mirroring", ("reconciler_mirror/groups/sync.py",)),
-    ("why a partition is stalled", ("reconciler_mirror/conditions/lane.py",)),
+    (
+        "why a partition is stalled",
+        ("reconciler_mirror/conditions/lane.py", "reconciler_mirror/conditions/positions.py"),
+    ),
     ("lag of a flow", ("reconciler_mirror/board/flow_state.py",)),
     ("oldest unread record of a flow", ("reconciler_mirror/board/flow_state.py",)),
 )

@@ -15,7 +15,7 @@ from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.delete_records import delete_records
 from reconciler.kafka.records.batches import Batch
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.conditions import positions as faults
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.positions import SameOffsetsPosition
 from reconciler_mirror.lane.produce.outbox import Piece
@@ -166,7 +166,7 @@ class Copies:
         lane.urgent = True
         lane.mark_dirty(partition)
         lane.routes.forget(partition)
-        lane.stop(partition, conditions.offsets_diverged(partition.spec, offset, why))
+        lane.stop(partition, faults.offsets_diverged(partition.spec, offset, why))
 
     def position(self, partition: Partition) -> SameOffsetsPosition | None:
         """What goes with ``partition.log.reached``."""

@@ -10,6 +10,7 @@ from reconciler.replication.offsets.close_gaps import Log, NotPairedError
 from reconciler.replication.offsets.parting import Parting, count_from, parting_of
 from reconciler.replication.offsets.same import above_limit
 from reconciler_mirror.conditions import lane as conditions
+from reconciler_mirror.conditions import positions as faults
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.positions import SameOffsetsPosition
@@ -73,7 +74,7 @@ class SameStarter(Starter):
             if not is_of_copy:
                 fresh.append(partition)
             elif not positions.is_of_topic(known, partition.spec.topic_id):
-                lane.stop(partition, conditions.topic_recreated(partition.spec, known.topic_id))
+                lane.stop(partition, faults.topic_recreated(partition.spec, known.topic_id))
             elif known.proved:
                 self._goes_on(partition, known)
             else:
@@ -91,7 +92,7 @@ class SameStarter(Starter):
         lane.changed.add(partition)
         if was.diverged is not None:
             why = "a lane has found that before"
-            lane.stop(partition, conditions.offsets_diverged(partition.spec, was.diverged, why))
+            lane.stop(partition, faults.offsets_diverged(partition.spec, was.diverged, why))
         elif of is None or known.claim != lane.spec.claim:
             self._write_soon(partition)
 
@@ -158,7 +159,7 @@ class SameStarter(Starter):
             reached = min(seen.end, same.start)
             place = CopyPlace(reached, seen, trusted=reached == same.start)
         if above_limit(same.start - place.reached, lane.spec.filler_limit):
-            lane.stop(partition, conditions.filler_limit(partition.spec, same.start, same.start - place.reached))
+            lane.stop(partition, faults.filler_limit(partition.spec, same.start, same.start - place.reached))
             return
         place = place.settled() if place.level else place
         same.place, same.at = place, time.monotonic()
@@ -183,14 +184,14 @@ class SameStarter(Starter):
             return
         partition.log.ends_at(end, time.monotonic())
         why = f"it goes on to {copied}, and the source ends at {end}"
-        self._lane.stop(partition, conditions.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
+        self._lane.stop(partition, faults.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
 
     def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:
         """The source deleted records before they were copied (``low`` is its first offset). Where the flow goes on
         behind losses, the lost offsets become one hole: the copy keeps the source's offsets behind it. Waits until
         nothing is under way, since the hole has to begin where the copy's log ends."""
         lane, same, position = self._lane, self._same.state_of(partition), partition.log.covered
-        condition = conditions.position_lost(partition.spec, position, low, high, top)
+        condition = faults.position_lost(partition.spec, position, low, high, top)
         if position >= low or same is None or same.place is None or not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return
