@@ -21,7 +21,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def producer(cluster: ClusterHandle, **settings: Any) -> Producer:
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
-    return Producer({**cluster.client(), "message.max.bytes": 10_000_000, "linger.ms": 5, **dotted})
+    always = {"message.max.bytes": 10_000_000, "linger.ms": 5, "enable.idempotence": True}
+    return Producer({**cluster.client(), **always, **dotted})
 
 
 def write_awkward(cluster: ClusterHandle, topic: str, partitions: int, count: int, seed: int = 0) -> None:

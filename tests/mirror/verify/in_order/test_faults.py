@@ -106,6 +106,7 @@ def fill(handle: ClusterHandle, topic: str, partitions: list[list[Content]], see
                 "compression.type": CODECS[(partition + seed) % len(CODECS)],
                 "batch.num.messages": chance.choice((1, 3, 17, 100)),
                 "linger.ms": 5,
+                "enable.idempotence": True,  # a retry right after the topic is made must not swap batches
             }
         )
         for key, value, headers, timestamp in records:

@@ -117,7 +117,8 @@ def test_a_drill_changes_its_canary_and_its_group_alone(monkeypatch: pytest.Monk
     made = {denial(CANARY), denial("orders")}
     monkeypatch.setattr(Fence, "rules", lambda _: frozenset(made))
     monkeypatch.setattr(Fence, "made", lambda _: frozenset(made))
-    world = LiveDrill(session, plan, SimpleNamespace(), lambda _: None, places, CANARY)  # type: ignore[arg-type]
+    kept: Any = SimpleNamespace(require_kept=lambda: None)
+    world = LiveDrill(session, plan, kept, lambda _: None, places, CANARY)
     world.to_ends()
     world.write([0, 1, 2], there=False)
     world.write([3, 4], there=True)
