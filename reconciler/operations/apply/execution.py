@@ -135,11 +135,17 @@ class Execution:
 
     def perform(self, change_id: str, act: Callable[[], Answer]) -> Answer:
         """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
-        now, began = revision(self.session.folder), time.monotonic()
-        with recorded(self.audit, uuid.uuid4().hex, self._actor(now.commit, dirty=now.dirty), [change_id]) as outcomes:
+        began, run = time.monotonic(), uuid.uuid4().hex
+        with recorded(self.audit, run, self._actor_of_steps, [change_id]) as outcomes:
             answer = act()
             outcomes.append(Outcome(change_id, Result.DONE, "", time.monotonic() - began))
         return answer
+
+    @cached_property
+    def _actor_of_steps(self) -> Actor:
+        """Git is asked once: the environment was read once, and a cut-over refuses writes while it takes its steps."""
+        now = revision(self.session.folder)
+        return self._actor(now.commit, dirty=now.dirty)
 
     def require_lock(self) -> None:
         """Raises LockHeld if another holds the lock, ReconcilerError while it cannot be renewed."""

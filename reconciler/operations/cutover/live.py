@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from reconciler.backends.clusters.clients import abort, let_write, producers_of, transactional_ids
-from reconciler.backends.clusters.groups import GroupPosition, Side, visited
+from reconciler.backends.clusters.groups import Side, visited
 from reconciler.backends.hooks import run_hook
 from reconciler.engine.rollout.gates import faults, scope_of
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
@@ -23,8 +23,8 @@ from reconciler.operations.apply.execution import Execution, sight_of
 from reconciler.operations.cutover.decide import within
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.copies import ReadOnlyCopies
-from reconciler.operations.failover.decide import FailoverRequest, due, move_of, ours, written
-from reconciler.operations.failover.steps import PAUSE_CONFIRM_S, Switch
+from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
+from reconciler.operations.failover.steps import PAUSE_CONFIRM_S, Switch, set_positions
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
@@ -170,14 +170,17 @@ class LiveWorld:
         return chosen_groups(moves, self.plan.groups_expression, () if self.plan.whole else self.plan.names)
 
     def commit(self, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
-        # Called again and again while clients are waited for: a run that took the lock meanwhile may go back.
-        self._execute.require_kept()
-        return set_positions(self._survey.destination, groups)
+        return self._set_positions(self._survey.destination, groups)
 
     def groups_back(self) -> tuple[GroupMove, ...]:
         survey = Survey(self.session.topology, move_of(self.session.topology, Way.FAILBACK, self.plan.flow))
         chosen = chosen_groups(survey.exact_groups(), self.plan.groups_expression, self._left_back)
-        return set_positions(survey.destination, chosen)
+        return self._set_positions(survey.destination, chosen)
+
+    def _set_positions(self, side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
+        # A step sets them again and again while it waits for members or clients: another run may have the lock by now.
+        self._execute.require_lock()
+        return set_positions(side, groups)
 
     @property
     def _left_back(self) -> Collection[str]:
@@ -333,16 +336,6 @@ def chosen_groups(moves: Iterable[GroupMove], expression: str, topics: Collectio
     mine = (move for move in moves if choice is None or choice.match(move.group))
     narrowed = (within(move, topics) if topics else move for move in mine)
     return tuple(move for move in narrowed if move.offsets)
-
-
-def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
-    """What is due there. Gives the groups as they are then."""
-    asked = {
-        group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
-        for group, offsets in due(tuple(groups)).items()
-    }
-    refused = side.commit(asked, [move.group for move in groups if move.origin.is_share])
-    return tuple(written(move, refused.get(move.group, {})) for move in groups)
 
 
 async def _last(log: Log, end: int) -> list[WholeRecord]:

@@ -135,11 +135,15 @@ class DrillRun:
         except ReconcilerError as error:
             course.failure = str(error)
             try:
-                take_back(self.world)
+                self.world.perform("take-back", self._take_back)
             except ReconcilerError as another:
                 course.left = (str(another),)
         course.records = tally(self._written, self._read, self.world.strange, self._compared)
         return course
+
+    def _take_back(self) -> StepEnd:
+        leftovers = take_back(self.world)
+        return step_end(bool(leftovers), f"taken back: {', '.join(leftovers) or 'nothing'}")
 
     def _write_and_watch(self) -> RecoveryPoint:
         """Writes for ``write_s`` seconds and looks after each batch how much of what was acknowledged is not copied;

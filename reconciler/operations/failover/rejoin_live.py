@@ -278,6 +278,7 @@ class LiveRejoin:
         )
 
     def seek(self, topic: str) -> int:
+        self._require_lock()
         return seek.begin_anew(self.session, self.flow.name, topic)
 
     def _filler(self, topics: Collection[str]) -> Session:
@@ -285,7 +286,13 @@ class LiveRejoin:
             self.session.folder, turned_round(self.session.topology, self.flow.name, topics), Principal.APPLY
         )
 
+    def _require_lock(self) -> None:
+        """A step goes from topic to topic for as long as it takes: another run may have the lock by now."""
+        assert self.execute is not None, "the lock is held"
+        self.execute.require_lock()
+
     def _perform(self, change: TopicChange) -> None:
+        self._require_lock()
         item = Planned(change.id, change, str(change.stage), "", "", "")
         (outcome,) = self.session.clusters[change.ref.cluster].perform([item], lambda _: None)
         if outcome.result is not Result.DONE:

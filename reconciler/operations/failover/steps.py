@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.backends.clusters.groups import GroupPosition
+from reconciler.backends.clusters.groups import GroupPosition, Side
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror
@@ -130,7 +130,7 @@ class Switch:
             **({"fence": lambda: self.fence.make(facts)} if self.request.fence else {}),
             "drain": lambda: self._drain(facts),
             "pause": lambda: self.pause(facts),
-            "offsets": lambda: self._offsets(moved),
+            "offsets": lambda: self._offsets(execute, moved),
             **({LIFT: self.copies.lift} if self._copies_step(facts, Way.FAILOVER) else {}),
             "start": lambda: self.start(facts),
             **({RESTORE: self.copies.restore} if self._copies_step(facts, Way.FAILBACK) else {}),
@@ -309,22 +309,17 @@ class Switch:
         text = f"; {'; '.join(notes)}" if notes else ""
         return DONE, f"{name} is paused, {self.move.destination} takes writes{text}"
 
-    def _offsets(self, moved: list[GroupMove]) -> StepEnd:
+    def _offsets(self, execute: Execution, moved: list[GroupMove]) -> StepEnd:
         # Groups are read again: they may have read on since the report that the user agreed to.
         groups = self.survey.exact_groups()
-        wanted = decide.due(groups)
-        asked = {
-            group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
-            for group, offsets in wanted.items()
-        }
-        share = [group.group for group in groups if group.origin.is_share]
-        refused = self.survey.destination.commit(asked, share)
-        moved += [decide.written(group, refused.get(group.group, {})) for group in groups]
-        count = sum(map(len, wanted.values())) - sum(map(len, refused.values()))
+        execute.require_lock()  # exact offsets may have been waited for
+        moved += set_positions(self.survey.destination, groups)
+        count = sum(offset.after != offset.before for group in moved for offset in group.offsets)
         wrong = decide.otherwise(moved)
         if not count and not wrong:
             return ALREADY, "all offsets were set already"
-        text = f"{counted(count, 'offset')} of {counted(len(wanted), 'group')} set on {self.move.destination}"
+        due = counted(len(decide.due(groups)), "group")
+        text = f"{counted(count, 'offset')} of {due} set on {self.move.destination}"
         return DONE, text + wrong
 
     def start(self, facts: FailoverFacts) -> StepEnd:
@@ -349,6 +344,16 @@ class Switch:
             return None
         partitions = self.survey.partitions()
         return None if isinstance(partitions, Unknown) else total(partition.left for partition in partitions)
+
+
+def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
+    """What is due there. Gives the groups as they are then."""
+    asked = {
+        group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
+        for group, offsets in decide.due(tuple(groups)).items()
+    }
+    refused = side.commit(asked, [move.group for move in groups if move.origin.is_share])
+    return tuple(decide.written(move, refused.get(move.group, {})) for move in groups)
 
 
 class _Bar:

@@ -18,9 +18,12 @@ from reconciler.errors import BlockedError, ExitCode, LockHeld, ReconcilerError
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.cutover import CutoverSettings, FenceChosen
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
+from reconciler.model.state.rejoin_journal import RejoinTopic
 from reconciler.operations.cutover import live
 from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.world import StepNotes
+from reconciler.operations.failover import rejoin_live, steps
+from reconciler.operations.mirror import seek
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
 
 
@@ -284,11 +287,32 @@ def test_once_the_lock_is_lost_no_position_is_set_and_nothing_is_aborted(monkeyp
     def act(*_: object) -> None:
         raise AssertionError("another run holds the lock")
 
+    without_lock = SimpleNamespace(require_kept=stolen, require_lock=stolen)
     monkeypatch.setattr(live, "set_positions", act)
     monkeypatch.setattr(live, "abort", act)
+    monkeypatch.setattr(live, "Survey", lambda *_: SimpleNamespace(exact_groups=tuple, destination=None))
+    monkeypatch.setattr(live, "move_of", lambda *_: None)
     world = live.LiveWorld.__new__(live.LiveWorld)
-    monkeypatch.setattr(world, "_execute", SimpleNamespace(require_kept=stolen, require_lock=stolen), raising=False)
+    world.session, world.plan = SimpleNamespace(topology=None), plan()  # type: ignore[assignment]
+    monkeypatch.setattr(world, "_execute", without_lock, raising=False)
+    monkeypatch.setattr(world, "_survey", SimpleNamespace(destination=None), raising=False)
+    changes: list[Callable[[], object]] = [lambda: world.commit(()), world.groups_back, lambda: world.abort("orders")]
+    for change in changes:
+        with pytest.raises(LockHeld):
+            change()
+
+    monkeypatch.setattr(steps, "set_positions", act)
+    switch = steps.Switch.__new__(steps.Switch)
+    monkeypatch.setattr(switch, "survey", SimpleNamespace(exact_groups=tuple, destination=None), raising=False)
     with pytest.raises(LockHeld):
-        world.commit(())
-    with pytest.raises(LockHeld):
-        world.abort("orders")
+        switch._offsets(without_lock, [])  # type: ignore[arg-type]
+
+    monkeypatch.setattr(seek, "begin_anew", act)
+    rejoin = rejoin_live.LiveRejoin.__new__(rejoin_live.LiveRejoin)
+    rejoin.session = SimpleNamespace(clusters={"east": SimpleNamespace(perform=act)})  # type: ignore[assignment]
+    rejoin.execute = without_lock  # type: ignore[assignment]
+    rejoin.flow = SimpleNamespace(name="east-to-west", source="east")  # type: ignore[assignment]
+    topic = RejoinTopic("orders", "id", 1, (0,), {})
+    for change in (lambda: rejoin.seek("orders"), lambda: rejoin.delete(topic), lambda: rejoin.create(topic)):
+        with pytest.raises(LockHeld):
+            change()

@@ -117,7 +117,7 @@ def test_a_drill_changes_its_canary_and_its_group_alone(monkeypatch: pytest.Monk
     made = {denial(CANARY), denial("orders")}
     monkeypatch.setattr(Fence, "rules", lambda _: frozenset(made))
     monkeypatch.setattr(Fence, "made", lambda _: frozenset(made))
-    kept: Any = SimpleNamespace(require_kept=lambda: None)
+    kept: Any = SimpleNamespace(require_lock=lambda: None)
     world = LiveDrill(session, plan, kept, lambda _: None, places, CANARY)
     world.to_ends()
     world.write([0, 1, 2], there=False)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, LockHeld
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, TopicSeen
@@ -408,3 +408,23 @@ def test_a_failover_that_ends_early_is_taken_back() -> None:
     assert "the failover ended at step pause" in course.failure
     assert course.steps[-1].result is StepResult.FAILED
     assert (clusters.paused, clusters.rules, clusters.read_only) == (False, set(), True)
+
+
+def test_a_drill_that_lost_its_lock_takes_nothing_back_and_names_why() -> None:
+    """Another drill may be under way on the same canary: its fence would be struck."""
+    clusters = Clusters()
+    world = World(clusters, TWO_WAY, plan())
+    begun: list[str] = []
+
+    def perform(name: str, act: Callable[[], StepEnd]) -> StepEnd:
+        begun.append(name)
+        if "pause" in begun:
+            raise LockHeld("the lock was taken over by bob", "Someone else may act now.", "")
+        return act()
+
+    world.perform = perform  # type: ignore[method-assign]
+    course = DrillRun(world, world.plan, 1.0, lambda: 1).run()
+    assert begun[-2:] == ["pause", "take-back"]
+    assert "the lock was taken over by bob" in course.failure
+    assert "the lock was taken over by bob" in course.left[0]
+    assert clusters.rules, "the canary's fence stands"
