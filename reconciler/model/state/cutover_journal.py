@@ -54,6 +54,9 @@ class CutoverJournal:
     there: Mapping[str, int] = field(default_factory=dict)
     started: str = ""
     soaked_ms: int = field(default=0, metadata=SPARSE)
+    topics_expression: str = field(default="", metadata=SPARSE)
+    groups_expression: str = field(default="", metadata=SPARSE)
+    """As in its plan: another one that chooses the same may go on with it."""
 
     def begin(self, step: str) -> CutoverJournal:
         return replace(self, begun=step)

@@ -19,8 +19,9 @@ from reconciler.model.reports.cutover import (
     TopicSeen,
 )
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, GroupMove, Key, Level
+from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.resources.acls.read_only import denial, write_denials
-from reconciler.text import counted, first_of, time_words, total
+from reconciler.text import counted, first_of, in_shell, time_words, total
 
 SHOWN = 5
 ROLLBACK = "reconciler cutover rollback ENV --plan FILE"
@@ -180,6 +181,31 @@ def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterato
     todo = f"Take them into groups of {move.flow}, or set them on {move.destination} (offsets translate says where). A "
     todo += "connector gets its offsets from Kafka Connect's REST API"
     yield FailoverCheck("left-out", Level.WARNS, text + first_of(words, SHOWN), todo)
+
+
+def in_the_way(plan: CutoverPlan, journal: CutoverJournal) -> str:
+    """Of which cut-over that is under way this one would move the same, in words; empty for none."""
+    both = sorted(set(journal.topics) & plan.names) if journal.origin == plan.origin else []
+    if journal.state is not CutoverState.UNDER_WAY or not (both or journal.flow == plan.flow):
+        return ""
+    subject = f"flow {plan.flow}" if journal.flow == plan.flow else first_of(both, SHOWN)
+    text = f"a cut-over of {journal.flow} by {journal.who} is under way and moves {subject}: it has come to step "
+    return f"{text}{journal.begun or 'none'}, by plan {journal.plan[:12]}"
+
+
+def stands_in(plan: CutoverPlan, journal: CutoverJournal) -> bool:
+    """Whether the plan may go on with the cut-over of another one."""
+    chosen = (plan.flow, plan.topics_expression, plan.groups_expression, tuple(sorted(plan.names)))
+    its = (journal.flow, journal.topics_expression, journal.groups_expression, journal.topics)
+    return its == chosen and journal.state is CutoverState.UNDER_WAY
+
+
+def ended(journal: CutoverJournal) -> str:
+    """How it comes to its end, also where its plan file is lost."""
+    chosen = {"--topics": journal.topics_expression, "--groups": journal.groups_expression}
+    more = "".join(f" {option} {in_shell(text)}" for option, text in chosen.items() if text)
+    text = f"End it with cutover apply and its plan file, or take it back: {ROLLBACK}. A new plan of the same choice "
+    return f"{text}does for a lost one: reconciler cutover plan ENV {journal.flow}{more} --out FILE"
 
 
 def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:

@@ -13,12 +13,14 @@ from reconciler.backends.clusters.groups import Side
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.files import read_given
 from reconciler.backends.hooks import unlisted
+from reconciler.backends.state.environment_records import read_cutovers
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, ProducerSeen, TopicSeen
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way
+from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.cutover import decide
 from reconciler.operations.cutover.live import chosen_groups, gate_faults, partition_states, topic_idents
 from reconciler.operations.failover.decide import FailoverRequest, move_of
@@ -134,6 +136,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         *decide.checks_of_names([name for name in named if name not in idents], move),
         *_unlisted(topology),
         *_gates(session, plan),
+        *_under_way(session, plan),
         *decide.checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
     )
     levels = list(Level)[::-1]
@@ -276,6 +279,14 @@ def _gates(session: Session, plan: CutoverPlan) -> Iterator[FailoverCheck]:
     if plan.gates is not None and (unmet := gate_faults(session, plan.gates, (plan.origin, plan.destination))):
         text = f"gates do not hold: {first_of(list(map(str, unmet)), decide.SHOWN)}"
         yield FailoverCheck("gates", Level.STOPS, text, "Repair it, and plan again; a plan without --soak asks no gate")
+
+
+def _under_way(session: Session, plan: CutoverPlan) -> Iterator[FailoverCheck]:
+    topology = session.topology
+    home = lock_cluster(topology) if topology.lock_home else session.find_home()
+    for journal in read_cutovers(home, topology.environment, Principal.APPLY):
+        if words := decide.in_the_way(plan, journal):
+            yield FailoverCheck("under-way", Level.WARNS, words, decide.ended(journal))
 
 
 def _part(plan: CutoverPlan, back: str) -> Iterator[FailoverCheck]:

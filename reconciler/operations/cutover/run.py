@@ -1,6 +1,6 @@
 """``cutover plan``, ``apply`` and ``rollback``: what is asked, whether it may, and what comes of it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
-from reconciler.operations.cutover.decide import ROLLBACK, moved_since
+from reconciler.operations.cutover.decide import ended, in_the_way, moved_since, stands_in
 from reconciler.operations.cutover.live import LiveWorld
 from reconciler.operations.cutover.plan import CutoverRequest, planned
 from reconciler.operations.cutover.plan_file import digest, dumps, loads, plan_exit_code
@@ -103,24 +103,17 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
         return exit_code(report)
 
 
-def journal_of(plan: CutoverPlan, own: str, journals: Iterable[CutoverJournal]) -> CutoverJournal | None:
+def journal_of(plan: CutoverPlan, own: str, journals: Sequence[CutoverJournal]) -> CutoverJournal | None:
     """The journal that this plan goes on with; None: it begins. Raises BlockedError while another one is under way that
-    moves the same topics. ``own``: digest of the plan."""
-    mine = None
+    moves the same topics. ``own``: digest of the plan. Another plan that chooses the same goes on with a journal, too:
+    its file may be lost, or wait for clients that never come."""
+    mine = next((journal for journal in journals if journal.plan == own), None)
+    if mine is None:
+        mine = next((each for each in journals if stands_in(plan, each)), None)
     for journal in journals:
-        if journal.plan == own:
-            mine = journal
-        if journal.state is not CutoverState.UNDER_WAY or journal.plan == own:
-            continue
-        both = sorted(set(journal.topics) & plan.names)
-        if journal.flow == plan.flow or (journal.origin == plan.origin and both):
-            subject = f"flow {plan.flow}" if journal.flow == plan.flow else first_of(both, 5)
-            raise BlockedError(
-                f"a cut-over of {journal.flow} by {journal.who} is under way and moves {subject}: it has come to step "
-                f"{journal.begun or 'none'}, by plan {journal.plan[:12]}; this is plan {own[:12]}",
-                "Two cut-overs of the same topics would undo each other's fences.",
-                f"End that one, or take it back, with its own plan file: {ROLLBACK}",
-            )
+        if journal is not mine and (words := in_the_way(plan, journal)):
+            why = "Two cut-overs of the same topics would undo each other's fences."
+            raise BlockedError(words, why, ended(journal))
     return None if mine is not None and mine.state is CutoverState.TAKEN_BACK else mine
 
 

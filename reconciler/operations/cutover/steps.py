@@ -337,4 +337,7 @@ class CutoverRun:
 
 
 def fresh_journal(plan: CutoverPlan, digest: str, who: str, at_ms: int) -> CutoverJournal:
-    return CutoverJournal(plan.environment, plan.flow, digest, plan.origin, tuple(sorted(plan.names)), who, at_ms)
+    return CutoverJournal(
+        plan.environment, plan.flow, digest, plan.origin, tuple(sorted(plan.names)), who, at_ms,
+        topics_expression=plan.topics_expression, groups_expression=plan.groups_expression,
+    )  # fmt: skip

@@ -226,8 +226,8 @@ def test_a_plan_goes_on_with_its_own_journal_and_beside_no_other() -> None:
     assert journal_of(plan(), "mine", [mine]) is mine
     assert journal_of(plan(), "mine", [replace(mine, state=CutoverState.TAKEN_BACK)]) is None
     assert journal_of(plan(), "other", [replace(mine, state=CutoverState.DONE)]) is None
-    with pytest.raises(BlockedError, match="flow east-to-west: it has come to step none, by plan mine; this is plan o"):
-        journal_of(plan(), "other", [mine])
+    with pytest.raises(BlockedError, match="flow east-to-west: it has come to step none, by plan mine"):
+        journal_of(replace(plan(), groups_expression="b.*"), "other", [mine])
     beside = replace(mine, flow="east-to-hub", plan="theirs")
     with pytest.raises(BlockedError, match="a cut-over of east-to-hub by ann is under way and moves orders"):
         journal_of(plan(), "mine", [beside])
@@ -236,6 +236,25 @@ def test_a_plan_goes_on_with_its_own_journal_and_beside_no_other() -> None:
     waves = [replace(mine, plan=name, state=CutoverState.DONE) for name in ("first", "mine", "last")]
     assert journal_of(plan(), "mine", waves) == waves[1], "a later wave hides none"
     assert len({cutover_key("prod", wave.flow, wave.plan) for wave in waves}) == 3
+
+
+def test_a_plan_of_the_same_choice_goes_on_where_the_file_is_lost() -> None:
+    of_some = replace(plan(), topics_expression="orders|o'1")
+    journal = fresh_journal(of_some, "lost", "ann", 0)
+    assert journal_of(of_some, "anew", [journal]) is journal
+    assert journal_of(of_some, "anew", [replace(journal, state=CutoverState.DONE)]) is None
+    others = (
+        plan(),
+        replace(of_some, groups_expression="billing"),
+        replace(of_some, topics=(replace(TOPIC, topic="o"),)),
+    )
+    for another in others:
+        with pytest.raises(BlockedError) as refused:
+            journal_of(another, "anew", [journal])
+        assert "cutover plan ENV east-to-west --topics 'orders|o'\"'\"'1' --out FILE" in refused.value.todo
+    own = replace(journal, plan="anew", state=CutoverState.DONE)
+    with pytest.raises(BlockedError, match="by plan lost"):
+        journal_of(of_some, "anew", [journal, own])
 
 
 def test_a_plan_file_is_read_back_and_no_other() -> None:
