@@ -81,8 +81,8 @@ def looks_like_size(text: str) -> bool:
 
 
 def printable_json(document: object, **how: Any) -> str:
-    """As ``json.dumps``, with letters as they are; what hides, or steers a terminal, is told by its number. Whoever
-    reads it gets the same document."""
+    """As ``json.dumps``, with letters as they are; what hides, or steers a terminal, is written as its number. A
+    reader gets the same document."""
     text = json.dumps(document, ensure_ascii=False, **how)
     return text if text.isascii() and "\x7f" not in text else _NOT_ASCII.sub(_printable, text)
 
@@ -217,8 +217,8 @@ def _ends(text: str, longest: int) -> str:
 
 
 def quoted(text: str) -> str:
-    """``text`` in JSON's quotes. Nothing in it can end the line, move the cursor or hide: what does not print is told
-    by its number. Two texts never read alike."""
+    """``text`` in JSON's quotes. Nothing in it can end the line, move the cursor or hide: what does not print is
+    written as its number. Two texts never read alike."""
     description = json.dumps(text, ensure_ascii=False)
     return description if description.isprintable() else _NOT_ASCII.sub(_printable, description)
 

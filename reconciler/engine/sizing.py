@@ -13,7 +13,7 @@ from reconciler.model.environment.topology import Flow, Mirror
 CORE_BYTES = 670_000_000
 """Whole batches that a core copies in a second: the lower end of 0.67 to 0.83 GB per CPU-second, Spark included."""
 RECORD_WORK = 9
-"""Times the CPU of whole batches where records are looked at: the upper end of 3 to 9."""
+"""Times the CPU of whole batches where single records are read: the upper end of 3 to 9."""
 LANE_BYTES = 200_000_000
 """What a lane carries at 100 ms each way: 96 MiB that are fetched and not yet acknowledged. More on a shorter line."""
 MOST_LANES = 64

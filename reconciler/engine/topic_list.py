@@ -24,7 +24,7 @@ class TopicRow:
     """``owner``: the place in git that declares it, the flows that make it, what it is kept for, or that it is
     unmanaged.
 
-    ``partitions`` None: it is not there, or that is unknown; then ``problem`` says which. ``factor`` None: that, or
+    ``partitions`` None: it does not exist, or that is unknown; then ``problem`` says which. ``factor`` None: that, or
     its partitions differ.
     """
 

@@ -188,8 +188,8 @@ class _Builder:
         self.problems = problems
 
     def build(self, section: str, make: Callable[[Reading], Noun]) -> list[Noun]:
-        """Entries of one section. One that the schema refuses is not built, but its values are judged all the same, so
-        that a user sees every problem at once."""
+        """Entries of one section. One that the schema refuses is not built, but its values are still judged, so that
+        a user sees every problem at once."""
         nouns = []
         for (of, name), place in self.places.entries.items():
             if of != section:

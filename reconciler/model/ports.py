@@ -108,7 +108,7 @@ class ClusterAdmin(ClusterReader, Protocol):
         ...
 
     def own_rules(self, rules: Mapping[AclBinding, Made]) -> None:
-        """Writes rules that are there to the ownership record. Raises ClusterError."""
+        """Writes existing rules to the ownership record. Raises ClusterError."""
         ...
 
     def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
@@ -128,7 +128,7 @@ class Prober(Protocol):
     def needs(self, cluster: str, /) -> Sequence[Needs]: ...
 
     def why_not(self, cluster: str, kind: Principal, /) -> str:
-        """Why this principal cannot log in from here, such as a secret that is not there; empty when it can."""
+        """Why this principal cannot log in from here, such as a missing secret; empty when it can."""
         ...
 
     def rights(self, cluster: str, kind: Principal, ask: Ask, /) -> Rights:

@@ -255,7 +255,7 @@ def show(text: str, form: str = "text") -> None:
 
 
 def now_of(folder: Path) -> None:
-    """From here on ``folder`` is meant, of the several that this command was given."""
+    """From here on the output is about ``folder``, one of several that this command was given."""
     _GIVEN[0] = [folder]
 
 

@@ -116,7 +116,7 @@ class HandoverError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One side of a flow. ``client`` holds librdkafka settings with secrets still as references. ``cluster_id``: of the
-    cluster that is meant; empty: whichever answers first."""
+    expected cluster; empty: whichever answers first."""
 
     cluster: str = field(metadata=named("name"))
     """The alias, by which remote topics are named and which words use."""

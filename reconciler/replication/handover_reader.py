@@ -38,7 +38,7 @@ def parse(text: str) -> handover.MirrorSettings:
 
 
 def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
-    """All at once, in words that name the field: a hand-over that was edited by hand, or comes from a foreign tool,
+    """All at once, in words that name the field: a hand-over that was edited manually, or comes from a foreign tool,
     would otherwise fail one field at a time, each with a start of Spark."""
     yield from _low("parallelism", settings.parallelism, 1)
     yield from _low("refresh_interval_ms", settings.refresh_interval_ms, 100)

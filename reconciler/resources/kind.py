@@ -116,5 +116,5 @@ def of_clusters(words: Callable[[LiveCluster, str], str]) -> StateOf:
 
 
 def of_topics(words: Callable[[LiveTopic | None], str]) -> StateOf:
-    """``words`` of a topic; None: it is not there."""
+    """``words`` of a topic; None: it does not exist."""
     return of_clusters(lambda cluster, name: words(cluster.topics.get(name)))

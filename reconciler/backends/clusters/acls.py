@@ -215,7 +215,7 @@ class AccessControl(KindControl[AclChange]):
             if gone:
                 self.record.write(dict.fromkeys(gone))
         except ClusterError as error:
-            # The request may have been carried out all the same: what the cluster shows decides. A deletion counts as
+            # The request may still have been carried out: what the cluster shows decides. A deletion counts as
             # failed, because its entry may still be in the record.
             made: frozenset[AclBinding] = frozenset()
             with contextlib.suppress(ClusterError):

@@ -74,7 +74,7 @@ def let_write(side: Side, topics: Mapping[str, int]) -> frozenset[Key]:
 
 
 def abort(side: Side, transactional_id: str) -> None:
-    """Fences whoever holds the transactional id, which aborts its open transaction (InitProducerId)."""
+    """Fences the producer that holds the transactional id, which aborts its open transaction (InitProducerId)."""
 
     async def fence(cluster: ClusterClient) -> None:
         await cluster.refresh(())

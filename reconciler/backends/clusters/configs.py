@@ -61,7 +61,7 @@ def _altered(
             configs = [resource.AlterableConfig(name=k, config_operation=op, value=value) for k, op, value in some]
             rows.append(resource(resource_type=of, resource_name=name, configs=configs))
     else:
-        # What AlterConfigs does not name, it removes: all values that a resource shall have are read and sent.
+        # What AlterConfigs does not name, it removes: all values that a resource must have are read and sent.
         kind = protocol.AlterConfigsRequest
         resource = kind.AlterConfigsResource
         for key, entries in _described(requests, edits, broker).items():

@@ -53,7 +53,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
                 errors.DESCRIBE_CLUSTER, protocol.DescribeClusterRequest, include_cluster_authorized_operations=True
             )
             requests.check(described.error_code, errors.DESCRIBE_CLUSTER)
-            # With a name that no topic has: where even that is denied, missing topics cannot be told from hidden ones.
+            # With a name that no topic has: where even that is denied, missing and hidden topics look alike.
             for batch in batched([*ask.topics, VISIBILITY_PROBE], NAMES):
                 for topic in _described(requests, batch):
                     if (kind := errors.kind_of(topic.error_code)) == "denied":

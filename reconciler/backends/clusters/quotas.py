@@ -108,7 +108,7 @@ class QuotaControl(KindControl[AlterQuota]):
                 known, {change.entity: known.get(change.entity, NO_KEYS) - _keys(change, gone=True) for change in sent}
             )
         except ReconcilerError as error:
-            # The request may have been carried out all the same: what the cluster shows decides.
+            # The request may still have been carried out: what the cluster shows decides.
             shown: Mapping[QuotaEntity, Limits] = {}
             with contextlib.suppress(ReconcilerError):
                 shown = self.read()

@@ -71,7 +71,7 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             f"Set {VARIABLE}=token:{method} where this program runs, or declare it as an entry point {TOKEN_GROUP}",
         )
     # Where credentials go. What is no address is refused: two clients could read two in it. A token endpoint is judged
-    # wherever it is used, so it is looked at here only where the allowed hosts are a list.
+    # wherever it is used, so it is checked here only where the allowed hosts are a list.
     try:
         addresses = [str(host_port(server)) for server in cluster.bootstrap_servers]
         if "host" in allow.patterns and (endpoint := client.get(TOKEN_ENDPOINT)) is not None:

@@ -1,7 +1,7 @@
 """What can be known of a login without a connection: keytabs and private keys that the topology names.
 
-Files are of the machine that logs in, which need not be this one: what is wrong with them here is told, and is no
-problem of the topology.
+Files are of the machine that logs in, which need not be this one: what is wrong with them here is reported, and
+is no problem of the topology.
 """
 
 import os
@@ -37,7 +37,7 @@ def told_of_login_files(topology: Topology) -> tuple[str, ...]:
 
 def _told(client: Mapping[str, str]) -> Iterator[str]:
     """Problems of files that client settings name, before a login fails for a reason that names none of them. Only
-    files that may be read here (``RECONCILER_ALLOW``) or that come from a variable are looked at."""
+    files that may be read here (``RECONCILER_ALLOW``) or that come from a variable are checked."""
     for setting in FILES:
         written = client.get(setting, "") if setting.startswith("sasl.") else ""
         path = _known(written)

@@ -130,7 +130,7 @@ class JournalLog:
         return understood(value, JOURNAL.loads, self.cluster.name, record, why, todo)
 
     def write(self, journal: Journal | None) -> None:
-        """Fenced like the lock: of two runs at once the later one wins, and the earlier is told so with its next write.
+        """Fenced like the lock: of two runs at once the later one wins, and the next write of the earlier one fails.
         It opens once more by itself, since a fence may also be one of its own that a broken connection left behind."""
         value = None if journal is None else JOURNAL.dumps(journal)
         for last in (False, True):

@@ -42,7 +42,7 @@ def this_process(purpose: str) -> lock.Holder:
     place = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        place = f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - the text of the link is meant
+        place = f"{boot}/{os.readlink('/proc/self/ns/pid')}"  # noqa: PTH115 - this reads the text of the link
     host, pid = socket.gethostname(), os.getpid()
     return lock.Holder(
         id=uuid.uuid4().hex, who=who, host=host, pid=pid, place=place, purpose=purpose, since_ms=_now_ms()

@@ -1,7 +1,7 @@
 """The ownership record: which access rules, quotas and SCRAM users the runs of this environment made on a cluster.
 
-One compacted record a rule, a client with quotas, and a user, in ``__reconciler``. A record that is lost, or a topic
-that is not there, means: nothing is owned, so nothing is deleted. Beside it, one record for each rule that a wave is
+One compacted record a rule, a client with quotas, and a user, in ``__reconciler``. A record that is lost, or a
+missing topic, means: nothing is owned, so nothing is deleted. Beside it, one record for each rule that a wave is
 about to touch and no probe has confirmed: how it was before; and one for each remote topic that takes writes again.
 """
 

@@ -92,7 +92,7 @@ def init(
     if repository is not None:
         folder = environment_in(repository, env)
         show("\n".join(write_repository(repository, folder, actions)))
-        # Without an answer, and nobody to ask, the environment is left for the next command.
+        # Without an answer, and no terminal to ask on, the environment is left for the next command.
         if env is None and not clusters and not asks:
             show(f"next:\n  reconciler init {shlex.quote(str(folder))}")
             return

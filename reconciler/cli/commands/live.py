@@ -121,7 +121,7 @@ def size(
 
 
 def page_of_run(env: Path, options: PageOptions, wanted: bool) -> AbstractContextManager[LivePageServer | None]:
-    """The page of ``run --serve``, or none. Raises ReconcilerError for options of a page where none is wanted."""
+    """The page of ``run --serve``, or none. Raises ReconcilerError for options of a page without ``--serve``."""
     if wanted:
         require_web_server()
         from reconciler.operations.serve.run import live_page

@@ -92,7 +92,7 @@ def _by_service(finding: Finding, way: str) -> Finding:
 
 
 def _tickets(check: Check, facts: ClusterFacts) -> Iterator[Finding]:
-    """Of Kerberos: whoever reaches one broker is sent to the others by the names that these advertise."""
+    """Of Kerberos: a client that reaches one broker is sent to the others by the names that these advertise."""
     missing = {broker: why for broker, why in facts.tickets.items() if why}
     for broker, problem in missing.items():
         text = f"no ticket for broker {broker}: {problem}"

@@ -103,7 +103,7 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
 
 
 def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
-    """To Read and Write records, also of topics that are not there yet."""
+    """To Read and Write records, also of topics that do not exist yet."""
     status = any(topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values() if mirror.flows)
     match principal:
         case Principal.PLAN:

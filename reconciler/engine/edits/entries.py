@@ -90,7 +90,7 @@ def _title(rule: AccessRule) -> str:
 
 
 def _of_rule(field: FieldChange, rule: AccessRule) -> FieldChange:
-    """What is dangerous about a rule's field, in words with a risk: deletions whoever made them, denials, and
+    """What is dangerous about a rule's field, in words with a risk: deletions of rules of any origin, denials, and
     wildcards."""
     denies = rule.exact is not None and rule.exact.permission is Permission.DENY
     if field.path == "absent" and rule.absent:

@@ -155,7 +155,7 @@ def meaning(
 
 
 def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, after: topology.Topology) -> FieldChange:
-    """A renamed flow is told by ``moved``. What an edit does to records comes from the same table as the plan's
+    """``moved`` names renamed flows. What an edit does to records comes from the same table as the plan's
     (``flow_edits``)."""
     if field.path == "moved" and flow.moved_from:
         return replace(field, before=NOT_SET, after=f"from {flow.moved_from}", means=f"renamed: {KEEPS}")

@@ -147,7 +147,7 @@ def _begins(change: Change, refs: Collection[TopicRef]) -> bool:
 
 
 def _follows(change: Change, setting: str, keys: Collection[str]) -> bool:
-    """Whether a change of a topic may follow from a setting that is no config. ``keys``: configs that are meant."""
+    """Whether a change of a topic may follow from a setting that is no config. ``keys``: the configs."""
     match change:
         case DeleteTopic():
             return True
@@ -327,7 +327,7 @@ def _stays_denied(item: ItemChange, sides: EditAndPlan) -> NoEffect | None:
 
 
 def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
-    """A tombstone for a topic that is not there does nothing; one that is taken back leaves the topic."""
+    """A tombstone for a missing topic does nothing; one that is taken back leaves the topic."""
     cluster, _, name = item.name.partition("/")
     ref = TopicRef(cluster, name)
     if sides.unknown((cluster,)) or sides.touched((ref,), lambda change: isinstance(change, DeleteTopic)):

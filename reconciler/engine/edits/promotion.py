@@ -98,7 +98,7 @@ def _only_ones(mine: Mapping[str, tuple[str, ...]], theirs: Mapping[str, tuple[s
 
 
 def _require_names(source: Topology, target: Topology, names: Names) -> None:
-    """Raises ReconcilerError for names that are not there, and for a mapping that makes one of two."""
+    """Raises ReconcilerError for unknown names, and for a mapping that makes one of two."""
     ours, others = _names(source), _names(target)
     for name, other in names.items():
         for topology, known, asked in ((source, ours, name), (target, others, other)):

@@ -38,7 +38,7 @@ Facts = Mapping[str, RemoteFacts]
 
 
 def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCopies, ...]]:
-    """By target: each flow of a mirror, with the partitions that are there on both sides."""
+    """By target: each flow of a mirror, with the partitions that both sides have."""
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
     hops: dict[str, list[TopicHop]] = {name: [] for name in sorted(carried)}
     for hop in hops_between(topology, live) if carried else ():
@@ -350,7 +350,7 @@ def _writers(live: LiveState, judged: Judged) -> str:
             signs.append(f"{topic} may have its positions: {read.error}")
     if signs:
         writers.append(f"perhaps MirrorMaker 2 ({'; '.join(signs)})")
-    # Producers that brokers remember (DescribeProducers) have written lately, whoever they are.
+    # Producers that brokers remember (DescribeProducers) have written lately, under any principal.
     last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
     ids = sorted({name for topic, _ in keys for name in facts.writers.get(topic, ())})
     if last > 0 or ids:

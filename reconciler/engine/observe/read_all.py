@@ -56,7 +56,7 @@ def observe(
 ) -> LiveState:
     """``readers`` by cluster name. Each name of ``readers`` and ``mirrors`` has an entry in the answer.
 
-    Never raises for a cluster or a mirror that cannot be read. Without a runner no mirror is looked at.
+    Never raises for a cluster or a mirror that cannot be read. Without a runner it reads no mirror.
     """
     names = tuple(mirrors) if runner is not None else ()
     asked = sum(name in getattr(wanted, key) for name in readers for key in _PARTS)
@@ -73,8 +73,8 @@ def observe(
 def unlisted(topology: Topology, live: LiveState, asked: Iterable[TopicRef] = ()) -> Mapping[str, list[str]]:
     """By cluster that answered, names that git, a flow or ``asked`` names and its list lacks: what ``with_named`` asks.
 
-    A broker leaves out of its list what a principal may not describe. What is wanted and not listed would be planned
-    as a create; only the answer to its name shows whether that is true.
+    A broker leaves out of its list what a principal may not describe. A declared topic that is not listed would be
+    planned as a create; only the answer to its name shows whether that is true.
     """
     names: dict[str, set[str]] = defaultdict(set)
     for topic in topology.topics.values():

@@ -77,7 +77,7 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
                 yield from _flows(mirror, folder)
             continue
 
-        # A folder of clusters alone says of no job whether it is wanted: each is judged by what it reports last.
+        # A folder of clusters alone declares no job: each is judged by what it reports last.
         where = folder if declared is not None else ELSEWHERE
         flows = declared.flows if declared is not None else tuple(mirror.flows) or ("FLOW",)
 

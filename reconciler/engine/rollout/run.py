@@ -160,7 +160,7 @@ class Conductor:
         """Why the changes of ``wave`` may not begin, or empty. Waits for what comes before it."""
         index = self.course.index(wave)
 
-        # What earlier waves left undone would not change by waiting, so it is looked at before any soak.
+        # What earlier waves left undone would not change by waiting, so it is checked before any soak.
         if why := self._unfinished(index) or self._settled(self.course.waves[:index]):
             return self._halt(f"wave {wave} may not begin: {why}")
         return self._moved(self.course.waves[index], ClusterStand(wave, Stand.BEGUN), f"wave {wave} may not begin")

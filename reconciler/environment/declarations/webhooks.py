@@ -6,7 +6,7 @@ from reconciler.model.environment.webhooks import NoticeEvent, Webhook, WebhookF
 
 
 def build_webhook(reading: Reading) -> Webhook:
-    """The address is a secret: whoever knows it can write to the channel."""
+    """The address is a secret: anyone who knows it can write to the channel."""
     url = str(reading.value("url", default=""))
     if not is_reference(url):
         problem = "url is not one reference"

@@ -45,7 +45,7 @@ def breaking(file: str, text: str, line: int) -> Problem | None:
 
 
 def _below(file: str, node: Node) -> Iterator[Problem]:
-    """Only keys, and text without quotes: in quotes such a character is meant."""
+    """Only keys, and text without quotes: in quotes such a character is intended."""
     match node:
         case Mapping(entries):
             for key, entry in entries.items():

@@ -68,7 +68,7 @@ class Places:
 
     @cached_property
     def names(self) -> Mapping[str, Collection[str]]:
-        """By section. Each of ten thousand topics may name a cluster that is not there."""
+        """By section. Each of ten thousand topics may name an undeclared cluster."""
         return grouped(self.entries)
 
 

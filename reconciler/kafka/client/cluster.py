@@ -51,7 +51,7 @@ class ClusterClient(BrokerConnections):
     """Made inside a running loop; ``close`` before the loop ends. ``name`` appears in errors.
 
     ``controller``: the broker that takes requests for the controller, as the last metadata named it; -1 for none.
-    ``cluster_id``: of the cluster that is meant, else of the one that answered first. No connection to another cluster
+    ``cluster_id``: of the expected cluster, else of the one that answered first. No connection to another cluster
     is used, whatever the addresses lead to meanwhile.
     """
 
@@ -100,7 +100,7 @@ class ClusterClient(BrokerConnections):
 
     def answered(self, cluster_id: str, connection: Connection) -> None:
         """``connection`` leads to the cluster with this id, empty where it does not say. Raises OtherClusterError, and
-        closes it, where another one is meant."""
+        closes it, where another one is expected."""
         cluster_id = cluster_id or self.cluster_id
         if self.cluster_id not in ("", cluster_id):
             error = OtherClusterError(
@@ -113,7 +113,7 @@ class ClusterClient(BrokerConnections):
         self.cluster_id = cluster_id
 
     def mean(self, cluster_id: str) -> None:
-        """From now on the cluster with this id is meant, where it is not empty."""
+        """From now on the cluster with this id is expected, where it is not empty."""
         if cluster_id and self.cluster_id != cluster_id:
             self.close()
             self.cluster_id = cluster_id

@@ -272,7 +272,7 @@ class Connection:
         return None
 
     def _readable(self) -> None:
-        """Short answers are read several at a time; the rest of a long one goes straight to where it shall lie."""
+        """Short answers are read several at a time; the rest of a long one goes straight to its final place."""
         budget, frames = READ_AT_ONCE, self._frames
         secure = isinstance(self._sock, ssl.SSLSocket)
         try:

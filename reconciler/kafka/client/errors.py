@@ -69,7 +69,7 @@ class ConnectionLostError(WireError):
 
 
 class OtherClusterError(ConnectionLostError):
-    """Another cluster answers at an address than the one that is meant. Tried again: the address may lead back."""
+    """Another cluster answers at an address than the expected one. Tried again: the address may lead back."""
 
 
 class CertificateRefusedError(ConnectionLostError):

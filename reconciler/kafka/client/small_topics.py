@@ -44,8 +44,8 @@ async def append(
     """Appends (key, value) to partitions, in order, with acks of all in-sync replicas.
 
     Without ``at_ms`` records have our time, or none where the broker refuses it: a clock that is further ahead than
-    ``message.timestamp.after.max.ms`` must not keep them from being written. Raises BrokerError (for a topic that is
-    not there, among others; for a time that is refused) or ConnectionLostError; then some may be written.
+    ``message.timestamp.after.max.ms`` must not keep them from being written. Raises BrokerError (for a missing
+    topic, among others; for a time that is refused) or ConnectionLostError; then some may be written.
     """
     await leaders(cluster, [topic])
     now = int(time.time() * 1000) if at_ms is None else at_ms

@@ -1,4 +1,4 @@
-"""ApiVersions encoded by hand: the first request of every connection."""
+"""ApiVersions without a schema: the first request of every connection."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

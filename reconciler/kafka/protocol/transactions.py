@@ -1,5 +1,5 @@
 """What a coordinator is asked about transactions: DescribeTransactions and ListTransactions (KIP-664, from Kafka 3.0),
-and packed by hand for those who end hundreds a second AddPartitionsToTxn, TxnOffsetCommit and EndTxn."""
+and packed without a schema for those who end hundreds a second AddPartitionsToTxn, TxnOffsetCommit and EndTxn."""
 
 import asyncio
 import struct

@@ -201,7 +201,7 @@ def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iter
 
 
 def fitting(records: list[Record], codec: int, largest: int, next_offset: int) -> Iterator[Rebuilt]:
-    """As ``rebuild``, of records that are there already."""
+    """As ``rebuild``, of existing records."""
     out = encode(records, codec)
     if len(out) <= largest or len(records) == 1:
         yield Rebuilt(out, spans_of(records), len(records), next_offset)

@@ -115,7 +115,7 @@ class AlterQuota(BaseChange):
 
 @dataclass(frozen=True, slots=True)
 class CredentialChange:
-    """One SCRAM credential. ``before``: its iterations now, None: it is not there."""
+    """One SCRAM credential. ``before``: its iterations now, None: it does not exist."""
 
     mechanism: Mechanism
     before: int | None

@@ -38,7 +38,7 @@ class About(StrEnum):
 
 
 class Subject(NamedTuple):
-    """``cluster`` is empty for what belongs to no one cluster; ``field``: of a topic, where only that is meant."""
+    """``cluster`` is empty for what belongs to no one cluster; ``field``: of a topic, where it concerns only that."""
 
     about: About
     cluster: str = ""

@@ -57,7 +57,7 @@ class _DesiredTopicChange(_TopicChange):
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(_DesiredTopicChange):
-    """A topic that is not there."""
+    """A topic that does not exist."""
 
     word = "create_topic"
     verb = "create"
@@ -159,7 +159,7 @@ class ReassignReplicas(ChangeOfTopic):
     """None: the partitions differ."""
     after: int
     partitions: int
-    """How many the topic will have; those that are not there yet are placed once they are."""
+    """How many the topic will have; those to come are placed once they exist."""
     placements: tuple[Placement, ...]
     """Those that change."""
     in_flight: int

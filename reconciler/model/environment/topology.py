@@ -265,7 +265,7 @@ class Flow:
     groups: Groups = field(default_factory=Groups)
     access: AccessSync = field(default_factory=AccessSync)
     copies: CopyMode | None = field(default=None, metadata=SPARSE)
-    """None: nothing is looked at for it."""
+    """None: nothing is checked for it."""
     mirrormaker_topics: MirrorMakerTopics = field(default_factory=MirrorMakerTopics)
     selection: Selection | None = None
     """``where`` in YAML. Record work, as ``headers`` and ``provenance``: it costs the whole-batch copy."""

@@ -163,7 +163,7 @@ class CutoverPlan:
     steps: tuple[PlannedStep, ...]
     stop_s: float | None
     shared: tuple[str, ...] = ()
-    """Topics of the destination that other flows write, too: whose records are new there cannot be told by ends."""
+    """Topics of the destination that other flows write, too: its ends do not say whose records are new."""
     hooks: Mapping[str, str] = field(default_factory=dict)
     """Step -> the exact call, with references to secrets as they are written."""
     probe: str = ""

@@ -61,7 +61,7 @@ class Address:
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What one principal is asked on one cluster. Nothing of it changes anything there. ``groups``: to Read them;
-    ``described``: to Describe them. ``reads``, ``writes``: topics that are not there yet, to Read and to Write.
+    ``described``: to Describe them. ``reads``, ``writes``: topics that do not exist yet, to Read and to Write.
     ``markers``: whether it may write transaction markers."""
 
     topics: tuple[str, ...] = ()

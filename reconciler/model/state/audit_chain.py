@@ -23,7 +23,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
-    """The first record whose predecessor is not there. ``expected``: the digest it carries, empty for none.
+    """The first record whose predecessor is missing. ``expected``: the digest it carries, empty for none.
     ``present``: that of the record before it."""
 
     run: str
@@ -37,7 +37,7 @@ class ChainBreak:
 @dataclass(frozen=True, slots=True)
 class ChainReport:
     """``since``: when the first record of the chain was written, empty where there is none. ``unchained``: records
-    before it, of older releases. ``before``: the digest of a record before the first, which is not there any more.
+    before it, of older releases. ``before``: the digest of a record before the first, which is gone.
     ``heads``: records that none follows; several when runs wrote at the same time. ``pinned``: whether the head that
     was asked for is in the chain; None when none was asked for. ``doubts``: what the records cannot prove."""
 

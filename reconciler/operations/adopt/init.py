@@ -269,7 +269,7 @@ def login_settings(name: str, mechanism: str, variable: str) -> tuple[LoginSetti
 
 
 def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """The options that would answer the questions which nobody can be asked (no terminal): each as it has to be
+    """The options that answer the questions which need a terminal: each as it has to be
     typed."""
     if not options.clusters:
         yield "--cluster NAME=HOST:PORT"

@@ -46,7 +46,7 @@ def recorded(audit: Audit, run: str, actor: Actor, steps: Sequence[str]) -> Iter
     """One run without a plan. The block appends the outcomes of its steps; a step without one failed by what the block
     raised.
 
-    Raises ReconcilerError at once when the record cannot be kept, and at the end with what was done all the same.
+    Raises ReconcilerError at once when the record cannot be kept, and at the end with what was done.
     """
     outcomes: list[Outcome] = []
     why, at = "interrupted", time.monotonic()
@@ -85,7 +85,7 @@ class Recorder:
         self.progress = progress
         self.outcomes: list[Outcome] = []
         self.unwritten = ""
-        """Why a line could not be written. Finished steps are reported all the same; no further step begins."""
+        """Why a line could not be written. Finished steps are still reported; no further step begins."""
 
     def stopped(self) -> str:
         return self.unwritten.partition("\n")[0]

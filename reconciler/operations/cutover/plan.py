@@ -224,7 +224,7 @@ def _shared(topology: Topology, flow: str, there: set[str]) -> tuple[str, ...]:
 
 
 def _digest(topology: Topology, flow: str) -> str:
-    """Of what a mirror is told of the flow."""
+    """The flow in a mirror's hand-over."""
     for mirror in topology.mirrors.values():
         if flow in mirror.flows:
             told = mirror_handover(topology, mirror)["flows"]

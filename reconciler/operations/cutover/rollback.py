@@ -31,7 +31,7 @@ class CutoverRollback:
 
     def run(self) -> CutoverReport:
         """Does nothing where the destination has records of its own: the report has their counts. Raises
-        ReconcilerError where that cannot be told."""
+        ReconcilerError where that is unknown."""
         began = self.world.now()
         if own := self._own():
             return CutoverReport("rollback", self.plan, (), own=own)

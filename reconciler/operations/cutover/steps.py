@@ -1,6 +1,6 @@
 """The steps of a cut-over: each looks first, so that a run that was killed anywhere is gone on with by another.
 
-Until *switch* begins, everything is looked at again from the start. From then on clients may write at the destination:
+Until *switch* begins, everything is read again from the start. From then on clients may write at the destination:
 what lies before it is over.
 """
 

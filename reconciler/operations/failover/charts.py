@@ -91,7 +91,7 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
 
 
 def unbelieved(offset: int, key: Key, log: PartitionBounds, says: str) -> TranslatedPartition:
-    """The partition's beginning: from there a group misses nothing, whoever wrote the offset."""
+    """The partition's beginning: from there a group misses nothing, no matter who wrote the offset."""
     reason = f"{beyond_copy(offset, key, log.end, says)}; this is where the partition begins now"
     return TranslatedPartition(log.begin, False, reason, log.stable)
 

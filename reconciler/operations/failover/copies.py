@@ -25,7 +25,7 @@ StepEnd = tuple[StepResult, str]
 
 
 class ReadOnlyCopies:
-    """Of one flow, on its target. ``topics``: the only remote topics that are meant; empty: all of the flow."""
+    """Of one flow, on its target. ``topics``: only these remote topics; empty: all of the flow."""
 
     def __init__(self, topology: Topology, flow: str, topics: Collection[str] = ()) -> None:
         self._topology, self._flow, self._topics = topology, topology.flows[flow], topics

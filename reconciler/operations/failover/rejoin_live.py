@@ -212,7 +212,7 @@ class LiveRejoin:
 
     def record(self, place: str, topics: Sequence[RejoinTopic], *, over: bool) -> None:
         """Writes the journal to the status cluster under the lock. Raises ReconcilerError if it is not kept, since the
-        next step would otherwise be forgotten by whoever goes on."""
+        next step would otherwise be forgotten by the run that goes on."""
         assert self.execute is not None, "the lock is held"
         lock, environment = self.execute.lock, self.session.topology.environment
         entry = RejoinJournal(environment, self.flow.name, lock.holder.who, now_ms(), place, tuple(topics), over=over)

@@ -294,7 +294,7 @@ class Switch:
         fresh = self.move.way is Way.FAILOVER and facts.reachable and waits
         reason = decide.pause_reason(self.move, back if fresh else "")
 
-        # A job that died with the origin confirms nothing; what is recorded holds all the same.
+        # A job that died with the origin confirms nothing; what is recorded still holds.
         if not facts.reachable:
             self.say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:

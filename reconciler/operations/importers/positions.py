@@ -45,7 +45,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """``absent``: flow -> the offsets topic that is not there. ``files``: those that were written."""
+    """``absent``: flow -> the missing offsets topic. ``files``: those that were written."""
 
     environment: str
     flows: tuple[Inheritance, ...]

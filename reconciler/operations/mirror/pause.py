@@ -120,7 +120,7 @@ def job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
 
 
 def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
-    """Without it no pause can be read, and a job that runs may obey some all the same."""
+    """Without it no pause can be read, and a job that runs may still obey some."""
     for cluster in sorted({place_of(session, scope.flow).name for scope in wanted}):
         session.records[cluster].pauses()
         if session.records[cluster].topic_missing:

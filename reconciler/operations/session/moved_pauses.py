@@ -69,7 +69,7 @@ def moved_pauses(
                     "be copied",
                     f"Run apply again once {cluster} answers. If it is gone, take it out of the files.",
                 ) from None
-            if error.kind != "denied":  # of a topic that is not there, too, and only for its own mirrors' logins
+            if error.kind != "denied":  # of a missing topic, too, and only for its own mirrors' logins
                 say(problem)
             continue
         mine = {scope: pause for scope, pause in pauses.items() if scope.flow in states and scope not in held}

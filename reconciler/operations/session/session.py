@@ -102,7 +102,7 @@ class Session:
         self.runner = MirrorRunners(folder, topology, principal, here, lambda: self.last.live, self.records)
 
     def close(self) -> None:
-        # Early reads first: no answer of theirs is wanted any more.
+        # Early reads first: no answer of theirs is needed any more.
         if self._ahead is not None:
             self._ahead.close()
         for record in self.records.values():

@@ -121,7 +121,7 @@ def effects_section(effectless: Sequence[edit.NoEffect], comparison: edit.EditCo
 
 
 def untold_section(problems: Sequence[Problem], against: edit.Against) -> Section:
-    """In place of what an edit means, where its base is not valid: an edit that fixes it is planned all the same."""
+    """In place of what an edit means, where its base is not valid: an edit that fixes it is still planned."""
     since = f"What the edit since {against.base} (commit {against.commit[:12]}) means is not known"
     why = f"{since}: that commit is not valid. What apply would do now is shown below."
     return Section(_TITLE, why, tuple(SectionItem(str(problem)) for problem in problems))

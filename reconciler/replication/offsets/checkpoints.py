@@ -20,7 +20,7 @@ class CheckpointLog:
     async def read(self) -> dict[tuple[str, str, int], Checkpoint]:
         """The last one of each group, target topic and partition.
 
-        Raises BrokerError (also when the topic is not there) or ConnectionLostError.
+        Raises BrokerError (also when the topic is missing) or ConnectionLostError.
         """
         key = (self._topic, PARTITION)
         await logs.leaders(self._target, [self._topic])

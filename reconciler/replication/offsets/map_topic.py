@@ -27,7 +27,7 @@ def holder_of(flow: str, key: Key, count: int) -> int:
 
 
 async def partitions(target: ClusterClient) -> list[Key]:
-    """Of the topic. Raises BrokerError, also when it is not there, or ConnectionLostError."""
+    """Of the topic. Raises BrokerError, also when it is missing, or ConnectionLostError."""
     await logs.leaders(target, [OFFSETS_TOPIC])
     return [(OFFSETS_TOPIC, number) for number in target.topics[OFFSETS_TOPIC].leaders]
 
@@ -235,7 +235,7 @@ class MapReader:
     async def refresh(self) -> None:
         """Reads on from where the last call ended, to the end.
 
-        Raises BrokerError (also when the topic is not there) or ConnectionLostError; call again to go on.
+        Raises BrokerError (also when the topic is missing) or ConnectionLostError; call again to go on.
         """
         target = self._target
         keys = await partitions(target)
@@ -276,7 +276,7 @@ class MapReader:
         return self._newest.get((topic, partition))
 
     def partitions(self, ids: Callable[[str], codec.Ids | None]) -> Mapping[Key, PartitionMap]:
-        """By source topic and partition. ``ids``: by source topic; None where it or its remote topic is not there."""
+        """By source topic and partition. ``ids``: by source topic; None where it or its remote topic is missing."""
         now = {topic: ids(topic) for topic in {topic for topic, _ in self._chunks}}
         return {key: self.partition(*key, of) for key in self._chunks if (of := now[key[0]]) is not None}
 

@@ -49,7 +49,7 @@ class AbsentTopicError(errors.BrokerError):
 
 
 class RecordFencedError(Exception):
-    """Another writer called ``fence`` since we did. Fence and read again: our record may be written all the same."""
+    """Another writer called ``fence`` since we did. Fence and read again: our record may still be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class CompactedTopic:
     async def read(self, *, whole: bool = True, required: bool = False) -> Mapping[str, Newest] | None:
         """Reads on to the end as it is now; None where there is no such topic.
 
-        ``whole`` False: what lies before the first tail may stay unread. ``required``: a topic that is not there was
-        just made, or is not known to a broker yet, so it is waited for.
+        ``whole`` False: what lies before the first tail may stay unread. ``required``: a missing topic was just made,
+        or is not known to a broker yet, so it is waited for.
         """
         try:
             async with asyncio.timeout(READ_S + self._patience):

@@ -37,7 +37,7 @@ class FlowTopics:
         return ":" in self.flow.naming.policy
 
     def remote_of(self, topic: str) -> str | None:
-        """Also of a topic that is not there yet; None where it would not travel. A custom policy knows today's."""
+        """Also of a topic that does not exist yet; None where it would not travel. A custom policy knows today's."""
         if self.custom:
             return self.topics.get(topic)
         return self.selector.remote_name(topic) if self.selector.why_not(topic) is None else None

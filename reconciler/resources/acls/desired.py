@@ -53,7 +53,7 @@ class DesiredRule:
 @dataclass(frozen=True, slots=True)
 class DesiredRules:
     """By cluster. ``absent``: rules that must not be there. ``doubtful``: why some desired rules are not known, so
-    that no rule may be taken for left over. ``open``: read-only copies that others may write all the same, and why."""
+    that no rule may be taken for left over. ``open``: read-only copies that others may still write, and why."""
 
     rules: Mapping[str, Mapping[AclBinding, DesiredRule]]
     absent: Mapping[str, Mapping[AclBinding, Grant]]

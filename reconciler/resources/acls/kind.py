@@ -197,7 +197,7 @@ def rules_about_topic(basis: ExplainBasis, rules_of_cluster: DesiredRules, ref: 
 def rules_about_principal(
     basis: ExplainBasis, rules_of_cluster: DesiredRules, principal: str
 ) -> tuple[RuleAnswer, ...]:
-    """Also those that only an earlier run made, or that nobody here did."""
+    """Also those that only an earlier run made, or that this program never made."""
 
     def about(acl: AclBinding) -> bool:
         return acl.principal == principal

@@ -101,7 +101,7 @@ def not_new(flow: str, remote: TopicRef) -> Refused:
 
 
 def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str]:
-    """Of copies that are not there yet."""
+    """Of copies that do not exist yet."""
     new = [route for route in routes if route.flow == flow.name and live.topic(route.remote) is None]
     if not new:
         return

@@ -47,7 +47,7 @@ def compare_mirrors(
             yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
         else:
             mirrors = mirror_handover(topology, mirror)
-            # Of a job that runs as declared and copies nothing all the same: no change of the plan helps.
+            # Of a job that runs as declared and still copies nothing: no change of the plan helps.
             not_copying: list[str] = []
             if live_mirror.state is JobState.RUNNING:
                 for flow in (look(flow) for flow in live_mirror.flows.values()):

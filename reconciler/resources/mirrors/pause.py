@@ -25,7 +25,7 @@ class PauseRequest:
 
 
 def scopes(topology: Topology, request: PauseRequest) -> tuple[Scope, ...]:
-    """What is meant, one scope a flow. Raises ReconcilerError for a flow that is not declared, or half a request."""
+    """The requested scopes, one a flow. Raises ReconcilerError for a flow that is not declared, or half a request."""
     if request.partition >= 0 and not request.topic:
         raise ReconcilerError(
             f"--partition {request.partition} is given without --topic",

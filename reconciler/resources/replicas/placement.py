@@ -274,7 +274,7 @@ def loads_of(changes: Iterable[Change], live: LiveState) -> tuple[BrokerLoad, ..
 
 
 def bytes_to_copy(topic: str, placements: Iterable[Placement], facts: ReplicaFacts) -> int:
-    """What is not there yet of the replicas to come."""
+    """The replicas to come that do not exist yet."""
     sizes = largest(facts.sizes)
     return sum(
         max(0, sizes.get((topic, placement.partition), 0) - facts.sizes.get((topic, placement.partition, broker), 0))

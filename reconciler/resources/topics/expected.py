@@ -55,7 +55,7 @@ def prospect_of_hidden(hidden: Unknown) -> Prospect:
 
 
 def prospect_of_declared(prospect: Prospect | None, desired: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:
-    """A declared topic: its declaration over what is live, or over the brokers' values when it is not there yet."""
+    """A declared topic: its declaration over what is live, or over the brokers' values when it does not exist yet."""
     base = prospect or Prospect(None, brokers)
     count = desired.partitions or (None if prospect else partitions(layers))
     wanted = wanted_configs(layers, prospect.configs if prospect else None)
@@ -99,7 +99,7 @@ def declared_over(remote: Configs, declared: Prospect, layers: Layers) -> Config
 
 
 def wanted_configs(layers: Layers, live: Configs | None) -> dict[str, DesiredConfig]:
-    """What the layers declare. ``live``: what the topic has now, None when it is not there; a retention that is to be
+    """What the layers declare. ``live``: what the topic has now, None when it is missing; a retention that is to be
     lowered in steps goes down one step from that."""
     desired_configs = {
         key: DesiredConfig(layer_value.value, layer_value.layer.name) for key, layer_value in configs(layers).items()

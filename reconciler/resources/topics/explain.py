@@ -184,7 +184,7 @@ def _overridden(basis: ExplainBasis, ref: TopicRef, field: str, won: str) -> tup
 def _configs(
     basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None, key: str
 ) -> Iterator[ExplainedValue]:
-    """Each config that is wanted, set, or asked for: the value, where it comes from, and what it overrides."""
+    """Each config that is declared, set, or asked for: the value, where it comes from, and what it overrides."""
     wanted = desired.configs if desired else {}
     configs = live.configs if live is not None and not isinstance(live.configs, Unknown) else {}
     overrides = {name for name, entry in configs.items() if entry.source is Source.TOPIC}

@@ -80,7 +80,7 @@ class KeptLess:
 def kept_less(
     source: TopicRef, remote: TopicRef, here: Mapping[str, ConfigValue], there: Mapping[str, ConfigValue]
 ) -> Iterator[KeptLess]:
-    """``here``, ``there``: all configs of both as they will be. What a file says of the copy is meant."""
+    """``here``, ``there``: all configs of both as they will be. Files are of the copy."""
     policy = _value(there, POLICY).split(",")
     deletes, compacts = "delete" in policy, "compact" in policy
     keys = (POLICY, *(DELETES if deletes else ()), *(COMPACTS if compacts else ()), *REFUSES, *AGES, TIMESTAMPS)

@@ -80,7 +80,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
 
 def _user(cluster: str, user: ScramUser, live: Credentials, record: UserRecord | None) -> Findings:
     """One declared user. A password is set where its version rose; credentials of mechanisms that an earlier run made
-    and that are declared no longer are deleted; those that nobody here made are only named."""
+    and that are declared no longer are deleted; those that this program never made are only named."""
     if user.absent:
         if not live:
             return _settled(cluster, user)

@@ -31,7 +31,7 @@ def partition_reader(endpoint: Endpoint, isolation: str, *, sample: bool = False
     """Reads assigned partitions from given offsets; in no group, resets no offset by itself. ``sample``: a few records
     behind each offset, so it fetches no further ahead than it must.
 
-    Raises MissingReference for a secret that is not there, SettingError for a setting that no client is given, and
+    Raises MissingReference for a missing secret, SettingError for a setting that no client is given, and
     KafkaException for one that librdkafka does not know.
     """
     if refused := forbidden(endpoint.client):

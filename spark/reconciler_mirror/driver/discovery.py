@@ -64,7 +64,7 @@ class Discovery:
 
     def look(self, before: Discovered) -> Discovered:
         """One look at both clusters. ``before`` is the answer when one of them cannot be read, and when
-        neither says anything new; what stands in the way is looked at each time, since rights are in no list."""
+        neither says anything new; what prevents a copy is read each time, since rights are in no list."""
         at: tuple[Endpoint, ConditionCode] = (self._flow.source, "source_unreachable")
         try:
             listed = self._source.topics()
@@ -133,7 +133,7 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
             )
         )
 
-    # An explicit start of something that is not there: nothing would ever read it.
+    # An explicit start of something that does not exist: nothing would ever read it.
     for name, partition in sorted(flow.start_offsets):
         count = look.matched[name].partitions if name in look.matched else 0
         if partition >= count:
@@ -195,8 +195,8 @@ def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Co
 
 
 def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int) -> Condition:
-    """Of a remote topic with fewer partitions than its source: the partitions that both have are copied all the same,
-    since a record keeps its partition number."""
+    """Of a remote topic with fewer partitions than its source: the partitions that both have are still copied, since
+    a record keeps its partition number."""
     return Condition(
         "target_topic_smaller",
         f"{topic} has {wanted} partitions at {flow.source.cluster}, {remote} has {have} at {flow.target.cluster}: "

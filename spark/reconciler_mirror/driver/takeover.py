@@ -288,7 +288,7 @@ class _Open:
 
     async def _committed(self, specs: Sequence[PartitionSpec]) -> dict[Key, int]:
         """By target topic and partition: up to where the flow had been committed, at least, as the offset map says. Not
-        of remote topics that are not there: their positions were deleted with them, and no coordinator has them.
+        of missing remote topics: their positions were deleted with them, and no coordinator has them.
         """
         await self.cluster.refresh({spec.target_topic for spec in specs})
         specs = [spec for spec in specs if self.cluster.topics[spec.target_topic].error != UNKNOWN_TOPIC]

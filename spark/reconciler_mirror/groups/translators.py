@@ -92,7 +92,7 @@ async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
 SEEN_ROUNDS = 2
 """Rounds that a gap must be seen before it is taken for one: what lanes copy is in the map a moment later."""
 LEAST, MOST = 2, 128
-"""Rounds until a gap that could not be closed is looked at again."""
+"""Rounds until an open gap is tried again."""
 CPU_S = 0.1
 """Of one round, about; further gaps wait for the next one."""
 RUNS_A_CHUNK = 250

@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _context(settings: MirrorSettings) -> Any:
-    """Waits up to 20 s until all executors have registered, so that each is looked at, and lets no task be tried again:
+    """Waits up to 20 s until all executors have registered, so that each is checked, and lets no task be tried again:
     a second try on another executor would hide the one that is unfit."""
     from pyspark import SparkContext
 

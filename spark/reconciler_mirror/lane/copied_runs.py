@@ -158,7 +158,7 @@ class Copied:
             self.gaps.append((begin, end))
 
     def taken_gaps(self) -> list[tuple[int, int]]:
-        """They are looked at now."""
+        """They are checked now."""
         taken, self.gaps = self.gaps, []
         return taken
 

@@ -1,6 +1,6 @@
 """Whose a remote topic is: flows of other environments that have positions of it, as their groups on the target show.
 
-An empty remote topic may be another environment's all the same. A plan asks before its flow begins, and not about
+An empty remote topic may still be another environment's. A plan asks before its flow begins, and not about
 topics that appear later, in both sources.
 """
 

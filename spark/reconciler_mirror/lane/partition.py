@@ -190,7 +190,7 @@ class Hold:
     """What is wrong with it now; it stops the partition or not."""
     held_at: int | None = None
     """Position at which copying itself failed, UNKNOWN before it is read: the condition stays while the same is tried
-    again, and ends at another position. None: what is looked at before copying judges the condition."""
+    again, and ends at another position. None: the checks before copying judge the condition."""
     strikes: int = 0
     """Failures in a row; each stop doubles the pause."""
     retry_at: float = 0.0
@@ -199,11 +199,11 @@ class Hold:
     pausing: bool = False
     """A pause is asked for; the session follows the control."""
     look_at: float = 0.0
-    """When its end is looked at again."""
+    """When its end is read again."""
     left_waiting: int | None = None
     """Milliseconds: the oldest record that a stop or a pause leaves at the source, or when it was first seen."""
     checking: bool = False
-    """Checksums are looked at before anything is queued, to leave out corrupt batches; until something is copied."""
+    """Checksums are verified before anything is queued, to leave out corrupt batches; until something is copied."""
     why: str = ""
     """In a few words, why its last records were encoded again; the sorting of fetched batches says."""
 

@@ -72,7 +72,7 @@ class ProgressReports:
 
 
 def row(lane: Lane, partition: Partition) -> PartitionProgress:
-    """What the driver is told of one partition. No position while a condition says that it is of another log: a lag
+    """What the lane reports of one partition. No position while a condition says that it is of another log: a lag
     computed from it would be made up. The age of the oldest unread record comes from what is fetched, or from what a
     stop or pause left at the source."""
     p = partition

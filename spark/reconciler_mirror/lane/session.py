@@ -71,7 +71,7 @@ class LaneSession:
             self._spawn(work, self._readers)
         last = self._spawn(lane.delivery.commit(), self._tasks)
         look = self._spawn(self._look_around(), self._tasks)
-        # A failure ends the session at once. Else ``look`` ends when the lane shall, and then the last commit has its
+        # A failure ends the session at once. Else ``look`` ends when the lane must, and then the last commit has its
         # time: what it does not commit is copied again by the next holder.
         try:
             await asyncio.wait({lane.failed, look}, return_when=asyncio.FIRST_COMPLETED)
@@ -319,7 +319,7 @@ class LaneSession:
                     self._join(specs[partition.source])
 
     def _retry(self, now: float) -> None:
-        """A stopped or resumed partition is looked at again from its committed position, which somebody may have moved;
+        """A stopped or resumed partition is checked again from its committed position, which somebody may have moved;
         a paused one for its end."""
         lane = self.lane
         for partition in lane.partitions.values():

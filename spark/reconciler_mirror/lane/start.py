@@ -24,7 +24,7 @@ from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Ahead, Condition, TargetLoss
 
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
-"""Seconds: between tries after a failure, first and last; before partitions that have to wait are looked at again."""
+"""Seconds: between tries after a failure, first and last; before waiting partitions are checked again."""
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
 TELL_AFTER = 5.0
 """Seconds that something may last before it is a condition: elections and restarts of brokers are over by then."""
@@ -393,7 +393,7 @@ class Starter:
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         """At an offset that no commit backs. With provenance not before the offset from which arriving flows mark their
-        copies: before it a returning record could not be told from a new one. An explicit start counts as a seek:
+        copies: before it a returning record looks like a new one. An explicit start counts as a seek:
         it may lie before what the offset map has."""
         spec = self._lane.spec
         if (arriving := spec.claim.ground.unknown.get(partition.source)) is not None:

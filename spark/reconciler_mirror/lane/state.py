@@ -372,7 +372,7 @@ class Lane:
         self.mark_dirty(partition)
 
     def pause(self, partition: Partition) -> None:
-        """Fetches no more of it. What is on its way is still acknowledged and committed; its end is looked at again."""
+        """Fetches no more of it. What is on its way is still acknowledged and committed; its end is read again."""
         waiting_ms = partition.outbox.oldest_ms
         self.drop_unsent(partition)
         partition.hear_no_more()

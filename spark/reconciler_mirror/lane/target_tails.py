@@ -1,10 +1,10 @@
-"""Where a copy ends, held against what its flow is known to have written there.
+"""Where a copy ends, compared with what its flow is known to have written there.
 
 Too early: the target lost what it had acknowledged, after an unclean election there, or on a restored disk. Retention
 moves the beginning of a log, compaction moves neither end, so a log that is shorter has lost records.
 
 Too late: records of other writers, or copies that an older position knows nothing of. A position is committed with its
-records, so both sides can be held against each other, record by record; not in flows at least once, which may repeat
+records, so both sides can be compared record by record; not in flows at least once, which may repeat
 records, in those with provenance, which share their topics with producers, nor where records are filtered or get
 headers.
 """

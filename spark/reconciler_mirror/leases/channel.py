@@ -41,8 +41,8 @@ ROWS = Codec(rows=True)
 
 class ChannelServer:
     """The driver's end. ``orders`` gives what a lease must know when it connects; ``report`` gets each message of it,
-    and ``broken`` is told when its line ends before the lease does. ``begins`` is told of each task once, when it first
-    connects, before its orders are asked for."""
+    and ``broken`` is called when its line ends before the lease does. ``begins`` is called once for each task, when it
+    first connects, before its orders are asked for."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class ChannelServer:
         lease, task, line = greeted
         with self._guard:
             # A task whose connection broke dials again and goes on. Another task of the same lease is Spark's second
-            # try: its predecessor may still copy, so it is told to leave.
+            # try: its predecessor may still copy, so it is asked to leave.
             again = self._tasks.get(lease) == task
         if not again:
             self._begins(lease)

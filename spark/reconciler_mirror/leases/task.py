@@ -53,7 +53,7 @@ class LeaseSpec:
     environment: str
     mirror: str
     packages: Mapping[str, str | None] | None = None
-    """Those of the driver, where the task runs on another machine, which is looked at then."""
+    """Those of the driver, where the task runs on another machine, which is read then."""
     rows_per_s: float = 0.0
     """Rows of progress that it may send a second, on average; 0: as fast as lanes have some."""
 
@@ -225,7 +225,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
         while len(ended_lanes) < len(threads):
             state.news.wait(ALIVE_S)
             state.news.clear()
-            # On a new connection all is told again: the driver may have lost what the one before carried.
+            # On a new connection everything is reported again: the driver may have lost what the one before carried.
             if lines != line.lines:
                 lines = line.lines
                 for control in controls.values():

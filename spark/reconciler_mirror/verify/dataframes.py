@@ -25,7 +25,7 @@ _TASKS_A_CORE = 8
 _PIECES_A_CORE = 2
 _BEGINNING = 5_000.0
 PIECE_S = 15.0
-"""How long a task reads: what is proved is kept that often, and progress told."""
+"""How long a task reads: what is proved is kept that often, and progress reported."""
 
 SUSPECTS = 100
 _TYPES = {"int": IntegerType, "long": LongType, "string": StringType, "binary": BinaryType, "boolean": BooleanType}

@@ -113,8 +113,8 @@ class _Ahead:
         del self._held[:1]
 
     def find(self, wanted: VerifiedRecord) -> int | None:
-        """How far ahead ``wanted`` is on this side, within ``LOOK_AHEAD`` records; None: not within that. By this a
-        missing record is told from a changed one."""
+        """How far ahead ``wanted`` is on this side, within ``LOOK_AHEAD`` records; None: not within that. This
+        distinguishes a missing record from a changed one."""
         for index in range(1, LOOK_AHEAD):
             record = self.peek(index)
             if record is None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -80,6 +82,20 @@ def messages(path: Path) -> tuple[str, ...]:
     return tuple(text for text in texts(path) if " " in text.strip() and "function(" not in text)
 
 
+def explanations(path: Path) -> tuple[str, ...]:
+    """Docstrings and comments, without names between backticks. A comment of several lines counts by line."""
+    text = path.read_text("utf-8")
+    docstrings = (
+        node.value.value
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    )
+    comments = (
+        token.string for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.COMMENT
+    )
+    return tuple(re.sub(r"``[^`]+``", " ", explained) for explained in (*docstrings, *comments))
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_has_no_word_to_avoid(page: Path) -> None:
     assert list(found(prose(page.read_text("utf-8")))) == []
@@ -96,6 +112,13 @@ def test_no_message_has_a_word_to_avoid() -> None:
     assert sum(len(messages(path)) for path in SOURCES) > 1000
     assert [
         f"{path.relative_to(ROOT)}: {one}" for path in SOURCES for text in messages(path) for one in found(text)
+    ] == []
+
+
+def test_no_docstring_or_comment_has_a_word_to_avoid() -> None:
+    assert sum(len(explanations(path)) for path in SOURCES) > 5000
+    assert [
+        f"{path.relative_to(ROOT)}: {one}" for path in SOURCES for text in explanations(path) for one in found(text)
     ] == []
 
 

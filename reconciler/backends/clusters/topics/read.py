@@ -85,7 +85,7 @@ async def _reading(
     probe = await metadata(line, [VISIBILITY_PROBE])
     for broker in probe.brokers:
         wire.learn(broker.number, broker.host, broker.port)
-    # All of one broker, so that all answers are of one mind. A bootstrap address that no broker has itself may lead to
+    # All of one broker, so that all answers are consistent. A bootstrap address that no broker has itself may lead to
     # another broker each time.
     if probe.brokers and line.where not in {f"{broker.host}:{broker.port}" for broker in probe.brokers}:
         line = await wire.control(random.choice(probe.brokers).number)  # noqa: S311 - any of them
@@ -245,7 +245,7 @@ class ReadAhead:
                 future.set_exception(error)
 
         async def read() -> None:
-            # Reading ahead ends with the last answer, or when nobody needs one any more: the reads are cancelled then,
+            # Reading ahead ends with the last answer, or when none is needed any more: the reads are cancelled then,
             # instead of holding up the end of the command.
             enough = asyncio.create_task(self._enough.wait())
             reads = asyncio.gather(*map(read_one, self._clusters.values()))

@@ -86,8 +86,8 @@ class AllowList:
 
     def _submission(self, submission: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
         """(problem, what to write into the allow list) for each part of what is desired that this host does not accept.
-        Whoever may write to the control topic could otherwise run code of theirs on this machine, by jars, files or
-        Java options."""
+        A principal with Write on the control topic could otherwise run code of theirs on this machine, by jars, files
+        or Java options."""
         if unknown := sorted(submission.keys() - {"master", "spark_conf"}):
             yield (
                 f"it asks for {', '.join(map(repr, unknown))}, which this release of the host cannot do",

@@ -67,7 +67,7 @@ MASTERS = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.
 
 
 def require_master(mirror: Mirror) -> None:
-    """Only the form is looked at; whether it answers is seen at the start."""
+    """Checks only the form; whether it answers shows at the start."""
     if not MASTERS.fullmatch(mirror.master):
         raise RunnerError(
             f"mirror {mirror.name} has the Spark master {mirror.master!r}, which is no master URL",

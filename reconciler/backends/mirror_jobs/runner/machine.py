@@ -37,7 +37,7 @@ _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def machine(folder: Path) -> Machine:
-    """``folder``: where runs are kept; what is above it is looked at while it is not there."""
+    """``folder``: where runs are kept; while it does not exist, its nearest existing parent is checked."""
     return Machine(_java(), _spark(), _free(folder), str(folder))
 
 

@@ -279,7 +279,7 @@ class SparkRunner:
             reported = None
         self._name_again(mirror, reported)
         folder = self.folder(mirror)  # the new one may just have become the current one
-        # No process of it here: in deploy mode cluster its driver is told by a record; else it runs on another machine,
+        # No process of it here: in deploy mode cluster its driver reads a record; else it runs on another machine,
         # and only that one can end it.
         if not folder.pids(reported.pid if reported else None):
             if reported is None or reported.state is not JobState.RUNNING:

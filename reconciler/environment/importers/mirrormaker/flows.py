@@ -79,7 +79,7 @@ class FlowReading:
         return prop.value.strip() if prop is not None else self.flow[0]
 
     def fields(self) -> Iterator[Field]:
-        """What MirrorMaker 2 was told of this flow, as fields here. Where the two mean different things, that becomes a
+        """MirrorMaker 2's settings of this flow, as fields here. Where the two mean different things, that becomes a
         note; what cannot be taken over at all is a mistake, so that nothing travels otherwise than before unnoticed."""
         for name, (usual, instead) in FILTERS.items():
             prop = self._get(name)

@@ -99,7 +99,7 @@ class Notes:
 
 def parse_plainly(file: str, text: str, notes: Notes) -> tuple[Property, ...]:
     """The file's properties without quotes and comments around values. Each of those is a mistake; what is inside is
-    read all the same, so that all other mistakes are found."""
+    still read, so that all other mistakes are found."""
     props, mistakes = parse(file, text)
     notes.mistakes += mistakes
     plain = []

@@ -277,7 +277,7 @@ def _who(login: KerberosLogin) -> str:
 
 
 def _reason(error: _GssError, login: KerberosLogin, host: str) -> str:
-    """What is there, what is wanted, and what to do."""
+    """What exists, what is required, and what to do."""
     who = _who(login)
     at_end = f"no Kerberos ticket of {{who}} for {{service}}: {error}"
     signs = {error.code} if login.keytab else {error.code, error.major}

@@ -31,7 +31,7 @@ async def write_markers(
     connection: Connection, producer_id: int, markers: Mapping[Key, Epochs], patience: float
 ) -> Mapping[Key, int]:
     """One abort marker for each partition, of which the broker is the leader. Kafka's error code by topic and
-    partition; one that is not there is not known. Answered once all replicas in sync have the markers.
+    partition; a missing one is unknown. Answered once all replicas in sync have the markers.
 
     Raises ConnectionLostError and MalformedResponseError; then they may have been written, or be written yet.
     """

@@ -161,8 +161,8 @@ def _read(shift: AccessShift) -> tuple[str, ...]:
 
 
 def _with_readers(shift: AccessShift, live: LiveState, impacts: Mapping[TopicRef, Stakes]) -> AccessShift:
-    """Groups with members that read what the principal may no longer read. Of topics nobody asked about, that is said
-    instead of leaving them out."""
+    """Groups with members that read what the principal may no longer read. Of topics that were not asked about, that is
+    said instead of leaving them out."""
     cluster = live.known(shift.cluster)
     assert cluster is not None
     assert isinstance(cluster.acls, frozenset)

@@ -139,7 +139,7 @@ class _Classes:
         return by_name.values()
 
     def _covered(self, rule: AclBinding) -> Iterator[str]:
-        """Names that the rule covers, of those that are there, and one that stands for names to come: without it a
+        """Names that the rule covers, of the existing ones, and one that stands for names to come: without it a
         prefix that covers nothing yet would change nothing."""
         named = self.names.get(rule.resource, ())
         if rule.wildcard:

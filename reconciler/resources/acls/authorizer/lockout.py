@@ -162,7 +162,7 @@ def _needed(
     kind: Principal, topology: Topology, flows: Sequence[Flow], routes: Sequence[Route], cluster: str
 ) -> Iterator[AclBinding]:
     """What a principal of its kind works with at this cluster. Rights that are needed seldom do not count: losing them
-    locks nobody out."""
+    locks no one out."""
     role = AccessRule(0, "", (cluster,), _ROLES[kind])
     if kind is Principal.MIRROR:
         yield from bindings(role, mirror_rights(flows, topology, routes, cluster))

@@ -89,7 +89,7 @@ def _still_there(
 
 
 def set_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Iterator[replicas.ThrottleEdit]:
-    """Appends what is not there yet."""
+    """Appends the missing ones."""
     for listed in journal.lists:
         here = _there(listed, live) if listed.topic in live else (EVERYTHING,)
         if missing := [entry for entry in listed.entries if entry not in here and EVERYTHING not in here]:
@@ -120,7 +120,7 @@ def clear_rates(journal: replicas.Journal, rates: Rates) -> Iterator[replicas.Th
 
 
 def clear_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Iterator[replicas.ThrottleEdit]:
-    """Only entries of ours. A list that was made by us is deleted as a whole if nobody else has added to it."""
+    """Only entries of ours. A list that was made by us is deleted as a whole if no one else has added to it."""
     for listed in journal.lists:
         here = _there(listed, live)
         mine = [entry for entry in listed.entries if entry in here]

@@ -45,7 +45,7 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
     """By ``make`` of the batches that lie at the position or behind it. Pieces of source bytes hold ``buffer``.
 
     What lies before a batch that cannot be read is copied. Raises CorruptBatchError or MalformedResponseError when that
-    batch is the first that is wanted, whatever is wrong with it: who produces one batch must not stop a lane.
+    batch is the first one to copy, whatever is wrong with it: who produces one batch must not stop a lane.
     """
     try:
         return _pieces_of(partition, answer, buffer, make)

@@ -83,7 +83,7 @@ class Sender:
                     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
                     self._send_all(connection)
                 except errors.ConnectionLostError:
-                    # Leaders move away from a broker that is down; what was ready is looked at after new metadata.
+                    # Leaders move away from a broker that is down; new metadata routes its ready partitions again.
                     waiting, self._ready = self._ready, deque()
                     for partition in waiting:
                         partition.outbox.ready = False

@@ -143,7 +143,7 @@ class Copies:
         partition.figures.committed(partition.log.reached, waiting[0].timestamp if waiting else None)
 
     def refused(self, partition: Partition, error: BrokerError) -> None:
-        """What is behind the refused batch is not written, what is before it is looked at."""
+        """What is behind the refused batch is not written, what is before it is checked."""
         lane = self._lane
         if error.code not in _OUT_OF_ORDER:
             raise RestartError(str(error))
@@ -256,7 +256,7 @@ class Copies:
     def _after(self, partition: Partition, hole: tuple[int, int], end: int) -> None:
         """``hole``: (first offset, offset behind it); ``end``: where the copy's log ends now. Goes on behind what was
         filled: with the rest of the hole, else with the next piece. If the log came further than the hole, or the queue
-        was dropped meanwhile, the partition is looked at again instead of trusted. Fillers before the first record of a
+        was dropped meanwhile, the partition is checked again instead of trusted. Fillers before the first record of a
         copy are deleted, so that readers begin at the source's first offset."""
         same, lane, (first, after) = self._states[partition], self._lane, hole
         partition.outbox.filling = False

@@ -111,7 +111,7 @@ class PositionWriter:
 class TargetEnds:
     """Asks the target for the ends of idle copies. Each answer to a written batch says that it was the next record; an
     idle copy would learn of another writer only with the source's next record, which then has no place. A copy that
-    ends elsewhere is looked at as at a start: perhaps it is another holder's work."""
+    ends elsewhere is checked as at a start: perhaps it is another holder's work."""
 
     def __init__(self, lane: Lane, same: Copies) -> None:
         self._lane = lane

@@ -4,7 +4,7 @@ A second producer, transactional and so fenced by its transactional.id, writes e
 records and the marker that ends the transaction make n offsets, and the marker alone makes one.
 
 Invariant: a transaction is open in a partition only while its log end lies within the hole and at least one offset of
-it is left. Whoever takes the transactional.id over makes the coordinator end what is open, and that marker falls into
+it is left. The next holder of the transactional.id makes the coordinator end what is open, and that marker falls into
 the hole too. An end is waited for until the coordinator has nothing left to write: a marker that comes late would move
 records.
 

@@ -168,8 +168,8 @@ class SamePartition:
     begun: bool = False
     """``start`` and ``producer`` are committed, so data may be written."""
     displaced: bool = False
-    """Somebody else has written to the target, or may have. Whether that is the beginning of the source all the same
-    is to be looked at before anything is written."""
+    """Somebody else has written to the target, or may have. Check whether that is still the beginning of the source
+    before anything is written."""
     diverged: int | None = None
     """Source offset from which on the two logs mean different records: nothing is written, for good."""
     left_out: set[int] = field(default_factory=set)

@@ -174,7 +174,7 @@ class SameStarter(Starter):
             lane.routes.offer(partition)
 
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
-        """A copy that goes on behind its source has records that this flow did not write. It is looked at again: after
+        """A copy that goes on behind its source has records that this flow did not write. It is checked again: after
         a failover a flow the other way brings them to the source, and then both logs are compared."""
         (low, end, top), same = bounds, self._same.state_of(partition)
         copied = -1 if same is None or same.place is None else same.place.look.end

@@ -264,8 +264,8 @@ def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
 
 def _copy_of(part: PartitionRange, readers: Readers) -> int:
     """Where the target has the first record of a part: at or behind the first record that is not older. Raises
-    UnreadableError. Most of the first ``HEAD`` records say where that is: one that is missing among them is told by the
-    records before it, which are then said to differ too."""
+    UnreadableError. Most of the first ``HEAD`` records say where that is: a missing one among them shows by the records
+    before it, which are then said to differ too."""
     head = list(islice(own(part, SOURCE, part.source, readers), HEAD))
     if not head:
         return part.target.end

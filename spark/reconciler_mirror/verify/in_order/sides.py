@@ -12,7 +12,7 @@ from reconciler.kafka.records.batches import Batch, CorruptBatchError
 from reconciler_mirror.verify.in_order.pairs import OpenBatch, opened
 
 AHEAD_BYTES = 64 << 20
-"""Bytes that the records may have that are looked at ahead."""
+"""Bytes of the records that are read ahead."""
 
 
 class SeenRecord(NamedTuple):
