@@ -38,25 +38,26 @@ def fence_of(
     topics: Collection[str],
     rules: frozenset[AclBinding] | Unsupported | Unknown,
     cluster: str,
-    writer: str,
+    writers: Mapping[str, str],
     mirror: str,
 ) -> FenceChosen:
-    """``writer``: the flow that writes into the same topics on the origin, empty for none; ``mirror``: the principal
-    with which it does, as Kafka's rules name it."""
+    """``writers``: topics that a flow writes on the origin, too -> the flow; ``mirror``: the principal with which it
+    does, as Kafka's rules name it."""
     if isinstance(rules, Unsupported):
         return FenceChosen(obstacle=f"{cluster}: {rules.why}, so nothing can keep producers from writing there")
     if isinstance(rules, Unknown):
         return FenceChosen(obstacle=f"{rules.error}. {rules.todo}")
-    if not writer:
-        return FenceChosen(frozenset(map(denial, topics)))
-    head = f"flow {writer} writes into the same topics on {cluster}"
+    everyone = frozenset(denial(topic) for topic in topics if topic not in writers)
+    if not writers:
+        return FenceChosen(everyone)
+    head = f"flow {', '.join(sorted({*writers.values()}))} writes into {first_of(sorted(writers), SHOWN)} on {cluster}"
     if mirror.startswith("User:<"):
         return FenceChosen(obstacle=f"{head}, as a principal whose name is not known here, so that it cannot be spared")
-    denials = write_denials(topics, rules, {mirror})
+    denials = write_denials(writers, rules, {mirror})
     for rule in denials.open:
         why = f"{head}, and the rule {rule} names neither it nor the producers: a fence would stop both"
         return FenceChosen(obstacle=why)
-    return FenceChosen(frozenset(denials.because), (mirror,))
+    return FenceChosen(everyone | frozenset(denials.because), (mirror,))
 
 
 def group_seen(move: GroupMove, members: Sequence[MemberSeen]) -> GroupSeen:
@@ -169,6 +170,22 @@ def checks_of_topics(
         )
         text += "is a client's cannot be determined, so that after the switch only a failback leads back"
         yield FailoverCheck("shared-topics", Level.WARNS, text)
+
+
+def checks_of_others(
+    filled: Mapping[str, str], starved: Mapping[str, Sequence[str]], move: ConsumerMove
+) -> Iterator[FailoverCheck]:
+    """``filled``: topic of the origin -> the flow that brings it from a third cluster; ``starved``: flow that copies
+    these topics of the origin elsewhere, where nothing brings what clients write at the destination."""
+    if filled:
+        text = f"flow {', '.join(sorted({*filled.values()}))} brings {first_of(sorted(filled), SHOWN)} to {move.origin}"
+        text += f": what it brings once {move.flow} is paused does not reach {move.destination}"
+        todo = f"Leave these topics out (--topics), unless a flow brings them to {move.destination} as well"
+        yield FailoverCheck("filled-topics", Level.WARNS, text, todo)
+    for flow, topics in starved.items():
+        text = f"flow {flow} copies {first_of(sorted(topics), SHOWN)} from {move.origin}, too: what clients write on "
+        text += f"{move.destination} does not reach its target"
+        yield FailoverCheck("other-flows", Level.WARNS, text, f"Let a flow carry it there from {move.destination}")
 
 
 def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterator[FailoverCheck]:

@@ -92,9 +92,9 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
     after, seconds = _mine(partition_states(survey), idents), time.monotonic() - began
     topics = tuple(_topics(session, switch, (before, after), seconds, rules))
 
-    writer = written_by_mirrors(topology, move.origin, idents.keys())
+    writers = written_by_mirrors(topology, move.origin, idents.keys())
     mirror = speaker_of(topology.clusters[move.origin], Principal.MIRROR).kafka_principal
-    fence = decide.fence_of(idents.keys(), rules, move.origin, writer, mirror)
+    fence = decide.fence_of(idents.keys(), rules, move.origin, writers, mirror)
     declared = topology.clusters[move.origin]
     probed = Principal.PROBE in declared.principals and bool(fence.rules)
     there = {name for topic in topics for name in (topic.topic, topic.copy)}
@@ -128,6 +128,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
     checks = (
         *decide.of_failover(report.checks, some=bool(request.topics)),
         *decide.checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
+        *decide.checks_of_others(*others(topology, move, topics, writers), move),
         *decide.checks_of_fence(fence, move, rules, sorted(idents)),
         *_denied(switch, plan),
         *_probe(declared, plan, rules),
@@ -221,6 +222,32 @@ def _shared(topology: Topology, flow: str, there: set[str]) -> tuple[str, ...]:
     target = topology.flows[flow].target
     others = [selector_of(other) for other in topology.flows.values() if other.target == target and other.name != flow]
     return tuple(sorted(name for name in there if any(is_copy(selector, name) for selector in others)))
+
+
+def others(
+    topology: Topology, move: ConsumerMove, topics: Collection[TopicSeen], writers: Mapping[str, str]
+) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
+    """Topics that a flow brings from a third cluster -> the flow; other flows from the origin -> their topics whose
+    records of the destination they, or a flow from there, do not get to see."""
+    flows = topology.flows
+    filled = {topic: name for topic, name in writers.items() if flows[name].source != move.destination}
+    onward = [(flow, selector_of(flow)) for flow in flows.values() if flow.source == move.destination]
+    starved: dict[str, list[str]] = {}
+    for flow in flows.values():
+        if flow.source != move.origin or flow.name == move.flow:
+            continue
+        its = selector_of(flow)
+        for topic in (each for each in topics if its.why_not(each.topic) is None):
+            carried = [
+                (by.target, selector.remote_name(name))
+                for by, selector in onward
+                for name in {topic.topic, topic.copy}
+                if selector.why_not(name) is None
+            ]
+            brought = (at == flow.target or (at == move.origin and its.why_not(name) is None) for at, name in carried)
+            if not any(brought):
+                starved.setdefault(flow.name, []).append(topic.topic)
+    return filled, starved
 
 
 def _digest(topology: Topology, flow: str) -> str:

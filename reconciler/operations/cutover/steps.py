@@ -19,6 +19,7 @@ from reconciler.engine.rollout.run import (
     looked,
 )
 from reconciler.errors import ReconcilerError
+from reconciler.model.acls import ANYONE
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, CutoverStep
 from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
@@ -291,9 +292,12 @@ class CutoverRun:
 
     def _late(self, partitions: Mapping[Key, PartitionState]) -> dict[str, int]:
         """Offsets of the origin behind a verified fence. Not known where a mirror writes, too."""
-        if self.plan.fence.spared or CutoverStep.START in self.journal.done or self.journal.started:
+        if CutoverStep.START in self.journal.done or self.journal.started:
             return {}
-        states = {key: partitions[key].written for key in self._ends() if key in partitions}
+        fence = self.plan.fence
+        denied = {rule.name for rule in fence.rules if rule.principal == ANYONE}
+        alone = (key for key in self._ends() if key in partitions and (not fence.spared or key[0] in denied))
+        states = {key: partitions[key].written for key in alone}
         late = {key: (end or 0) - self._ends()[key] for key, end in states.items()}
         return {f"{key[0]}-{key[1]}": count for key, count in late.items() if count > 0}
 

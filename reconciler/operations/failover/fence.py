@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
 from reconciler.backends.state.ownership import FENCED, SubjectRecord
@@ -13,17 +13,14 @@ from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import Made
 from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult
 from reconciler.resources.acls.read_only import denial
-from reconciler.resources.flows.routes import selector_of
+from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.text import counted
 
 
-def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> str:
-    """The flow that writes into one of these topics of a cluster, which a rule for everyone would stop; empty: none."""
-    for flow in (flow for flow in topology.flows.values() if flow.target == cluster):
-        selector = selector_of(flow)
-        if any(selector.why_not(topic) is None and selector.remote_name(topic) == topic for topic in topics):
-            return flow.name
-    return ""
+def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> Mapping[str, str]:
+    """Those of them that a flow brings to the cluster -> the flow, which a rule for everyone would stop, too."""
+    into = [(flow.name, selector_of(flow)) for flow in topology.flows.values() if flow.target == cluster]
+    return {topic: name for name, selector in into for topic in topics if is_copy(selector, topic)}
 
 
 def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
@@ -62,9 +59,11 @@ class Fence:
         """Whether a fence stands, could be made, or what speaks against it. A mirror that fills the same topics would
         be stopped by a rule for everyone."""
         name = self.cluster.name
-        if writer := written_by_mirrors(self._topology, name, topics):
-            why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
-            return FenceSeen(obstacle=f"{why}: deny the producers one by one")
+        brought = written_by_mirrors(self._topology, name, topics)
+        for topic, writer in brought.items():
+            if selector_of(self._topology.flows[writer]).remote_name(topic) == topic:
+                why = f"flow {writer} writes into the same topics on {name}, and a rule for everyone would stop it, too"
+                return FenceSeen(obstacle=f"{why}: deny the producers one by one")
         rules, made = self.rules(), self.made()
         if isinstance(rules, Unsupported):
             return FenceSeen(obstacle=f"{name}: {rules.why}, so nothing can keep producers from writing there")
@@ -72,7 +71,8 @@ class Fence:
             return FenceSeen(obstacle=f"{rules.error}. {rules.todo}")
         if isinstance(made, Unknown):
             return FenceSeen(obstacle=f"{made.error}. {made.todo}")
-        return FenceSeen(made, frozenset(map(denial, topics)) - rules)
+        # What a flow brings under another name has no producers of its own.
+        return FenceSeen(made, frozenset(map(denial, {*topics} - brought.keys())) - rules)
 
     def make(self, facts: FailoverFacts) -> tuple[StepResult, str]:
         """A rule that existed before is not ours, and stays at the failback."""

@@ -131,7 +131,7 @@ class LiveRejoin:
         """Rules that keep producers off and not the mirror that fills these topics."""
         name, standing = self.flow.source, self._standing()
         mirror = speaker_of(self.session.topology.clusters[name], Principal.MIRROR).kafka_principal
-        chosen = fence_of(topics, standing, name, f"{self.flow.name}-back", mirror)
+        chosen = fence_of(topics, standing, name, dict.fromkeys(topics, f"{self.flow.name}-back"), mirror)
         for topic in topics if not chosen.obstacle else ():
             if mirror not in {rule.principal for rule in write_rules(standing, topic)}:
                 return FenceChosen(obstacle=f"no rule lets {mirror}, as which it is filled, write {topic} on {name}")

@@ -15,6 +15,7 @@ from reconciler.engine.plan.file import PlanfileError
 from reconciler.environment.load import load
 from reconciler.errors import BlockedError, ExitCode, ReconcilerError, Unknown
 from reconciler.model.acls import Unsupported
+from reconciler.model.environment.topology import Flow
 from reconciler.model.reports.cutover import (
     CutoverPlan,
     CutoverReport,
@@ -33,6 +34,7 @@ from reconciler.operations.cutover.decide import (
     checks_of_left_out,
     checks_of_names,
     checks_of_offsets,
+    checks_of_others,
     checks_of_probe,
     checks_of_topics,
     estimated_stop_s,
@@ -41,11 +43,12 @@ from reconciler.operations.cutover.decide import (
     of_failover,
     steps_of,
 )
-from reconciler.operations.cutover.plan import CutoverRequest, chosen_names
+from reconciler.operations.cutover.plan import CutoverRequest, chosen_names, others
 from reconciler.operations.cutover.plan_file import digest, dumps, loads
 from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.steps import fresh_journal
 from reconciler.operations.failover.decide import move_of
+from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.render.cutover import page_in, plan_page, report_document, report_page
 from reconciler.render.style import Format
 from reconciler.resources.acls.read_only import denial
@@ -78,21 +81,25 @@ def test_a_fence_is_for_everyone_unless_it_would_stop_a_mirror() -> None:
             "allow User:mirror write topic orders",
         )
     )
-    assert fence_of(["orders"], standing, "east", "", "User:mirror").rules == {denial("orders")}
-    spared = fence_of(["orders"], standing, "east", "west-to-east", "User:mirror")
+    assert fence_of(["orders"], standing, "east", {}, "User:mirror").rules == {denial("orders")}
+    spared = fence_of(["orders"], standing, "east", {"orders": "west-to-east"}, "User:mirror")
     assert spared.rules == {denial("orders", "User:shop"), denial("orders", "User:etl")}
     assert spared.spared == ("User:mirror",)
-    anyone = fence_of(["orders"], standing | rules("allow User:* write topic *"), "east", "back", "User:mirror")
+    mixed = fence_of(["orders", "bills"], standing, "east", {"orders": "back"}, "User:mirror")
+    assert mixed == replace(spared, rules=spared.rules | {denial("bills")}), "no mirror writes the other"
+    anyone = fence_of(
+        ["orders"], standing | rules("allow User:* write topic *"), "east", {"orders": "back"}, "User:mirror"
+    )
     assert not anyone.rules
     assert "would stop both" in anyone.obstacle
-    unnamed = fence_of(["orders"], standing, "east", "back", "User:<principal mirror>")
+    unnamed = fence_of(["orders"], standing, "east", {"orders": "back"}, "User:<principal mirror>")
     assert not unnamed.rules
     assert "not known here" in unnamed.obstacle
 
 
 @pytest.mark.parametrize("read", [Unsupported("the cluster has no authorizer"), Unknown("access", "no right", "Allow")])
 def test_where_rules_cannot_be_had_there_is_no_fence_and_it_is_said(read: Unsupported | Unknown) -> None:
-    chosen = fence_of(["orders"], read, "east", "", "User:mirror")
+    chosen = fence_of(["orders"], read, "east", {}, "User:mirror")
     assert not chosen.rules
     [check] = checks_of_fence(chosen, MOVE, read, ["orders"])
     assert check.level is Level.WARNS
@@ -102,11 +109,33 @@ def test_where_rules_cannot_be_had_there_is_no_fence_and_it_is_said(read: Unsupp
 
 def test_what_a_fence_cannot_do_is_told_before() -> None:
     standing = frozenset(rules("allow User:shop write topic orders"))
-    chosen = fence_of(["orders", "bare"], standing, "east", "", "User:mirror")
+    chosen = fence_of(["orders", "bare"], standing, "east", {}, "User:mirror")
     checks = checks_of_fence(chosen, MOVE, standing, ["orders", "bare"])
     codes = {check.code: check.text for check in checks}
     assert "super users of east" in codes["fence-limits"]
     assert "anything on bare" in codes["bare-topics"]
+
+
+def test_flows_that_a_cut_over_cuts_off_are_named_with_their_topics() -> None:
+    """Three regions and a hub: what third clusters bring to the origin, and what else is copied from there."""
+    there, back = flow("east", "west", "orders", r"north\.orders"), flow("west", "east", "orders")
+    to_hub, from_north = flow("east", "hub", "orders"), flow("north", "east", "orders")
+    topics = [TOPIC, replace(TOPIC, topic="north.orders", copy="east.north.orders")]
+
+    def told(*flows: Flow) -> dict[str, str]:
+        declared = topology(there, *flows)
+        move = move_of(declared, Way.FAILOVER, "east-to-west")
+        writers = written_by_mirrors(declared, "east", [each.topic for each in topics])
+        checks = checks_of_others(*others(declared, move, topics, writers), move)
+        return {check.code: check.text for check in checks}
+
+    assert told(back) == {}
+    assert "flow east-to-hub copies orders from east, too: what clients write on west" in told(to_hub)["other-flows"]
+    assert "other-flows" in told(to_hub, back), "it comes back as west.orders, which does not go on to the hub"
+    assert not told(flow("east", "hub", "orders", r"west\.orders"), back)
+    assert not told(to_hub, flow("west", "hub", "orders"))
+    brought = "flow north-to-east brings north.orders to east: what it brings once east-to-west is paused"
+    assert brought in told(from_north)["filled-topics"]
 
 
 def test_a_mirror_that_does_not_copy_stops_a_cut_over() -> None:

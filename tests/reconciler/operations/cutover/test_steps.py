@@ -24,6 +24,7 @@ from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.world import StepNotes
 from reconciler.operations.failover import rejoin_live, steps
 from reconciler.operations.mirror import seek
+from reconciler.resources.acls.read_only import denial
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
 
 
@@ -174,8 +175,10 @@ def test_clients_that_do_not_come_leave_the_way_back_stopped_and_the_next_run_go
     assert clusters.read == [*clusters.log, *clusters.there]
 
 
-def test_records_behind_the_fence_after_the_switch_are_counted() -> None:
-    clusters = Clusters(plan(), late=4)
+@pytest.mark.parametrize("spared", [(), ("User:mirror",)])
+def test_records_behind_the_fence_after_the_switch_are_counted(spared: tuple[str, ...]) -> None:
+    """Also where a mirror is spared that writes other topics."""
+    clusters = Clusters(plan(fence=FenceChosen(frozenset({denial("orders")}), spared)), late=4)
     report = run(clusters)
     assert report.failed is None
     assert len(report.findings) == 1

@@ -184,9 +184,10 @@ def test_rules_that_a_failover_cannot_lift_are_told() -> None:
 
 
 def test_a_rule_for_everyone_is_not_made_where_a_mirror_writes() -> None:
-    assert written_by_mirrors(BOTH, "east", ["orders"]) == "", "its copies have other names"
+    assert written_by_mirrors(BOTH, "east", ["orders"]) == {}, "its copies have other names"
     same = [replace(one, naming=Naming("identity")) for one in (THERE, BACK)]
-    assert written_by_mirrors(topology(*same), "east", ["orders"]) == "west-to-east"
+    assert written_by_mirrors(topology(*same), "east", ["orders"]) == {"orders": "west-to-east"}
+    assert written_by_mirrors(BOTH, "east", ["orders", "west.orders"]) == {"west.orders": "west-to-east"}
 
 
 @pytest.mark.parametrize("paused", [True, False])
