@@ -16,6 +16,7 @@ from reconciler.backends.files import write_text
 from reconciler.cli.commands import apply, begin, clusters, cutover, live, mirror, offsets, review
 from reconciler.cli.help import DONE, ENDING, ending
 from reconciler.errors import ReconcilerError
+from reconciler.kafka.address import HostPort
 from reconciler.model.options import Autonomy, ReportFormat
 from reconciler.render import console
 from reconciler.render.completion import flows
@@ -287,7 +288,7 @@ def run(
     from reconciler.operations.apply import controller
 
     beside_page = live.page_of_run(env, live.PageOptions(page_port, bind, names, token, certificate, key), page)
-    address = None if metrics_port is None else controller.MetricsAddress(metrics_host, metrics_port)
+    address = None if metrics_port is None else HostPort(metrics_host, metrics_port)
     controller.run(env, controller.pace(interval, autonomy), controller.Beside(address, beside_page), steal)
 
 

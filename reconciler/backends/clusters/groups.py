@@ -15,7 +15,7 @@ from reconciler.backends.connections.errors import Speaker, authentication, unre
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
 from reconciler.kafka.client import errors
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, printed_id
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, CommittedPosition, printed_id
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
@@ -39,17 +39,11 @@ Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPosition:
-    offset: int
-    metadata: str
-
-
-@dataclass(frozen=True, slots=True)
 class GroupsSeen:
     """Groups of one cluster that the filter lets through. ``unsupported``: group -> why it cannot be moved."""
 
     states: Mapping[str, GroupState]
-    offsets: Mapping[str, Mapping[Key, GroupPosition]]
+    offsets: Mapping[str, Mapping[Key, CommittedPosition]]
     unsupported: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -108,11 +102,11 @@ class Side:
 
         return self.ask(read)
 
-    def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, GroupPosition]]:
+    def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, CommittedPosition]]:
         return self.ask(lambda cluster: _offsets(GroupClient(cluster), groups))
 
     def commit(
-        self, wanted: Mapping[str, Mapping[Key, GroupPosition]], share: Collection[str] = ()
+        self, wanted: Mapping[str, Mapping[Key, CommittedPosition]], share: Collection[str] = ()
     ) -> Mapping[str, Mapping[Key, str]]:
         """group -> partition -> why the cluster did not take its offset; those it took are left out. ``share``: names
         of share groups, whose start offset is set."""
@@ -327,7 +321,7 @@ def _unless_missing(
 
 async def _offsets(
     groups: GroupClient, names: Iterable[str], share: Collection[str] = ()
-) -> dict[str, dict[Key, GroupPosition]]:
+) -> dict[str, dict[Key, CommittedPosition]]:
     """Decided offsets; an offset that stays undecided is returned with its last decided value."""
     wanted = list(names)
     group_offsets = await groups.offsets(wanted, stable=True, share=share)
@@ -342,7 +336,7 @@ async def _offsets(
         if group.error:
             raise errors.BrokerError(group.error, f"offsets of group {name}")
     return {
-        name: {key: GroupPosition(at.offset, at.metadata) for key, at in group.offsets.items()}
+        name: {key: CommittedPosition(at.offset, at.metadata) for key, at in group.offsets.items()}
         for name, group in group_offsets.items()
     }
 

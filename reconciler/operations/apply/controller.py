@@ -22,6 +22,7 @@ from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.plan.select import unexpired
 from reconciler.engine.rollout.run import RolloutOptions
 from reconciler.errors import ReconcilerError
+from reconciler.kafka.address import HostPort
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan
@@ -38,12 +39,6 @@ STOPPING = "asked to stop"
 LEAST_INTERVAL_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsAddress:
-    host: str
-    port: int
-
-
 class ServedPage(Protocol):
     """The live page that this process answers, too."""
 
@@ -54,7 +49,7 @@ class ServedPage(Protocol):
 class Beside:
     """What is served beside the rounds. ``page``: opened before the first one, closed after the last."""
 
-    metrics: MetricsAddress | None = None
+    metrics: HostPort | None = None
     page: AbstractContextManager[ServedPage | None] = field(default_factory=nullcontext)
 
 

@@ -7,10 +7,10 @@ import math
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from reconciler.backends.clusters.groups import GroupPosition, Side, visited
+from reconciler.backends.clusters.groups import Side, visited
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.cluster import ClusterClient, CommittedPosition
 from reconciler.model.environment.topology import Flow, Principal
 from reconciler.model.reports.cutover import CutoverPlan, CutoverStep
 from reconciler.model.reports.drill import DrillPlaces
@@ -191,7 +191,7 @@ class LiveDrill(LiveWorld):
         """Raises ReconcilerError where the group does not take it, which a group without members does unless rights are
         missing."""
         side = self._side(there)
-        asked = {self.group: {key: GroupPosition(at, "") for key, at in positions.items()}}
+        asked = {self.group: {key: CommittedPosition(at, "") for key, at in positions.items()}}
         if refused := side.commit(asked).get(self.group):
             key, why = min(refused.items())
             raise ReconcilerError(

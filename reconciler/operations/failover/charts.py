@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from reconciler.backends.clusters.groups import GroupPosition, PartitionBounds
+from reconciler.backends.clusters.groups import PartitionBounds
+from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.reports.failover import GroupOffset, Key, Leg, TranslatedPartition
 from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets.map import PartitionMap, Translation, beyond_copy
@@ -29,7 +30,7 @@ class Chart:
     same: bool = False
 
 
-def translated(chart: Chart, at: tuple[Key, GroupPosition], twin: str, before: int | None) -> TranslatedPartition:
+def translated(chart: Chart, at: tuple[Key, CommittedPosition], twin: str, before: int | None) -> TranslatedPartition:
     """``at``: the group's position on the origin; ``twin``: the topic's name at the destination; ``before``: the
     group's offset there."""
     (topic, partition), offset = at[0], at[1].offset

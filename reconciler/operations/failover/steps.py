@@ -9,8 +9,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from reconciler.backends.clusters.groups import GroupPosition, Side
+from reconciler.backends.clusters.groups import Side
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.failover import (
@@ -349,7 +350,7 @@ class Switch:
 def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
     """What is due there. Gives the groups as they are then."""
     asked = {
-        group: {each.destination: GroupPosition(each.translated.offset or 0, each.metadata) for each in offsets}
+        group: {each.destination: CommittedPosition(each.translated.offset or 0, each.metadata) for each in offsets}
         for group, offsets in decide.due(tuple(groups)).items()
     }
     refused = side.commit(asked, [move.group for move in groups if move.origin.is_share])

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.backends.clusters.groups import GroupPosition, Side
+from reconciler.backends.clusters.groups import Side
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.environment.topology import Flow, Isolation, Principal
 from reconciler.model.live import LiveMirror
 from reconciler.model.plan import Outcome, Result
@@ -157,7 +158,7 @@ class _Place:
             at = before.get((self.remote, number))
             key, was = (self.remote, number), (-1, "") if at is None else (at.offset, at.metadata)
             metadata = moved(key, was, offset, self.topic_id, same=self.flow.keeps_offsets)
-            wanted[key] = GroupPosition(offset, metadata)
+            wanted[key] = CommittedPosition(offset, metadata)
         if refused := self.target.commit({self.group: wanted}).get(self.group, {}):
             (topic, number), why = min(refused.items())
             first = f"first {topic}-{number}: {why}"
@@ -167,7 +168,7 @@ class _Place:
                 f"Check that the mirror's principal may read group {self.group} and topic {topic} there.",
             )
 
-    def _committed(self) -> Mapping[tuple[str, int], GroupPosition]:
+    def _committed(self) -> Mapping[tuple[str, int], CommittedPosition]:
         return self.target.offsets([self.group]).get(self.group, {})
 
 

@@ -19,10 +19,11 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.backends.clusters.acls import AccessControl
-from reconciler.backends.clusters.groups import GroupPosition, Side
+from reconciler.backends.clusters.groups import Side
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.audit import AuditFile
 from reconciler.cli.main import main
+from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import LiveAccess
@@ -65,7 +66,7 @@ def dying() -> None:
         write(file, line)
 
     def commit_half(
-        side: Side, wanted: Mapping[str, Mapping[Key, GroupPosition]], share: Collection[str]
+        side: Side, wanted: Mapping[str, Mapping[Key, CommittedPosition]], share: Collection[str]
     ) -> Mapping[str, Mapping[Key, str]]:
         commit(side, {group: wanted[group] for group in sorted(wanted)[: len(wanted) // 2]}, share)
         die()

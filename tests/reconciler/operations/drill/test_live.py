@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.clusters.groups import GroupPosition, PartitionBounds, Side
+from reconciler.backends.clusters.groups import PartitionBounds, Side
 from reconciler.environment.load import load
 from reconciler.errors import BlockedError
 from reconciler.kafka.client import small_topics
+from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, TopicSeen
@@ -77,7 +78,7 @@ class Changes:
         patch.setattr(live, "visited", _visited)
         patch.setattr(small_topics, "append", self._append)
 
-    def _commit(self, wanted: Mapping[str, Mapping[Key, GroupPosition]]) -> Mapping[str, Mapping[Key, str]]:
+    def _commit(self, wanted: Mapping[str, Mapping[Key, CommittedPosition]]) -> Mapping[str, Mapping[Key, str]]:
         self.groups |= wanted.keys()
         self.topics |= {key[0].removeprefix("copy.") for offsets in wanted.values() for key in offsets}
         return {}

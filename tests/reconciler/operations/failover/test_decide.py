@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.clusters.groups import GroupPosition, GroupsSeen, PartitionBounds
+from reconciler.backends.clusters.groups import GroupsSeen, PartitionBounds
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
+from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.environment.topology import Carry, OffsetsKept, Topology
 from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import (
@@ -341,7 +342,7 @@ class Side:
 
     topic: str
     ends: tuple[int, ...]
-    offsets: dict[str, dict[Key, GroupPosition]] = field(default_factory=dict)
+    offsets: dict[str, dict[Key, CommittedPosition]] = field(default_factory=dict)
     last: tuple[Checkpoint, ...] = ()
     kind: str = "consumer"
     topic_id: str = ""
@@ -396,7 +397,7 @@ def test_of_a_source_topic_that_was_recreated_nothing_counts_as_copied(kept: Off
 @pytest.mark.parametrize(("way", "topics"), [(Way.FAILOVER, ("orders", REMOTE)), (Way.FAILBACK, (REMOTE, "orders"))])
 def test_an_offset_is_its_own_translation_both_ways(way: Way, topics: tuple[str, str]) -> None:
     here, there = topics
-    standing = {"g": {(here, 0): GroupPosition(4711, "m"), (here, 1): GroupPosition(90, "")}}
+    standing = {"g": {(here, 0): CommittedPosition(4711, "m"), (here, 1): CommittedPosition(90, "")}}
     sides = {here: Side(here, (5000, 100), standing), there: Side(there, (5000, 80))}
     groups, _ = survey(way, sides["orders"], sides[REMOTE]).groups()
     assert moved(groups) == {"g": {(there, 0): (4711, True), (there, 1): (80, False)}}
@@ -404,7 +405,7 @@ def test_an_offset_is_its_own_translation_both_ways(way: Way, topics: tuple[str,
 
 
 def test_of_a_share_group_all_behind_its_start_offset_may_be_delivered_again() -> None:
-    standing = {"g": {("orders", 0): GroupPosition(30, "")}}
+    standing = {"g": {("orders", 0): CommittedPosition(30, "")}}
     made = survey(Way.FAILOVER, Side("orders", (45,), standing, kind="share"), Side(REMOTE, (45,)))
     (group,), _ = made.groups()
     done = written(group, {})

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.clusters.groups import GroupPosition, PartitionBounds
+from reconciler.backends.clusters.groups import PartitionBounds
 from reconciler.environment.load import load
 from reconciler.errors import Unknown
+from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.reports.failover import (
     DrainedFlow,
     FailoverFacts,
@@ -124,10 +125,10 @@ class Destination:
     def partitions(self) -> Mapping[str, int]:
         return {"orders": 4, "us.orders": 4, "other": 1}
 
-    def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, GroupPosition]]:
-        stand: dict[str, dict[Key, GroupPosition]] = {
-            "was here": {("orders", 0): GroupPosition(5, "")},
-            "never": {("us.orders", 0): GroupPosition(5, "")},
+    def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, CommittedPosition]]:
+        stand: dict[str, dict[Key, CommittedPosition]] = {
+            "was here": {("orders", 0): CommittedPosition(5, "")},
+            "never": {("us.orders", 0): CommittedPosition(5, "")},
         }
         return {name: stand[name] for name in groups if name in stand}
 
