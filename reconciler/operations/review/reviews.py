@@ -15,7 +15,7 @@ from reconciler.engine.plan.impact import described, questions, together, weighe
 from reconciler.engine.plan.wishes import Modest, accepted_changes, modest, without_wishes
 from reconciler.environment.load import no_collection
 from reconciler.errors import ClusterError
-from reconciler.model.changes import AlterQuota, Subject, TopicChange
+from reconciler.model.changes import AlterQuota, RestartMirror, StartMirror, Subject, TopicChange
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Edition, Plan
@@ -78,6 +78,12 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
     return with_broker_refusals(without_wishes(made, accepted), refusals, unasked)
 
 
+def _with_moved_pauses(made: Plan, on: Ground) -> Plan:
+    begun = (each.change for each in made.changes if isinstance(each.change, StartMirror | RestartMirror))
+    notes = [note for change in begun for note in on.session.runner.pauses_moved(change.mirror)]
+    return replace(made, notes=(*made.notes, *notes))
+
+
 REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
     # First: a step that a broker refuses leaves the plan, and no guard counts it.
     _brokers_agree,
@@ -99,6 +105,7 @@ REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
     lambda made, on: made if on.unread else weighed(made, on.session.topology, on.stakes()),
     # Readers: raises the risk of what the reviews before it left in the plan.
     lambda made, on: made if on.unread else with_readers(made, on.live, on.stakes()),
+    lambda made, on: made if on.unread else _with_moved_pauses(made, on),
 )
 
 

@@ -91,6 +91,15 @@ class MirrorRunners:
         moved.forget()
         return copying
 
+    def pauses_moved(self, mirror: str) -> tuple[str, ...]:
+        """What happens to pauses when the mirror starts, in words for a plan."""
+        said: list[str] = []
+        try:
+            moved = self._moved_pauses(self._topology.mirrors[mirror], said.append)
+        except (ClusterError, RunnerError) as error:
+            return (*said, f"{error.what}. {error.todo}")
+        return (*said, *moved.lines())
+
     def _moved_pauses(self, mirror: Mirror, say: Callable[[str], None]) -> MovedPauses:
         try:
             before = str(self.handover_before(mirror)["status"]["cluster"]["name"])  # type: ignore[index]

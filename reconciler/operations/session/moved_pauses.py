@@ -3,13 +3,16 @@ deleted where they were once it copies, so that a resume is not undone by the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.backends.mirror_jobs.status.records import StatusRecords, write_records
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.environment.topology import Mirror, Principal, Topology
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
+from reconciler.text import counted, first_of
+
+SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,13 @@ class MovedPauses:
     topology: Topology
     place: str
     there: Mapping[str, Mapping[Scope, Pause]]
+
+    def lines(self) -> Iterator[str]:
+        """What ``carry`` does, for a plan."""
+        for cluster, pauses in self.there.items():
+            scopes = first_of([str(scope) for scope in sorted(pauses)], SHOWN)
+            new = f"{self.place}, the new status cluster of its mirror"
+            yield f"{counted(len(pauses), 'pause')} on {cluster} will be carried over to {new}: {scopes}"
 
     def carry(self, say: Callable[[str], None]) -> None:
         """Raises ClusterError."""

@@ -58,6 +58,9 @@ def test_it_is_carried_over_and_gone_where_it_was_once_the_mirror_copies(
     kept: dict[str, bytes | None] = {"control/old/b/orders": dumps(HELD), "control/new/c": dumps(other)}
     topics = Topics(monkeypatch, east={}, west={}, south=kept)
     moved = topics.moved(before)
+    assert list(moved.lines()) == [
+        "1 pause on south will be carried over to west, the new status cluster of its mirror: topic orders of flow b"
+    ]
     moved.carry(topics.said.append)
     assert topics.pauses("west") == {HELD.scope: HELD}
     assert topics.pauses("south").keys() == {HELD.scope, Scope("c")}, "until the mirror copies"
