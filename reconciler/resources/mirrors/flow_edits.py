@@ -232,27 +232,49 @@ def _continue_on(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]
 
 
 def _source(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    if before["source"]["name"] != after["source"]["name"]:
+    renamed = before["source"]["name"] != after["source"]["name"]
+    same = _same_cluster(before["source"], after["source"])
+    if same and renamed:
+        why = (
+            "the same cluster under another name, which names remote topics: under other names they are copied"
+            f" from start into new topics; under the same names {RESUMES}"
+        )
+        risk = Risk.LOW if after["naming"]["policy"].startswith("identity") else Risk.HIGH
+        yield FlowEdit(flow, "source", "its source has another name", why, risk, lasting=risk is Risk.HIGH)
+    elif renamed or same is False:
         why = (
             "another source: its topics have offsets of their own. With other remote names they are copied from start"
             " into new topics; under the same names partitions stop with source_topic_recreated until mirror seek"
         )
         yield FlowEdit(flow, "source", "copies from another cluster", why, Risk.HIGH, lasting=True)
     else:
-        yield _connection(flow, "source")
+        yield from _connection(flow, "source", before, after)
 
 
 def _target(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    if before["target"]["name"] != after["target"]["name"]:
+    renamed = before["target"]["name"] != after["target"]["name"]
+    same = _same_cluster(before["target"], after["target"])
+    if same and renamed:
+        why = f"the same cluster under another name; {RESUMES}"
+        yield FlowEdit(flow, "target", "its target has another name", why, Risk.LOW)
+    elif renamed or same is False:
         why = "another target: everything is copied again from start there; the old copies stay and no longer grow"
         yield FlowEdit(flow, "target", "copies to another cluster", why, Risk.HIGH)
     else:
-        yield _connection(flow, "target")
+        yield from _connection(flow, "target", before, after)
 
 
-def _connection(flow: str, side: str) -> FlowEdit:
-    why = f"the mirror reaches its {side} by another address or login; where that fails, nothing is copied"
-    return FlowEdit(flow, side, f"another connection to its {side}", why, Risk.MEDIUM)
+def _same_cluster(was: Fields, now: Fields) -> bool | None:
+    """None where one of both declares no ``cluster_id``."""
+    ids = was.get("cluster_id"), now.get("cluster_id")
+    return ids[0] == ids[1] if all(ids) else None
+
+
+def _connection(flow: str, side: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """Nothing where the files only say which cluster they mean."""
+    if {**before[side], "cluster_id": ""} != {**after[side], "cluster_id": ""}:
+        why = f"the mirror reaches its {side} by another address or login; where that fails, nothing is copied"
+        yield FlowEdit(flow, side, f"another connection to its {side}", why, Risk.MEDIUM)
 
 
 EDITS: Mapping[str, _Judge] = {

@@ -177,6 +177,41 @@ def test_another_cluster_and_another_address_are_told_apart() -> None:
     assert (moved.setting, moved.risk) == ("target", Risk.MEDIUM)
 
 
+IDENTITY = replace(OF, naming=Naming("identity", "."))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize(
+    ("before", "after", "short", "risk"),
+    [
+        (("a", "ID"), ("a", "OTHER"), "another cluster", Risk.HIGH),
+        (("a", "ID"), ("b", "ID"), "has another name", Risk.LOW),
+        (("a", ""), ("b", "ID"), "another cluster", Risk.HIGH),
+        (("a", ""), ("a", "ID"), None, None),
+    ],
+)
+def test_a_cluster_is_told_by_its_id_where_it_is_declared(
+    side: str, before: tuple[str, str], after: tuple[str, str], short: str | None, risk: Risk | None
+) -> None:
+    """Two clusters that changed their places in the files were "another address", and a new alias another cluster."""
+    entries = []
+    for alias, cluster_id in (before, after):
+        of = replace(IDENTITY, source=alias) if side == "source" else replace(IDENTITY, target=alias)
+        entries.append(flow_handover(topology(topic("orders"), of, cluster(alias, cluster_id=cluster_id)), of))
+    found = list(flow_edits(*entries))
+    assert [(each.setting, each.risk) for each in found] == ([(side, risk)] if short else [])
+    assert all(short in each.short for each in found if short)
+
+
+def test_another_name_of_a_source_names_other_copies() -> None:
+    entries = [
+        flow_handover(topology(topic("orders"), of, cluster(of.source, cluster_id="ID")), of)
+        for of in (OF, replace(OF, source="oost"))
+    ]
+    [edit] = flow_edits(*entries)
+    assert (edit.risk, "copied from start into new topics" in edit.why) == (Risk.HIGH, True)
+
+
 def planned(before: Flow, after: Flow, *, known: bool = True) -> Plan:
     """Of a job that runs with ``before``."""
     seen, was = world("east", "west"), topology(topic("orders", partitions=1), before)
