@@ -4,7 +4,7 @@ Batches are read over our own connections; librdkafka reads a sample of what the
 all records where it sees something else, where our code cannot open a batch, or where the flow works on records.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -15,9 +15,9 @@ from reconciler_mirror.verify.first_difference import (
     fields_that_differ,
     first_difference,
 )
-from reconciler_mirror.verify.in_order.older import beginning_of, offset_behind, shift_of
+from reconciler_mirror.verify.in_order.older import HEAD, beginning_of, offset_behind, shift_of
 from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
-from reconciler_mirror.verify.in_order.walk import DifferingStretch, Walk, Walked, WalkState
+from reconciler_mirror.verify.in_order.walk import SURE, DifferingStretch, Walk, Walked, WalkState
 from reconciler_mirror.verify.model import (
     SOURCE,
     TARGET,
@@ -36,7 +36,6 @@ from reconciler_mirror.verify.tasks import as_it_is_now, own, with_clients
 from reconciler_mirror.verify.unreadable import UnreadableError, not_aligned
 
 _AT_ONCE = 2_000
-HEAD = 64
 MOST_LOOKED_FOR = 200_000
 """Records of the target among which the first one of a sample is looked for."""
 
@@ -254,32 +253,63 @@ def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
             continue
         source = replace(now.source, start=begin, end=min(end, now.source.end), cut=False)
         part = replace(now, source=source, position=min(now.position, end), window=TimeWindow(), parts=None)
-        target = begin if now.same_offsets else _copy_of(part, readers)
-        part = replace(part, target=replace(now.target, start=max(target, now.target.start), cut=False))
+        ours, theirs = (begin, begin) if now.same_offsets else _where_both_begin(part, now, readers)
+        source = replace(source, start=ours)
+        part = replace(part, source=source, target=replace(now.target, start=max(theirs, now.target.start), cut=False))
         reading = together(reading, _piece(part, readers, lambda: False, part=True))
     if reading is None:
         return PartitionReading(plan.index, now.source.start, now.target.start, source_end=now.position)
     return replace(reading, source_end=now.position)
 
 
-def _copy_of(part: PartitionRange, readers: Readers) -> int:
-    """Where the target has the first record of a part: at or behind the first record that is not older. Raises
-    UnreadableError. Most of the first ``HEAD`` records say where that is: a missing one among them shows by the records
-    before it, which are then said to differ too."""
-    head = list(islice(own(part, SOURCE, part.source, readers), HEAD))
-    if not head:
-        return part.target.end
-    timestamp = head[0].timestamp
-    at = readers.own(part.target.endpoint).at_time(part.target, timestamp) if timestamp >= 0 else None
-    begin = part.target.start if at is None else max(at, part.target.start)
+def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: Readers) -> tuple[int, int]:
+    """Source and target offset from which a part is compared: behind the last ``SURE`` records in a row before it that
+    both sides share, so that the first record of it that differs is named. Where there are none, at its first record
+    and where most of the records around that lie on the target. Raises UnreadableError."""
+    first, beginning = part.source.start, all_of_it.source.start
+    from_the_beginning = first - HEAD <= beginning and not (all_of_it.source.cut or all_of_it.target.cut)
+    lead = replace(part.source, start=max(beginning, first - HEAD))
+    ours: list[VerifiedRecord] = []
+    before = 0
+    for record in own(part, SOURCE, lead, readers):
+        ours.append(record)
+        before += record.offset < first
+        if len(ours) - before == HEAD:
+            break
+    if before == len(ours):
+        return first, part.target.end
+
+    timestamp = ours[0].timestamp
+    begin = part.target.start
+    if not from_the_beginning and timestamp >= 0:
+        at = readers.own(part.target.endpoint).at_time(part.target, timestamp)
+        begin = begin if at is None else max(at, begin)
     span = replace(part.target, start=begin, cut=False)
     theirs = islice(own(part, TARGET, span, readers), MOST_LOOKED_FOR)
-    digests = [digest(encoded(record)) for record in head]
+    digests = [digest(encoded(record)) for record in ours]
     shift, votes = shift_of(digests, (digest(encoded(record)) for record in theirs))
     # Records that are the same again and again could lie in several places.
-    if votes < min(2, len(head)) or 2 * votes < sum(digests.count(each) == 1 for each in digests):
-        raise not_aligned(part.source, part.target, head[0].offset, begin)
-    if shift <= 0:
-        return begin
-    behind = islice(own(part, TARGET, span, readers), shift, None)
-    return next((record.offset for record in behind), part.target.end)
+    if votes < min(2, len(ours) - before) or 2 * votes < sum(digests.count(each) == 1 for each in digests):
+        raise not_aligned(part.source, part.target, ours[before].offset, begin)
+
+    left_out = max(0, shift - HEAD)
+    near = list(islice(own(part, TARGET, span, readers), left_out, max(0, shift + len(ours) + HEAD)))
+    copies = [digest(encoded(record)) for record in near]
+    expected = shift - left_out  # the place of the first of ``ours`` in ``near``, by most of them
+    run = _last_run(digests[:before], copies, expected, short=from_the_beginning and not left_out)
+    mine, other = (before, max(0, expected + before)) if run is None else run
+    return ours[mine].offset, near[other].offset if other < len(near) else part.target.end
+
+
+def _last_run(ours: Sequence[bytes], theirs: Sequence[bytes], shift: int, *, short: bool) -> tuple[int, int] | None:
+    """Behind the last ``SURE`` records in a row of ``ours`` that ``theirs`` has, and their place there next to
+    ``shift``. ``short``: fewer are enough where both sides begin."""
+    for end in range(len(ours), -1, -1):
+        run = ours[max(0, end - SURE) : end]
+        if len(run) == SURE:
+            places = [at for at in range(SURE, len(theirs) + 1) if theirs[at - SURE : at] == run]
+        else:
+            places = [end] if short and theirs[:end] == run else []
+        if places:
+            return end, min(places, key=lambda at: abs(at - shift - end))
+    return None
