@@ -101,11 +101,7 @@ class MirrorRunners:
         return (*said, *moved.lines())
 
     def _moved_pauses(self, mirror: Mirror, say: Callable[[str], None]) -> MovedPauses:
-        try:
-            before = str(self.handover_before(mirror)["status"]["cluster"]["name"])  # type: ignore[index]
-        except (LookupError, TypeError):
-            before = ""
-        return moved_pauses(self._topology, self._records, mirror, before, say)
+        return moved_pauses(self._topology, self._records, mirror, self.handover_before(mirror), say)
 
     def stop(self, mirror: str, progress: Progress) -> None:
         """Graceful: open transactions are committed, then the job leaves. Returns when it has left."""

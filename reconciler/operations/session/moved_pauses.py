@@ -1,15 +1,18 @@
-"""Pauses of a mirror whose status cluster changed: they are written where its job reads them before it starts, and are
-deleted where they were once it copies, so that a resume is not undone by the next start."""
+"""Pauses of a mirror whose status cluster changed, or of a flow that another mirror had: they are written where its job
+reads them before it starts, and are deleted where they were once it copies, so that a resume is not undone by the next
+start."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from reconciler.backends.mirror_jobs.status.records import StatusRecords, write_records
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.environment.topology import Mirror, Principal, Topology
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
+from reconciler.resources.flows.renames import state_of
 from reconciler.text import counted, first_of
 
 SHOWN = 3
@@ -27,8 +30,8 @@ class MovedPauses:
         """What ``carry`` does, for a plan."""
         for cluster, pauses in self.there.items():
             scopes = first_of([str(scope) for scope in sorted(pauses)], SHOWN)
-            new = f"{self.place}, the new status cluster of its mirror"
-            yield f"{counted(len(pauses), 'pause')} on {cluster} will be carried over to {new}: {scopes}"
+            place = f"{self.place}, now the status cluster of its mirror"
+            yield f"{counted(len(pauses), 'pause')} on {cluster} will be carried over to {place}: {scopes}"
 
     def carry(self, say: Callable[[str], None]) -> None:
         """Raises ClusterError."""
@@ -57,14 +60,20 @@ def moved_pauses(
     topology: Topology,
     records: Mapping[str, StatusRecords],
     mirror: Mirror,
-    before: str,
+    handover: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> MovedPauses:
-    """``before``: the status cluster that its job had last, empty where that is not known. Raises ClusterError where
-    its status cluster does not answer, and RunnerError where ``before`` does not."""
+    """``handover``: what its job had last, empty where that is not known. Raises ClusterError where its status cluster
+    does not answer, and RunnerError where the former one does not."""
     place = topology.status_cluster(mirror)
+    try:
+        before, known = str(handover["status"]["cluster"]["name"]), {state_of(flow) for flow in handover["flows"]}
+    except (LookupError, TypeError):
+        before, known = "", set[str]()
     states = {flow.state_name for flow in topology.flows_of(mirror)}
-    others: Sequence[str] = sorted(records.keys() - {place}) if before != place else ()
+    if before == place:
+        states -= known
+    others: Sequence[str] = sorted(records.keys() - {place}) if states else ()
     held = records[place].pauses() if others else {}
     there: dict[str, Mapping[Scope, Pause]] = {}
     for cluster in others:

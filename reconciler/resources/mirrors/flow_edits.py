@@ -90,7 +90,7 @@ def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     was, now = (
         FlowExpressions(frozenset(each["topics"]), frozenset(each["exclude_topics"])) for each in (before, after)
     )
-    begin = "topics that match now are copied from start"
+    begin = "topics that match now are copied from start, or from their position"
     end = (
         "topics that no longer match are not copied further, and what their source deletes meanwhile is"
         " missing for good"

@@ -54,7 +54,7 @@ def test_a_paused_topic_is_not_copied_when_the_status_cluster_moves(
         assert paused.code == 0, paused
 
         written(env, trio, unique, ("a", "hub"), ("b", "west"))
-        note = f"1 pause on west will be carried over to hub, the new status cluster of its mirror: topic {held}"
+        note = f"1 pause on west will be carried over to hub, now the status cluster of its mirror: topic {held}"
         planned = reconciler("plan", env)
         assert note in planned.out, planned
         write(east, held, b"while paused")

@@ -46,8 +46,10 @@ class Topics:
     def _write(self, cluster: Cluster, _: Any, values: Mapping[str, bytes | None]) -> None:
         self.keys[cluster.name] |= values
 
-    def moved(self, before: str) -> moving.MovedPauses:
-        return moved_pauses(DECLARED, self.records, MIRROR, before, self.said.append)
+    def moved(self, before: str, flows: tuple[str, ...] = ("a", "b")) -> moving.MovedPauses:
+        """``before`` and ``flows``: where its job had its status last, and what it carried."""
+        handover = {"status": {"cluster": {"name": before}}, "flows": [{"name": name} for name in flows]}
+        return moved_pauses(DECLARED, self.records, MIRROR, handover if before else {}, self.said.append)
 
 
 @pytest.mark.parametrize("before", ["south", ""])
@@ -59,7 +61,7 @@ def test_it_is_carried_over_and_gone_where_it_was_once_the_mirror_copies(
     topics = Topics(monkeypatch, east={}, west={}, south=kept)
     moved = topics.moved(before)
     assert list(moved.lines()) == [
-        "1 pause on south will be carried over to west, the new status cluster of its mirror: topic orders of flow b"
+        "1 pause on south will be carried over to west, now the status cluster of its mirror: topic orders of flow b"
     ]
     moved.carry(topics.said.append)
     assert topics.pauses("west") == {HELD.scope: HELD}
@@ -75,6 +77,12 @@ def test_what_is_paused_there_already_stays_as_it_is(monkeypatch: pytest.MonkeyP
     west: dict[str, bytes | None] = {"control/new/b/orders": dumps(replace(HELD, by="cy"))}
     topics = Topics(monkeypatch, east={}, west=west, south={"control/new/b/orders": dumps(HELD)})
     assert topics.moved("south").there == {}
+
+
+def test_the_pause_of_a_flow_that_another_mirror_had_comes_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That mirror kept it on the target of its own first flow, and this one would have copied what was paused."""
+    topics = Topics(monkeypatch, east={}, west={}, south={"control/new/b/orders": dumps(HELD)})
+    assert topics.moved("west", flows=("a",)).there == {"south": {HELD.scope: HELD}}
 
 
 def test_where_the_status_cluster_is_the_same_no_other_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
