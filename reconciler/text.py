@@ -94,7 +94,7 @@ def _printable(match: re.Match[str]) -> str:
 
 def sentence(text: object) -> str:
     """With a capital letter at its beginning."""
-    return f"{str(text)[0].upper()}{str(text)[1:]}"
+    return f"{str(text)[:1].upper()}{str(text)[1:]}"
 
 
 def size_words(count: int) -> str:

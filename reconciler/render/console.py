@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from io import TextIOWrapper
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -48,6 +49,23 @@ class _Command(TyperCommand):
         folders = given.get("ENV") or given.get("ENV...") or written
         _GIVEN[:] = [folders] if isinstance(folders, Path) else folders, given.get("FLOW") or "FLOW"
         return super().invoke(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Raises ReconcilerError where an option would take the next option's name as its value."""
+        options = {
+            name: entry for entry in self.get_params(ctx) if isinstance(entry, TyperOption) for name in entry.opts
+        }
+        before_names = args[: args.index("--")] if "--" in args else args
+        for name, follows in () if ctx.resilient_parsing else pairwise(before_names):
+            if name in options and follows in options and not options[name].is_flag:
+                problem, why = f"{name} has no value", f"{follows} follows it: an option, not a value."
+                todo = f"Add the value: {name} {options[name].metavar or 'VALUE'}; or leave {name} out."
+                raise ReconcilerError(problem, why, todo)
+        try:
+            return super().parse_args(ctx, args)
+        except TyperException as error:
+            vars(error)["ctx"] = vars(error).get("ctx") or ctx  # an option without a value names no command
+            raise
 
     def get_params(self, ctx: Any) -> list[Any]:
         return without_types_of_flags(super().get_params(ctx))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.errors import name_of
 from reconciler.model.environment.services import NO_SERVICE, ServiceOffer
-from reconciler.text import in_shell
+from reconciler.text import in_shell, sentence
 
 # Kafka protocol error codes, and the word of ClusterError.KINDS they belong to
 KINDS_BY_CODE: dict[int, str] = {
@@ -174,7 +174,7 @@ def unreachable(speaker: Speaker, reasons: tuple[str, ...]) -> ClusterError:
         speaker.cluster,
         "unreachable",
         f"cluster {speaker.cluster} does not answer at {addresses}",
-        "; ".join(dict.fromkeys(reason for reason in plain if reason)) or "No broker answered in time",
+        sentence("; ".join(dict.fromkeys(reason for reason in plain if reason)) or "no broker answered in time"),
         "Check that the brokers run, bootstrap_servers, security.protocol, and the network between here and there.",
     )
 
@@ -186,7 +186,7 @@ def authentication(speaker: Speaker, reason: str) -> ClusterError:
         speaker.cluster,
         "authentication",
         f"cluster {speaker.cluster} does not accept principal {speaker.principal}, or its certificate is not trusted",
-        reason,
+        sentence(reason),
         f"Check security.protocol, sasl.* and ssl.* under client and principals.{speaker.principal}"
         f" of cluster {speaker.cluster}, and the secrets they refer to.",
     )
@@ -213,6 +213,6 @@ def too_old(speaker: Speaker, asked: Asked, reason: str) -> ClusterError:
         speaker.cluster,
         "invalid",
         f"cluster {speaker.cluster} cannot {asked.verb}",
-        reason,
+        sentence(reason),
         f"{offer.title} may not offer it at all: leave it out here. {offer.upgrades}" if offer.upgrades else since,
     )

@@ -89,6 +89,14 @@ def test_the_brokers_own_words_are_kept(code: int) -> None:
     assert "retention.ms above 7 days needs a ticket" in error.what
 
 
+def test_the_reason_is_a_sentence_whatever_words_it() -> None:
+    assert (
+        errors.unreachable(SPEAKER, ("no connection to a:9092: refused", "")).why == "No connection to a:9092: refused"
+    )
+    assert errors.unreachable(SPEAKER, ()).why == "No broker answered in time"
+    assert errors.authentication(SPEAKER, "certificate expired").why == "Certificate expired"
+
+
 def test_the_acl_names_the_user_unless_that_is_a_secret() -> None:
     plain = Cluster("east", ("h:1",), principals={Principal.PLAN: {"sasl.username": "ci"}})
     hidden = Cluster("east", ("h:1",), client={"sasl.username": "${env:KAFKA_USER}"})
