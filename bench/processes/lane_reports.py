@@ -53,7 +53,7 @@ def _rendered(lane: OneLane, *, conditions: bool) -> str:
         Condition(
             "record_refused",
             f"{spec.topic}-{spec.partition}: the broker answered NOT_ENOUGH_REPLICAS for 30 s",
-            "Look at the target's brokers and min.insync.replicas; it is retried automatically.",
+            "Check the target's brokers and min.insync.replicas; it is retried automatically.",
             spec.topic,
             spec.partition,
             stops=True,

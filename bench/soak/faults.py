@@ -138,7 +138,7 @@ def thawed(world: World) -> None:
     until = time.monotonic() + 2 * WAIT_S
     while left := [pid for pid in world.frozen if Path(f"/proc/{pid}/cmdline").is_file() and _lives(pid)]:
         if time.monotonic() > until:
-            raise SoakError(f"of the frozen application {len(left)} processes go on beside the new one")
+            raise SoakError(f"of the frozen application {len(left)} processes continue beside the new one")
         time.sleep(1)
 
 
@@ -266,7 +266,7 @@ def written_at_the_source(world: World) -> None:
     """The same record, as a flow the other way would bring it after a failover: the copy goes on by itself."""
     world.write("source", TWIN, [(b"k", b"stranger")], timestamp=world.right[0])
     world.write("source", TWIN, [(b"k", b"after")])
-    world.await_said("the copy goes on", lambda document: not codes(document, "twin"), 2 * WAIT_S)
+    world.await_said("the copy continues", lambda document: not codes(document, "twin"), 2 * WAIT_S)
     world.await_copied("twin")
 
 

@@ -20,9 +20,10 @@ Disks are small file systems in memory, which needs root. The clock is moved for
 preloaded library, which needs a C compiler; brokers and `status` keep theirs. Leaders are elected uncleanly on a third
 cluster of three brokers, for a topic of its own: the fault fails unless status names `source_truncated`. Behind a
 frozen application the new one is started with an empty folder of runs, as another machine would; the fault fails
-unless the old one leaves by itself when it goes on. A position that another client commits while the mirror is stopped
-has to be named (`position_foreign`), and so has a stranger's record in a copy at the same offsets (`offsets_diverged`)
-while its source writes nothing, and what a broker of the target lost after it had acknowledged it (`target_truncated`).
+unless the old one leaves by itself when it continues. A position that another client commits while the mirror is
+stopped has to be named (`position_foreign`), and so has a stranger's record in a copy at the same offsets
+(`offsets_diverged`) while its
+source writes nothing, and what a broker of the target lost after it had acknowledged it (`target_truncated`).
 A remote topic that is deleted and recreated while the mirror runs must have every record of its source again, once.
 
 {facts} {total.records:,} records: {total.missing} lost, {total.doubled} doubled, {total.reordered} out of order,

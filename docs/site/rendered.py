@@ -39,7 +39,7 @@ def faults(markdown: str, html: str) -> Iterator[str]:
     text = _COMMENT.sub("", markdown)
     fences, headings = len(_FENCE.findall(text)), len(_HEADING.findall(_FENCE.sub("", text)))
     if "```" in "".join(page.prose) or "```" in html:
-        yield "a fence of code is shown as text: write ```language and nothing behind it"
+        yield "a fence of code is shown as text: write ```language and nothing after it"
     if page.blocks != fences:
         yield f"{fences} fences are written, {page.blocks} blocks of code are shown"
     if page.headings != headings:

@@ -122,7 +122,7 @@ def takeover(
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder; may have other flows")],
     yes: Annotated[bool, typer.Option("--yes", help="apply the plan without a question")] = False,
 ) -> None:
-    """Take MirrorMaker 2's flows over: import, positions, plan, apply, proof. Run it again to go on."""
+    """Take MirrorMaker 2's flows over: import, positions, plan, apply, proof. Run it again to continue."""
     from reconciler.errors import ExitCode
     from reconciler.operations.importers.takeover import take_over
     from reconciler.render.reports.positions import inherited_text
@@ -267,9 +267,9 @@ def verify(
 )
 def run(
     env: console.Env,
-    interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="from one look to the next")] = "60s",
+    interval: Annotated[str, typer.Option("--interval", metavar="DURATION", help="time between two rounds")] = "60s",
     autonomy: Annotated[
-        Autonomy, typer.Option("--autonomy", help="none: only look; safe: low-risk changes of remote topics; all")
+        Autonomy, typer.Option("--autonomy", help="none: plan only; safe: low-risk changes of remote topics; all")
     ] = Autonomy.NONE,
     metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus")] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="address to serve metrics on")] = "127.0.0.1",

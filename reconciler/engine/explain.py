@@ -120,7 +120,7 @@ def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
 def _nowhere(basis: ExplainBasis, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:
     """For a name that is nothing here: a flow's former name, near names, or how to ask about a topic to come."""
     if name := called_now(basis.topology).get(subject):
-        why = f"It was renamed: moved says that {name} was {subject}, and its state goes on under that name."
+        why = f"It was renamed: moved says that {name} was {subject}, and its state continues under that name."
         return ReconcilerError(f"flow {subject} is called {name} now", why, f"Ask for {name}.")
     known = {ref.name for ref in basis.present} | basis.topology.flows.keys() | basis.topology.mirrors.keys()
     near = get_close_matches(subject.partition(":")[0], sorted(known), 3)

@@ -43,7 +43,7 @@ def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
         for level in Level
     }
     yield Section("Stops it", "nothing is done until this is resolved", checks[Level.STOPS], urgent=True)
-    yield Section("To know", "it goes on, with this consequence", checks[Level.WARNS], urgent=True)
+    yield Section("To know", "it continues, with this consequence", checks[Level.WARNS], urgent=True)
     steps = [SectionItem(f"{step.name}: {step.text}", (f"back by {step.rollback}",)) for step in plan.steps]
     yield Section("Steps", "in this order; each looks first", tuple(steps))
     yield Section("Topics", "what is left to copy, and who writes", tuple(map(_topic, plan.topics)))
@@ -53,7 +53,7 @@ def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
     others = tuple(SectionItem(f"{name} {why}") for name, why in sorted(plan.unsupported.items()))
     yield Section("Groups with more than offsets", "", others)
     rules = tuple(SectionItem(str(rule)) for rule in sorted(plan.fence.rules))
-    yield Section("Fence", f"rules that are to stand on {plan.origin}", rules)
+    yield Section("Fence", f"rules to create on {plan.origin}", rules)
     yield Section("In order", "", checks[Level.FINE])
 
 

@@ -82,7 +82,7 @@ def no_heartbeat(key: bytes | None, value: bytes | None) -> str:
         _, at = _read_string(key, 0)
         _, at = _read_string(key, at)
         if at != len(key):
-            raise ValueError("bytes behind the two aliases")
+            raise ValueError("bytes after the two aliases")
         if value is not None:
             _read(_HEARTBEAT, value, 0)
     except ValueError:  # so is what is no UTF-8

@@ -59,7 +59,7 @@ def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
         stays = (
             f"{counted(len(applied_topics), 'topic')} declared until now ({first_of(applied_topics, SHOWN)})"
             if applied_topics
-            else "all that is there"
+            else "everything on it"
         )
         yield f"cluster {name} is no longer declared, so it is no longer compared: what stays there is {stays}"
 

@@ -119,7 +119,7 @@ RECORDS: list[Record] = [(b"k", b"1", 0), (b"k", b"2", 0), (b"k", b"3", 0)]
         ([[*RECORDS, RECORDS[0]]], "does not hold that"),
         ([RECORDS, RECORDS + RECORDS], "written to again"),
     ],
-    ids=["same", "goes on behind the position", "another order", "one twice", "all again later"],
+    ids=["same", "continues after the position", "another order", "one twice", "all again later"],
 )
 def test_a_recreated_topic_has_to_be_its_source_once_and_stay_so(
     monkeypatch: pytest.MonkeyPatch, copies: list[list[Record]], wrong: str

@@ -206,7 +206,7 @@ async def _readers(cluster: ClusterClient, topics: frozenset[str]) -> dict[str, 
         if group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER) and not name.startswith(POSITIONS)
     }
     if len(listed) > MOST_GROUPS:
-        raise ValueError(f"{len(listed)} groups are too many to look at, {MOST_GROUPS} are the most")
+        raise ValueError(f"{len(listed)} groups are too many to check, {MOST_GROUPS} are the most")
     known = {name: _Group(group.state) for name, group in listed.items()}
     read: dict[str, dict[str, _Group]] = {}
     for name, offsets in (await groups.offsets(listed)).items():

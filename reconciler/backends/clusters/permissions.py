@@ -122,7 +122,7 @@ def tried(
             for batch in batched(names, NAMES):
                 by_name |= {name: code not in DENIED for name, code in question(requests, batch).items()}
     except ReconcilerError as error:
-        return Unknown(subject, f"{subject} could not be asked for: {error}", "Look at kafka-acls.sh --list")
+        return Unknown(subject, f"{subject} could not be asked for: {error}", "Check kafka-acls.sh --list")
     return by_name
 
 
@@ -138,12 +138,12 @@ def may_write_markers(cluster: Cluster, principal: Principal) -> bool | Unknown:
             )
     except ReconcilerError as error:
         text = f"whether {principal} may write {subject} could not be asked for: {error}"
-        return Unknown(subject, text, "Look at kafka-acls.sh --list --cluster")
+        return Unknown(subject, text, "Check kafka-acls.sh --list --cluster")
     code = answers.get(NO_PARTITION, UNSUPPORTED)
     if code in (UNKNOWN_TOPIC, MARKERS_DENIED):
         return code == UNKNOWN_TOPIC
     text = f"whether {principal} may write {subject} is not known: brokers answered a WriteTxnMarkers with error {code}"
-    return Unknown(subject, text, "Look at kafka-acls.sh --list --cluster")
+    return Unknown(subject, text, "Check kafka-acls.sh --list --cluster")
 
 
 def read_marker_right(cluster: Cluster, principal: Principal) -> MarkerRight:

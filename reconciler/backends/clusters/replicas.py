@@ -213,7 +213,7 @@ class KafkaReplicas(ReplicaRequests):
                 broker, key = waiting[0]
                 problem = f"broker {broker} does not show {key} as it was set"
                 why = "Without it nothing would hold replication back"
-                todo = "Look at the broker, then run apply again."
+                todo = "Check the broker, then run apply again."
                 return (ClusterError(self.name, "unreachable", problem, why, todo),)
             time.sleep(0.1)
         return ()

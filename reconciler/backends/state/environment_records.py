@@ -49,7 +49,7 @@ def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> 
     value = _newest(cluster, environment, principal).get(promotion_key(environment))
     record = f"the record of the rollout of environment {environment}"
     why = f"{ANOTHER_VERSION} it is not known what has yet to soak"
-    todo = "Use that version until the rollout is over, or go on with apply --ignore-gates REASON."
+    todo = "Use that version until the rollout is over, or continue with apply --ignore-gates REASON."
     return understood(value, rollout_progress.loads, cluster.name, record, why, todo)
 
 

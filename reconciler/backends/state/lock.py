@@ -234,7 +234,7 @@ class KafkaLock:
 
 def _waits(purpose: str) -> str:
     if purpose == "run":
-        return "A run goes on until it is stopped: stop it for as long as this takes, and start it again"
+        return "A run continues until it is stopped: stop it for as long as this takes, and start it again"
     return "Wait until it has ended"
 
 

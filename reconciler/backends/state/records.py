@@ -161,7 +161,7 @@ class LockLog:
         command = command_to_make(self.cluster.bootstrap_servers[0], self.topic, brokers)
         todo = f"{failed.todo}; or have it made once by a principal that may: {command}"
         if "POLICY_VIOLATION" in failed.what:
-            todo = f"{failed.todo} The name {self.topic} is fixed, and what brokers refuse they refuse everybody."
+            todo = f"{failed.todo} The name {self.topic} is fixed, and what brokers refuse they refuse everyone."
         raise ClusterError(
             failed.cluster,
             failed.kind,

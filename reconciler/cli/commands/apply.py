@@ -100,7 +100,7 @@ def apply(
 Flow = Annotated[
     str, typer.Argument(metavar="FLOW", help="the flow whose consumers move", autocompletion=completion.flows)
 ]
-Dry = Annotated[bool, typer.Option("--dry-run", help="only look and check; change nothing")]
+Dry = Annotated[bool, typer.Option("--dry-run", help="check only; change nothing")]
 Hold = Annotated[
     str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
 ]

@@ -79,7 +79,7 @@ def plan(
 
 @app.command(epilog=ending(CODES, "cutover apply environments/prod --plan cutover.json --yes"))
 def apply(env: Env, plan: PlanFile, yes: YesOption = False, form: Form = Format.TEXT, steal: StealOption = "") -> None:
-    """Fence producers, drain, set positions, wait until clients are on the target. Run again, it goes on."""
+    """Fence producers, drain, set positions, wait until clients are on the target. Run it again to continue."""
     from reconciler.operations.cutover.run import apply as carry_out
 
     raise typer.Exit(carry_out(env, plan, _options(yes, form, steal)))

@@ -34,7 +34,7 @@ app = App(help="Start, stop, pause and move the mirror job.", no_args_is_help=Tr
 
 FlowArgument = Annotated[
     str | None,
-    typer.Argument(metavar="FLOW", help="a flow; stands for its whole mirror", autocompletion=completion.flows),
+    typer.Argument(metavar="FLOW", help="any flow of the mirror", autocompletion=completion.flows),
 ]
 Flow = Annotated[
     str | None, typer.Argument(metavar="FLOW", help="one flow; all when left out", autocompletion=completion.flows)
@@ -95,7 +95,9 @@ def seek(
 
     request = _request(flow, topic, partition)
     if to and from_flow:
-        raise ReconcilerError("--to and --from-flow are both given", "Each says where to go on.", "Give one of them.")
+        raise ReconcilerError(
+            "--to and --from-flow are both given", "Each says where to continue.", "Give one of them."
+        )
     if to or from_flow:
         where = seeking.Destination(to, from_flow)
         positions = seeking.seek(env, request, where, (lambda _: True) if yes else _agreed)

@@ -18,7 +18,7 @@ from reconciler.model.users import AS_FOUND, ScramUser
 from reconciler.text import grouped
 
 Entry = TypeVar("Entry", AccessRule, Quota, ScramUser)
-NOT_COMPARED = "what is there stays, and is no longer compared"
+NOT_COMPARED = "what exists stays and is no longer compared"
 _IN_TITLE = {"principal", "role", "entity.parts", "name", "number"}
 
 

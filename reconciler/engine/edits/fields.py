@@ -270,7 +270,7 @@ def reaching(
     if section == "undeclared":
         return replace(_undeclared(field), path=field_change.path)
     if section != "configs":
-        return replace(field_change, means="for topics that are yet to be made; existing ones keep what they have")
+        return replace(field_change, means="for topics to be created; existing ones keep what they have")
     if key not in new.configs:
         return replace(field_change, means="topics keep the value they have")
     where = f"{reach}, where nothing stronger says otherwise"

@@ -40,7 +40,7 @@ def of_later_runs(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if item.kind != "section":
         yield quiet(item, item.means or "it counts for later runs; nothing on a cluster changes")
     elif item.sign is Sign.REMOVED:
-        why = f"without the section {item.name} nothing is compared, and all that is there stays"
+        why = f"without the section {item.name} nothing is compared, and everything that exists stays"
         todo = f"To take away what it declared, first leave it there and empty ({item.name}: []) and apply"
         yield NoEffect(item.kind, item.name, "", why, todo, f"takes nothing away: all of {item.name} stays")
     else:
@@ -110,14 +110,14 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
             keys = {config for classes, name in rules if name in classes for config in classes[name].configs}
         reached = refs if section == "replication_factor" else family  # copies have that of their flow
         touched = sides.touched(reached, lambda change: _follows(change, section, keys))
-        return None if touched else quiet(item, field.means or "what is there is as declared", field)
+        return None if touched else quiet(item, field.means or "the cluster is as declared", field)
     gone = field.after == NOT_SET  # then a new copy gets what its source still has
     if sides.touched(family, lambda change: _sets(change, key, made=not gone) or _begins(change, refs)):
         return None
     there = [(topic, ref) for ref in refs if (topic := sides.live.topic(ref)) is not None]
     values = {value: ref for topic, ref in there if (value := topic.overrides.get(key)) is not None}
     if not gone:
-        why = sides.ignored(family, key) or "what is there has this value already, or a stronger layer sets another one"
+        why = sides.ignored(family, key) or "the cluster has this value already, or a stronger layer sets another one"
         return quiet(item, why, field)
     if not values:
         return quiet(item, "no topic has an override of it", field)
@@ -208,7 +208,7 @@ def _layer_field(
         why = "it changes no topic: each has this value already, or a stronger layer sets another one"
         yield quiet(item, field.means if field.after == NOT_SET and field.means else why, field)
     elif not any(_follows(change, section, (key,)) for change in there):
-        yield quiet(item, field.means or "it counts for topics that are yet to be made", field)
+        yield quiet(item, field.means or "it counts for topics to be created", field)
 
 
 def _decides(change: CreateTopic, sides: EditAndPlan, layer: str, field: str) -> bool:
@@ -295,7 +295,7 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
         case "start" if AGAIN in (flow.start.kind, flow.start.otherwise):
             return None  # a partition without a position begins, perhaps a second time: a risk of the restart
         case "start" if any(sides.live.topic(ref) is not None for ref in remotes) and sides.ran(item.name):
-            why = "start counts only for partitions without a position; what is copied goes on at its position"
+            why = "start counts only for partitions without a position; what is copied continues at its position"
             todo = f"To copy a topic from elsewhere: reconciler mirror seek ENV {item.name} --topic T --to PLACE"
             short = f"moves no position: start of flow {item.name} counts for new partitions only"
             return NoEffect(item.kind, item.name, edited(field), why, todo, short)

@@ -299,7 +299,7 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
         topic, number = judged.copies.partitions[lost[0]]
         seek = f"reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)}"
         todo = (
-            "Go on where each partition ended, as the condition position_missing of the job and the offset map say; the"
+            "Continue where each partition ended, as the condition position_missing and the offset map say; the"
             f" first: {seek} --partition {number} --to {judged.copied[lost[0]][1]}. To copy a topic again: {seek} --to"
             " earliest"
         )
@@ -391,16 +391,16 @@ def _ways(judged: Judged) -> str:
         }
         stored = {"--offsets-topic": topic, "--connector": connector, "--alias": alias}
         take_over += "".join(f" {name} {in_shell(it)}" for name, it in stored.items() if it != expected[name])
-    ways = [f"go on where MirrorMaker 2 stopped: {take_over} --write"]
+    ways = [f"continue where MirrorMaker 2 stopped: {take_over} --write"]
     if _wrote_itself(judged):
         topic, number = judged.copies.partitions[keys[0]]
         ways[0] = (
-            "go on where its copy ended, by the last records of both topics, partition by partition; the first: "
+            "continue where its copy ended, by the last records of both topics, partition by partition; the first: "
             f"reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)} --partition {number} --to OFFSET"
         )
     before = sorted({judged.copied[key][0] for key in keys if key in judged.copied})
     if before:
-        ways.insert(0, f"go on as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")
+        ways.insert(0, f"continue as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")
     # Of a flow that never ran, ``start`` decides for all its topics; of one that runs, only a seek does.
     if judged.first:
         ways.append(f"copy only what comes from now on: flows.{flow.name}.start: latest")

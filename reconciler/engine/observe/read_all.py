@@ -145,7 +145,7 @@ class MirrorWatch:
             asked_at, future = self._asked[name]
             if not future.done():
                 error = f"no answer for {self._clock() - asked_at:.0f} s"
-                waited = Unknown(f"mirror {name}", error, "It is waited for; the others go on.")
+                waited = Unknown(f"mirror {name}", error, "It is waited for; the others continue.")
                 reported[name] = self._silent.get(name) or waited
                 continue
             del self._asked[name]
@@ -198,7 +198,7 @@ class SilenceWatch:
             seconds, patience = self._clock() - asked_at, SILENT_SECONDS if name in self._answered else FIRST_SECONDS
             if seconds >= patience and name not in self._silent:
                 why = f"cluster {name} has not answered a request for {seconds:.1f} s. It may be slow, cut off or lost"
-                self._silent[name] = Unknown(f"cluster {name}", why, "It is asked again; the others go on.")
+                self._silent[name] = Unknown(f"cluster {name}", why, "It is asked again; the others continue.")
         return MappingProxyType(dict(self._silent))
 
 

@@ -108,13 +108,13 @@ def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCaus
         case JobState.ABSENT:
             return _stopped(subject, "has no job", f"no job of it was ever seen{detail}", f"reconciler apply {folder}")
         case JobState.STARTING if mirror.started_at_ms is None:  # its supervisor has begun another application
-            todo = "Look at the end of job.log in its run folder; it is tried again meanwhile."
+            todo = "Check the end of job.log in its run folder; it is tried again meanwhile."
             return VerdictCause(
                 Health.STOPPED, subject, f"{subject} crashed", f"its job {mirror.detail}", todo, heals=True
             )
         case JobState.STARTING:
             brief, text = f"{subject} is starting", f"its job is starting{detail}"
-            todo = f"Wait for it, or look at its log: reconciler status {folder} --watch"
+            todo = f"Wait for it, or check its log: reconciler status {folder} --watch"
             return VerdictCause(Health.DEGRADED, subject, brief, text, todo, heals=True)
         case JobState.STOPPED:
             return _stopped(subject, "is stopped", f"its job is stopped{detail}", start)
@@ -124,13 +124,13 @@ def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCaus
             return _stopped(subject, "is dead", f"the process of its job is gone{detail}", start)
         case JobState.STALE:
             text = f"its job says that it runs, and has said nothing for too long{detail}"
-            todo = f"Look at its machine. Where that is lost or the job hangs, restart it: reconciler apply {folder}"
+            todo = f"Check its machine. Where that is lost or the job hangs, restart it: reconciler apply {folder}"
             return VerdictCause(Health.UNKNOWN, subject, f"{subject} is silent", text, todo)
         case JobState.RUNNING:
             if mirror.lag_is_current:
                 return None
             text = f"its status record is {time_words(mirror.late_ms / 1000)} overdue{detail}"
-            todo = "Look at the machine of its Spark driver, and at the cluster that keeps the record."
+            todo = "Check the machine of its Spark driver, and the cluster that keeps the record."
             return VerdictCause(Health.UNKNOWN, subject, f"{subject} is silent", text, todo, heals=True)
 
 

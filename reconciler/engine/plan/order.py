@@ -177,7 +177,7 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
             wanted, why = [*links.jobs, *sources], "a job with an older definition may still use the topic"
             if sources:
                 why = f"{why}, and" if links.jobs else ""
-                why = f"{why} its source goes first: while that is there, the flow writes to it".lstrip()
+                why = f"{why} its source goes first: while it exists, the flow writes to it".lstrip()
         case DeleteAcl():
             wanted = list(links.jobs) if used_by_a_job(change) else []
             why = "a job with an older definition may still use the right"

@@ -111,10 +111,10 @@ def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
     readers; never a mirror, never a deletion."""
     match autonomy:
         case Autonomy.ALL:
-            wait = "a step of retention is left to apply: look at the topic between two steps"
+            wait = "a step of retention is left to apply: check the topic between two steps"
             return without(plan, {planned.id: wait for planned in plan.changes if is_step(planned)})
         case Autonomy.NONE:
-            return without(plan, {planned.id: "autonomy none only looks" for planned in plan.changes})
+            return without(plan, {planned.id: "autonomy none only plans" for planned in plan.changes})
         case Autonomy.SAFE:
             wait = "autonomy safe leaves it to apply"
             return without(plan, {planned.id: wait for planned in plan.changes if not is_safe(planned)})

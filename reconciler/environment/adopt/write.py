@@ -189,7 +189,7 @@ def _quotas_text(adopted: Adopted[Quota]) -> str:
 
 def _users_text(adopted: Adopted[ScramUser]) -> str:
     head = [
-        "# The SCRAM users as the cluster holds them. Version 0 keeps the password that is there. To set one, let",
+        "# The SCRAM users as the cluster holds them. Version 0 keeps the existing password. To set one, let",
         "# password refer to it, and raise version.",
     ]
     lines: list[str] = []

@@ -140,7 +140,7 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
             why = (
                 "There is only one way of copying now: whole batches, and single records where batches are not possible"
             )
-            todo = "Remove it. Apply then replaces the running job, which goes on from its positions"
+            todo = "Remove it. Apply then replaces the running job, which continues from its positions"
             yield Problem("one-path", places.of(mirror, "spark_conf", _PATH), problem, why, todo)
 
         kind = handover.master_kind(mirror.master)

@@ -88,7 +88,9 @@ def check_moved(topology: Topology, renames: Sequence[Rename], places: Places) -
             if name not in firsts:
                 problem = f"flow {name} was moved from {before}, which leads back to itself"
                 why = "It would be unknown under which name its positions are kept"
-                todo = "If the flow has its first name again, remove these entries; else go on with a name it never had"
+                todo = (
+                    "If the flow has its first name again, remove these entries; else continue with a name it never had"
+                )
                 yield Problem("moved-in-circle", places.of(rename), problem, why, todo)
             elif before in taken:
                 problem = f"flow {name} was moved from {before}, and so was flow {taken[before]}"

@@ -71,7 +71,7 @@ def _both(subject: str) -> Wrong:
 
 def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
     """Kafka has quotas for a user, a client id, both, or an IP address, and for no other combination."""
-    todo = "Write user, client_id, both of them, or ip; {default: true} is everybody without a quota of their own"
+    todo = "Write user, client_id, both of them, or ip; {default: true} is everyone without a quota of their own"
     if not parts:
         why = "Kafka keeps a quota for a user, a client id, both, or an IP address"
         reading.wrong((), Wrong("quota-entity", "it names no entity", why, todo))

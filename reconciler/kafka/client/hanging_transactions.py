@@ -68,7 +68,7 @@ async def settle(cluster: ClusterClient, keys: Iterable[Key], *identities: Ident
                 raise HangingTransactionError(
                     f"a transaction of {identity.transactional_id} (producer {identity.producer_id}, epoch {epoch})"
                     f" hangs in {key[0]}-{key[1]} on {cluster.name}: its end was decided, but its marker was never"
-                    " written, and which end it was is not known any more. What is written behind it would decide about"
+                    " written, and which end it was is not known any more. A record written after it would decide about"
                     " its records"
                 )
             by_decision[decided].add(key)

@@ -137,7 +137,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
                 "transactions (a preview) and compressed records need the tier Premium or Dedicated, and gzip is the "
                 "only compression; partitions are added, and retention is set, in Azure"
             ),
-            log_access="It has no brokers to look at: see the namespace's logs and metrics in Azure Monitor.",
+            log_access="It has no brokers to check: see the namespace's logs and metrics in Azure Monitor.",
             upgrades="Microsoft upgrades it; some features depend on the namespace's tier.",
             settings="Microsoft sets it.",
         ),

@@ -132,7 +132,7 @@ def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) ->
         if other.cluster_id == live.cluster_id:
             problem = f"this is cluster {other.name}, declared at {other.where}: both have the id {live.cluster_id}"
             why = "One cluster under two aliases would be mirrored onto itself"
-            raise ReconcilerError(problem, why, "Nothing was written. Look at --bootstrap-servers.")
+            raise ReconcilerError(problem, why, "Nothing was written. Check --bootstrap-servers.")
     return adopt(
         replace(request.cluster, cluster_id=live.cluster_id), live, AdoptOptions(request.exclude, known, request.only)
     )
@@ -143,7 +143,7 @@ def require_matched(adoption: Adoption, live: LiveCluster, topics: Sequence[str]
     for text in topics:
         options = AdoptOptions(only=expressions_of((text,), "--topic"))
         if not any(options.chooses(name) for name in live.topics):
-            todo = suggestion(text, live.topics, "It matches whole names; look with kafka-topics.sh --list.")
+            todo = suggestion(text, live.topics, "It matches whole names; check with kafka-topics.sh --list.")
             where = f"cluster {adoption.cluster.name}"
             hidden = "" if live.sees_all else "; the principal may not describe every topic there"
             raise ReconcilerError(f"no topic of {where} matches --topic {text}{hidden}", "Nothing was written.", todo)

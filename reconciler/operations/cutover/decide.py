@@ -104,7 +104,7 @@ def checks_of_fence(
         return
     text = f"super users of {move.origin} are not bound by rules, and no client can ask who they are; neither is who "
     text += f"logs in as {fence.spared[0]}" if fence.spared else "writes elsewhere"
-    todo = "A producer that goes on is found, and named by its id, when the fence is verified; nothing has moved then"
+    todo = "A producer that continues is found, and named by its id, when the fence is verified; nothing has moved then"
     yield FailoverCheck("fence-limits", Level.WARNS, text, todo)
     if isinstance(rules, frozenset):
         there = [rule for rule in rules if rule.resource is ResourceType.TOPIC and rule.permission is Permission.ALLOW]
@@ -141,7 +141,7 @@ def checks_of_names(absent: Sequence[str], move: ConsumerMove) -> Iterator[Failo
     if absent:
         text = f"{move.flow} does not carry {first_of(absent, SHOWN)}, chosen by name: "
         text += f"{'it stays' if len(absent) == 1 else 'they stay'} where {'it is' if len(absent) == 1 else 'they are'}"
-        yield FailoverCheck("names", Level.WARNS, text, f"Look with reconciler explain ENV {absent[0]}")
+        yield FailoverCheck("names", Level.WARNS, text, f"Check with reconciler explain ENV {absent[0]}")
 
 
 def checks_of_topics(
@@ -150,7 +150,7 @@ def checks_of_topics(
     """``there``: topics of the destination."""
     if not topics:
         text = f"no topic of {move.flow} is chosen"
-        yield FailoverCheck("topics", Level.WARNS, text, "Look with reconciler explain ENV TOPIC, or widen --topics")
+        yield FailoverCheck("topics", Level.WARNS, text, "Check with reconciler explain ENV TOPIC, or widen --topics")
     # Open transactions hold back the last stable offset, so the copy cannot come to the end before they are decided.
     open_ones = [each for topic in topics for each in topic.producers if each.open_from >= 0]
     if open_ones:
@@ -232,13 +232,13 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
         yield PlannedStep(CutoverStep.BEFORE, plan.hooks[CutoverStep.BEFORE], "nothing: what the hook did stays")
     # The way back changes twice. From the pause on the flow has to copy again; from the switch on the records that the
     # destination then has decide whether anything can be taken back.
-    unfenced = "cutover rollback: takes the rules back, producers go on"
+    unfenced = "cutover rollback: takes the rules back, producers continue"
     resumed = f"cutover rollback: {flow} copies again, the rules are taken back"
     if plan.fence.obstacle:
         text = f"no fence: {plan.fence.obstacle}"
     elif plan.fence.spared:
         text = (
-            f"{counted(len(plan.fence.rules), 'deny rule')} on {origin}, by principal; {plan.fence.spared[0]} goes on"
+            f"{counted(len(plan.fence.rules), 'deny rule')} on {origin}, by principal; {plan.fence.spared[0]} continues"
         )
     else:
         text = f"deny everyone to write {counted(len(plan.topics), 'topic')} on {origin}"

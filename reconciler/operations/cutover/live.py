@@ -66,7 +66,7 @@ class LiveWorld:
             return frozenset(), frozenset()
         for each in (standing, made):
             if isinstance(each, Unknown):
-                raise ReconcilerError(each.error, "Which rules stand is not known.", each.todo)
+                raise ReconcilerError(each.error, "Which rules are in force is unknown.", each.todo)
         assert isinstance(standing, frozenset)
         assert isinstance(made, frozenset)
         return standing, frozenset(rule for rule in made if rule.name in self.plan.names)
@@ -292,7 +292,7 @@ class LiveWorld:
         key = cutover_key(journal.environment, journal.flow, journal.plan)
         if why := self._execute.lock.keep(key, dumps(journal)):
             self._execute.require_kept()
-            why_not = "Without it no other run could go on, so the next step is not begun."
+            why_not = "Without it no other run could continue, so the next step is not begun."
             raise ReconcilerError(f"the journal of the cut-over could not be written: {why}", why_not, "Run it again.")
 
     def now(self) -> float:

@@ -124,7 +124,7 @@ class FenceWatch:
         """What to do depends on why: an open transaction has to be ended, a producer without a fence stopped, a super
         user stopped or made bound."""
         its, origin = self.plan.settings, self.plan.origin
-        back = f"or let producers go on: {ROLLBACK}"
+        back = f"or let producers continue: {ROLLBACK}"
         if look.open and not aborted:
             todo = f"End them, and run this again; plan with --abort-transactions to have them aborted; {back}"
         elif look.open:
@@ -135,7 +135,7 @@ class FenceWatch:
             todo = "Rules do not bind super users: stop these producers, or take super.users from them, and run this "
             todo += f"again; {back}"
         return ReconcilerError(
-            f"{origin} does not stand still for {its.hold_s:g} s within {its.within_s:g} s: {last}",
+            f"{origin} does not come to rest for {its.hold_s:g} s within {its.within_s:g} s: {last}",
             "What is written now would be left behind. Clients are where they were, and nothing else was changed.",
             todo,
         )

@@ -91,7 +91,7 @@ class CutoverRollback:
             yield RollbackStep.RESTORE, self.world.restore
         origin = self.plan.origin
         again = f": {origin} takes writes again"
-        yield RollbackStep.UNFENCE, partial(unfenced, self.world, f"no rule of a fence stands on {origin}", again)
+        yield RollbackStep.UNFENCE, partial(unfenced, self.world, f"no fence rule is left on {origin}", again)
 
     def _hold(self) -> StepEnd:
         done, note = self.world.hold_back()

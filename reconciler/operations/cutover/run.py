@@ -82,7 +82,7 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
             raise ReconcilerError(
                 f"the plan is of environment {plan.environment}, and {env} is {session.topology.environment}",
                 "It names clusters and flows of that environment.",
-                f"Name the folder of {plan.environment}, or plan anew: reconciler cutover plan {env} {plan.flow}",
+                f"Name the folder of {plan.environment}, or plan again: reconciler cutover plan {env} {plan.flow}",
             )
         declared_flow(session.topology, plan.flow, "There is nothing to move.")
         if not options.yes:
@@ -124,7 +124,7 @@ def _require_true(session: Session, plan: CutoverPlan) -> None:
     if moved := tuple(moved_since(plan, now)):
         raise StalePlan(moved, "the plan of the cut-over is stale")
     if not now.topics:
-        todo = "Look with reconciler explain ENV TOPIC, and plan anew."
+        todo = "Check with reconciler explain ENV TOPIC, and plan again."
         raise BlockedError(f"no topic of {plan.flow} is chosen", "There is nothing to move.", todo)
     if now.blocked:
         stops = [check for check in now.checks if check.level.value == "stops"]

@@ -156,7 +156,7 @@ class CutoverRun:
                 raise ReconcilerError(
                     f"{self.plan.flow} has {rest} left to copy after {self.plan.settings.within_s:g} s",
                     "Clients are where they were. Producers are off meanwhile.",
-                    f"Run this again to go on waiting, or let producers go on: {ROLLBACK}",
+                    f"Run this again to keep waiting, or let producers continue: {ROLLBACK}",
                 )
             if left != shown:
                 self.world.say(f"{CutoverStep.DRAIN:12} {left:,} of {most:,} left")
@@ -236,8 +236,8 @@ class CutoverRun:
                 waited = time_words(plan.settings.clients_s)
                 raise ReconcilerError(
                     f"not seen on {plan.destination} within {waited}: {' and '.join(parts)}",
-                    "The way back is not started yet. What was seen before goes on.",
-                    f"Switch these clients and run this again: it goes on waiting. Or go back: {ROLLBACK}",
+                    "The way back is not started yet. What was seen before continues.",
+                    f"Switch these clients and run this again: it keeps waiting. Or go back: {ROLLBACK}",
                 )
             self.world.sleep(LOOK_S)
         if self.journal.fenced_ms and CutoverStep.CLIENTS not in self.journal.done:
@@ -277,7 +277,7 @@ class CutoverRun:
                 raise ReconcilerError(
                     f"gates do not hold after the cut-over: {first_of(list(map(str, unmet)), SHOWN)}",
                     f"No other topic of {self.plan.flow} is moved until they have held for {time_words(soak_s)}.",
-                    f"Repair it and run this again: the soak begins anew. Or go back: {ROLLBACK}",
+                    f"Repair it and run this again: the soak starts again. Or go back: {ROLLBACK}",
                 )
             if state.verdict is SoakVerdict.SOAKING:
                 self.world.sleep(min(LOOK_SECONDS, state.left_ms / 1000))
@@ -309,7 +309,7 @@ class CutoverRun:
             raise ReconcilerError(
                 f"{self.plan.origin} was written after the fence was verified: {first_of(words, SHOWN)}",
                 "A producer does not obey the fence, so what was drained is not the end. Clients are where they were.",
-                f"Stop it and run this again: it verifies and drains anew. Or go back: {ROLLBACK}",
+                f"Stop it and run this again: it verifies and drains again. Or go back: {ROLLBACK}",
             )
 
     def _look_for_late(self) -> None:

@@ -111,7 +111,7 @@ def require_alone(
             raise BlockedError(
                 f"a cut-over of {journal.flow} by {journal.who} is under way: it has come to step "
                 f"{journal.begun or 'none'}",
-                f"A drill would measure that one, and could stand in its way. {_NOTHING_DONE}",
+                f"A drill would measure that one, and could get in its way. {_NOTHING_DONE}",
                 "End it, or take it back, with its own plan file: reconciler cutover rollback ENV --plan FILE",
             )
 

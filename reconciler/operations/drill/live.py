@@ -183,7 +183,7 @@ class LiveDrill(LiveWorld):
             raise ReconcilerError(
                 f"{self._side(there).name} has no topic {topic}, or hides it from the principal apply",
                 f"The canary of {self.plan.flow} lies there.",
-                "Look with reconciler explain ENV TOPIC, apply or allow it, and run the drill again.",
+                "Check with reconciler explain ENV TOPIC, apply or allow it, and run the drill again.",
             )
         return [(topic, number) for number in range(count)]
 

@@ -43,7 +43,7 @@ def uncopied(states: Mapping[Key, PartitionState]) -> int:
         raise ReconcilerError(
             f"how far {unknown[0]} is copied is not known: its leader does not answer",
             "Without it neither a recovery point nor the end of copying is known.",
-            "Look with reconciler status ENV, and run the drill again.",
+            "Check with reconciler status ENV, and run the drill again.",
         )
     return sum(state.left or 0 for state in states.values())
 

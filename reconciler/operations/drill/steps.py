@@ -172,7 +172,7 @@ class DrillRun:
             fresh += world.read(0.5 if places.back else 1.0, there=True)
         self._read += fresh
         if not (set(fresh) & set(own) if own else fresh):
-            todo = "Look at the canary and its group on both clusters, and run the drill again."
+            todo = "Check the canary and its group on both clusters, and run the drill again."
             raise ReconcilerError(f"the group read nothing on {self.plan.destination}", "It has not recovered.", todo)
         self.course.recovery_s = world.now() - self._began
         wrote = f", of {counted(len(own), 'record')} written there" if own else ""
@@ -190,7 +190,7 @@ class DrillRun:
         yield BackStep.RESUME, self._resume
         if self.plan.lifts:
             yield BackStep.RESTORE, self.world.restore
-        yield BackStep.UNFENCE, partial(unfenced, self.world, f"no rule of a fence stands on {origin}", f" on {origin}")
+        yield BackStep.UNFENCE, partial(unfenced, self.world, f"no fence rule is left on {origin}", f" on {origin}")
         yield BackStep.CLIENT, self._client_back
         yield BackStep.COMPARE, self._compare
 
@@ -244,6 +244,6 @@ class DrillRun:
                 raise ReconcilerError(
                     f"the canary has {counted(left, 'offset')} left to copy after {within:g} s",
                     "Without a mirror that keeps up there is no failover to rehearse.",
-                    "Look with reconciler status ENV, and run the drill again.",
+                    "Check with reconciler status ENV, and run the drill again.",
                 )
             self.world.sleep(PAUSE_S)

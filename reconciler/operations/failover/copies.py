@@ -121,11 +121,11 @@ class ReadOnlyCopies:
         seen = self.look()
         if seen.obstacle:
             why = f"Which rules keep others off its copies on {self.cluster.name} is not known."
-            raise ReconcilerError(seen.obstacle, why, "Run this again: it goes on.")
+            raise ReconcilerError(seen.obstacle, why, "Run this again: it continues.")
         return seen
 
     def _send(self, changes: Iterable[AclChange]) -> None:
         for batch in batched(changes, self._access.most):
             if failed := [why for why in self._access.failures(batch) if why]:
                 why = f"{len(failed)} of {counted(len(batch), 'rule')} were not changed."
-                raise ReconcilerError(failed[0], why, "Fix it and run this again: it goes on.")
+                raise ReconcilerError(failed[0], why, "Fix it and run this again: it continues.")

@@ -186,7 +186,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
             text = (
                 f"whether {name} has copied {unread_ends(flow.partitions)} is not known: {move.origin} does not report "
             )
-            todo = "Wait until their leaders answer, or pass --accept-loss to leave what is not copied behind"
+            todo = "Wait until their leaders answer, or pass --accept-loss to leave uncopied records behind"
             yield FailoverCheck("lag", level, f"{text}where they end", "" if level is Level.WARNS else todo)
         return
 

@@ -27,7 +27,7 @@ def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
     """What making the fence would do, and in which words."""
     origin, missing = facts.move.origin, facts.fence.missing
     if not facts.reachable:
-        text = f"{origin} does not answer: run this again with --fence before its producers go on"
+        text = f"{origin} does not answer: run this again with --fence before its producers continue"
         return StepResult.SKIPPED, text
     if not missing:
         return StepResult.ALREADY, f"no principal may write the flow's topics on {origin}"
@@ -109,4 +109,4 @@ class Fence:
     def _send(self, changes: Sequence[AclChange]) -> None:
         if failures := self._access.sent(changes):
             why = f"{len(failures)} of {counted(len(changes), 'rule')} were not changed."
-            raise ReconcilerError(next(iter(failures.values())), why, "Fix it and run this again: it goes on.")
+            raise ReconcilerError(next(iter(failures.values())), why, "Fix it and run this again: it continues.")

@@ -198,7 +198,7 @@ class Rejoin:
                 f"{plan.source} has other records of its own than the plan says: {plan.words(plan.own)}; "
                 f"now {plan.words(mine)}",
                 "Something still writes there, or has lost records. Nothing was deleted.",
-                f"Stop its producers, look with --dry-run, and agree to the new counts. {self._again}",
+                f"Stop its producers, check with --dry-run, and agree to the new counts. {self._again}",
             )
         if not names:
             return (
@@ -217,7 +217,7 @@ class Rejoin:
             raise ReconcilerError(
                 f"{count:,} of {wanted:,} records of {plan.source} were found in {plan.place} again",
                 "All of them have to be there before their topic is deleted. Nothing was deleted.",
-                f"Look at its retention and its configs. {self._again}",
+                f"Check its retention and its configs. {self._again}",
             )
         others = [topic for topic in before.topics if topic.name not in names] if before is not None else []
         places = dict.fromkeys(filter(None, (before.place if before is not None else "", plan.place)))

@@ -118,13 +118,13 @@ class LiveRejoin:
     def _wide(self, topics: Collection[str]) -> frozenset[AclBinding]:
         made, standing = self.fence.made(), self._standing()
         if isinstance(made, Unknown):
-            raise ReconcilerError(made.error, "Whether a fence stands is not known.", made.todo)
+            raise ReconcilerError(made.error, "Whether a fence is in force is unknown.", made.todo)
         return frozenset(rule for rule in made & standing if rule.principal == ANYONE and rule.name in topics)
 
     def _standing(self) -> frozenset[AclBinding]:
         rules = self.fence.rules()
         if isinstance(rules, Unknown):
-            raise ReconcilerError(rules.error, "Whether a fence stands is not known.", rules.todo)
+            raise ReconcilerError(rules.error, "Whether a fence is in force is unknown.", rules.todo)
         return rules if isinstance(rules, frozenset) else frozenset()
 
     def _named(self, topics: Collection[str]) -> FenceChosen:
@@ -218,7 +218,7 @@ class LiveRejoin:
         entry = RejoinJournal(environment, self.flow.name, lock.holder.who, now_ms(), place, tuple(topics), over=over)
         if why := lock.keep(rejoin_key(environment, self.flow.name), dumps(entry)):
             self.execute.require_kept()
-            why_not = "Without it no other run could go on, so the next step is not begun."
+            why_not = "Without it no other run could continue, so the next step is not begun."
             raise ReconcilerError(f"the journal of the failback could not be written: {why}", why_not, "Run it again.")
 
     def keep(self, partitions: Sequence[failover.PartedPartition]) -> int:
@@ -297,7 +297,7 @@ class LiveRejoin:
         (outcome,) = self.session.clusters[change.ref.cluster].perform([item], lambda _: None)
         if outcome.result is not Result.DONE:
             problem, _, rest = outcome.error.partition("\n")
-            raise ReconcilerError(problem, rest, "Fix it and run this again: it goes on.")
+            raise ReconcilerError(problem, rest, "Fix it and run this again: it continues.")
 
 
 def look_apart(

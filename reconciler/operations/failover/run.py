@@ -65,7 +65,7 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
             discards = options.request.diverged is not None and options.request.diverged.keep is KeepDiverged.DISCARD
             words = f"Give up {counted(given_up, 'record')} for good, and do" if discards and given_up else "Do"
             require_agreement(
-                f"{words} this {way}?", f"no {way} was done", why, "Look with --dry-run, then pass --yes."
+                f"{words} this {way}?", f"no {way} was done", why, "Check with --dry-run, then pass --yes."
             )
         with execution(session, str(way), options.steal, keeper=_keeper(session, switch)) as execute:
             report = switch.carry_out(execute, report)

@@ -257,7 +257,7 @@ class Switch:
             raise ReconcilerError(
                 f"whether {name} has copied {unread} is not known: {self.move.origin} does not report where they end",
                 "Nothing was changed: consumers and the flow are as before.",
-                "Wait until their leaders answer, or leave what is not copied behind with --accept-loss.",
+                "Wait until their leaders answer, or leave uncopied records behind with --accept-loss.",
             )
         # Up to the ends as they are now: producers may write on, and a goal that moves would never be reached.
         begin_left = _left_of(goal, self.survey.positions(name))
@@ -282,7 +282,7 @@ class Switch:
         name = self.move.drained
         levers = self.levers()
         if facts.flow is None or not self._pauses(levers):
-            return SKIPPED, f"{name or 'no flow'} goes on as it is"
+            return SKIPPED, f"{name or 'no flow'} continues as it is"
         if name in levers.unread:
             return SKIPPED, f"{name} cannot be paused: {levers.unread[name]}"
         pause = levers.pauses.get(name)

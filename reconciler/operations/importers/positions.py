@@ -80,7 +80,7 @@ def import_positions(folder: Path, request: ImportRequest, write: bool, say: Cal
             lines = [f"  {item.subject}: {item.why}" for each in imported.flows for item in each.left]
             shown = "\n".join([*lines[:20], *([f"  and {len(lines) - 20} more"] if len(lines) > 20 else [])])
             problem, why = "no position to take over, no file was changed", shown or "The offsets topic holds none."
-            todo = "Look at --connector and --alias."
+            todo = "Check --connector and --alias."
             if any(each.stopped for each in imported.flows):
                 todo += " Or declare where each begins: start.offsets of the flow; start: again copies all of it again."
             raise ReconcilerError(problem, why, todo)
@@ -178,7 +178,7 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
     elif job is not None and job.state in (JobState.RUNNING, JobState.STARTING) and flow.name in job.flows:
         problem = f"mirror {job.name} runs with the flow, so its partitions have begun somewhere already"
         obstacles.append(
-            f"{problem}. Look with reconciler mirror seek ENV {flow.name} --topic T, or stop it before it is given a"
+            f"{problem}. Check with reconciler mirror seek ENV {flow.name} --topic T, or stop it before it is given a"
             " start"
         )
 

@@ -105,7 +105,7 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
         ended = execute.perform(f"catch-up:{','.join(mirrors)}", run)
     except KeyboardInterrupt:
         stop = f"reconciler mirror stop ENV {flow}" if flow else "reconciler mirror stop ENV"
-        say(f"the job goes on and ends by itself: see reconciler status ENV; {stop} ends it now")
+        say(f"the job continues and ends by itself: see reconciler status ENV; {stop} ends it now")
         raise
 
     lines = []

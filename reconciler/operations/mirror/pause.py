@@ -126,7 +126,7 @@ def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
         if session.records[cluster].topic_missing:
             raise ReconcilerError(
                 f"{cluster} has no topic {STATUS_TOPIC}: what is paused is not known",
-                "Pauses are kept there. A job that runs goes on with those that it has read.",
+                "Pauses are kept there. A job that runs continues with those that it has read.",
                 "Create the topic: reconciler apply ENV. Then resume again.",
             )
 
@@ -231,7 +231,7 @@ def _await(
             if time.monotonic() > give_up:
                 problem = f"mirror {name} has not confirmed within {wait_s:g} s: {pause_progress.words}"
                 why = f"It is recorded, so it holds as soon as the job has done it: {', '.join(map(str, mine))} {word}."
-                raise ReconcilerError(problem, why, "Look again with reconciler status ENV.")
+                raise ReconcilerError(problem, why, "Check again with reconciler status ENV.")
             time.sleep(LOOK_S)
     return later
 

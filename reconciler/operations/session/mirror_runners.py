@@ -211,7 +211,7 @@ class CopyWait:
                     runbooks = dict.fromkeys(f"Runbook: {runbook_of(each.code, self.docs_url)}" for each in failed)
                     raise RunnerError(
                         f"mirror {mirror} was started, but does not copy: {_words(failed)}",
-                        "\n".join(["Its job goes on trying; reconciler status ENV shows its state.", *runbooks]),
+                        "\n".join(["Its job keeps trying; reconciler status ENV shows its state.", *runbooks]),
                         "\n".join(dict.fromkeys(each.todo for each in failed if each.todo)),
                     )
                 for each in waiting:

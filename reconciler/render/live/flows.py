@@ -123,7 +123,7 @@ def _stops(cause: VerdictCause, health: Verdict) -> str:
         case Health.DEGRADED if cause.code in WAITING:
             return "may wait, and resumes by itself"
         case Health.DEGRADED if cause.code and health.of(cause.subject) is Health.DEGRADED:
-            return "copying goes on"
+            return "copying continues"
         case Health.DEGRADED if cause.code:
             return "does not stop copying"
         case other:
@@ -140,7 +140,7 @@ def _one_flow(view: LiveView, live: LiveState, health: Verdict, name: str, now_m
     ends = f"{code(flow.source)} \u2192 {code(flow.target)}"
     about = (
         f"<p>{ends}, job {code(mirror_name)}, delivery {safe(flow.delivery.value)}, topics {codes(flow.topics)}."
-        f' <a href="/groups?flow={quote(name, safe="")}">Where would a group stand?</a></p>'
+        f' <a href="/groups?flow={quote(name, safe="")}">Where would a group resume?</a></p>'
     )
     about_it = (f"flow {name}", f"mirror {mirror_name}", f"cluster {flow.source}", f"cluster {flow.target}")
     cards = todo_cards(health, view.topology.rules.docs_url, about_it)

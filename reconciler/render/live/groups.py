@@ -14,7 +14,7 @@ from reconciler.text import counted
 MOST_GROUPS = 200
 OPENED = 4
 """Of more groups than that each is folded."""
-_NUMBERS = frozenset(("stands at", "would stand at"))
+_NUMBERS = frozenset(("is at", "would be at"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def groups_page(view: LiveView, page: LivePage, standings: Standings | Unknown |
         said = f'<p class="unknown">unknown: {safe(standings.error)}</p><p><b>{safe(standings.todo)}</b></p>'
         return (Region("head", f"{title}{said}{nav}", calm=True),)
     about = (
-        f"<p>Positions are the next offset to read. <b>Would stand at</b>: where a failover now would set the group on"
+        f"<p>Positions are the next offset to read. <b>Would be at</b>: where a failover now would set the group on"
         f" {code(standings.move.destination)}. Nothing is set by looking. Asked {clock(standings.at_ms)}.</p>"
     )
     if standings.lost:
@@ -71,7 +71,7 @@ def _group(group: GroupMove, standings: Standings, opened: bool) -> str:
     exact = pill("exact", "ok") if not inexact else pill(f"{counted(inexact, 'partition')} not exact", "unknown")
     there = counted(group.origin.members, "member") if not lost else "members unknown"
     members = f"{there} on {safe(origin)}, {group.destination.members:,} on {safe(destination)}"
-    heads = (f"on {safe(origin)}", "stands at", f"on {safe(destination)}", "stands at", "would stand at", "why")
+    heads = (f"on {safe(origin)}", "is at", f"on {safe(destination)}", "is at", "would be at", "why")
     # Positions that are not exact come first: they are the reason to look before a failover.
     rows = []
     for offset in sorted(group.offsets, key=lambda offset: (offset.translated.exact, offset.origin)):

@@ -245,7 +245,7 @@ class ReplicaWords(Words[ReplicaChange]):
         else:
             yield counted(len(moved), "partition")
         if begun := sum(change.in_flight for change in alike):
-            yield f"goes on with {counted(begun, 'partition')} that an earlier run began"
+            yield f"continues with {counted(begun, 'partition')} that an earlier run began"
         if size := sum(change.bytes_to_copy for change in alike):
             pace, together = first.pace, time_words(sum(change.seconds for change in alike))
             at_once = f"{size_words(pace.bytes_in_flight)} or {counted(pace.partitions_in_flight, 'partition')}"
@@ -356,7 +356,7 @@ class UserWords(Words[UserChange]):
             return
         for each in first.credentials:
             before = "" if each.before == each.after else f"{each.before or 'none'} -> "
-            yield f"{each.mechanism}: {before}{each.after} iterations, salted anew"
+            yield f"{each.mechanism}: {before}{each.after} iterations, newly salted"
         references = list(dict.fromkeys(change.password for change in changes if isinstance(change, AlterUser)))
         yield f"password from {first_of(references, SHOWN)}"
 
@@ -369,7 +369,7 @@ class UserWords(Words[UserChange]):
         )
         for each in change.credentials:
             before = "" if each.before is None else f"{each.before} iterations"
-            yield FieldValues(str(each.mechanism), before, f"{each.after} iterations, salted anew")
+            yield FieldValues(str(each.mechanism), before, f"{each.after} iterations, newly salted")
 
 
 def _job(change: MirrorChange) -> tuple[str, FieldValues]:

@@ -181,7 +181,7 @@ def failover_html(report: Report) -> str:
     steps = tuple(SectionItem(f"{_DONE[step.result]}: {step.name}: {step.text}") for step in report.steps)
     sections = (
         Section("Stops it", "nothing is done until this is resolved", tuple(checks[Level.STOPS]), urgent=True),
-        Section("To know", "it goes on, with this consequence", tuple(checks[Level.WARNS]), urgent=True),
+        Section("To know", "it continues, with this consequence", tuple(checks[Level.WARNS]), urgent=True),
         Section("Steps", "dry run: nothing was changed" if report.dry else "", steps),
         Section("In order", "", tuple(checks[Level.FINE])),
     )
@@ -286,12 +286,12 @@ def parted_text(
     for each in partitions:
         name, numbers = f"{each.source[0]}-{each.source[1]}", (each.at, each.source_records, each.source_end)
         ours = [f"{number:,}" for number in (*numbers, each.target_records, each.target_end)]
-        behind = "the copy is behind" if each.source_records else "the target goes on"
+        behind = "the copy is behind" if each.source_records else "the target continues"
         said = each.unknown or ("diverged" if each.diverged else behind)
         rows.append((name, *(("?",) * 5 if each.unknown else ours), said))
     diverged, unknown = sum(each.diverged for each in partitions), sum(bool(each.unknown) for each in partitions)
     parts = [f"{diverged} diverged"] if diverged else []
     parts += [f"{unknown} unknown"] if unknown else []
-    parts += [f"{left} where one side goes on"] if (left := len(partitions) - diverged - unknown) else []
+    parts += [f"{left} where one side continues"] if (left := len(partitions) - diverged - unknown) else []
     head = f"Flow {flow}, {counted(compared, 'partition')}: {', '.join(parts)}; the others are the same"
     return "\n".join([head, "", *table_lines(rows, width, range(1, 6))]) + "\n"

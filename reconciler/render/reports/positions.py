@@ -69,12 +69,12 @@ def translations_csv(report: Translations) -> str:
 def positions_text(positions: TopicPositions) -> str:
     if not positions.moved and not positions.left:
         return lines_of(table(positions.standings))
-    lines = [f"{positions.topic}-{number} goes on at source offset {at}" for number, at in positions.moved.items()]
+    lines = [f"{positions.topic}-{number} continues at source offset {at}" for number, at in positions.moved.items()]
     lines += [
         f"{positions.topic}-{number} stays: flow {positions.taken_from} has no position for it"
         for number in positions.left
     ]
-    lines.append("A paused partition goes on when it is resumed, a stopped one by itself within a minute.")
+    lines.append("A paused partition continues when it is resumed, a stopped one by itself within a minute.")
     return lines_of(lines)
 
 
@@ -104,7 +104,7 @@ def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef],
         count = sum(len(topic.positions) for topic in taken)
         positions = f"{counted(count, 'position')} of {counted(len(taken), 'topic')}"
         lines.append(f"flow {flow.name}: {positions} from {inheritance.place}")
-        rows = [("topic", "partitions", "positions", "behind", "goes on in")]
+        rows = [("topic", "partitions", "positions", "behind", "continues in")]
         for topic in taken:
             numbers = (str(topic.partitions), str(len(topic.positions)), f"{topic.behind:,}")
             rows.append((topic.name, *numbers, f"{flow.target}/{topic.remote}"))

@@ -342,7 +342,7 @@ def lost_lines(flow: FlowStatus) -> Iterator[str]:
         parts = [counted(loss.offsets, "offset"), counted(loss.records, "record")]
         parts += [counted(loss.batches, "batch", "batches")] if loss.batches else []
         lost = f"{', '.join(parts)} lost in {counted(loss.partitions, 'partition')}"
-        yield f"flow {flow.name} went on behind {loss.code}: {lost}; last: {loss.text}"
+        yield f"flow {flow.name} continued after {loss.code}: {lost}; last: {loss.text}"
 
 
 def _duration(seconds: int | None) -> str:
@@ -377,7 +377,7 @@ def standing_lines(status: RolloutStatus, now_ms: int) -> list[str]:
         lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
     elif status.under_way:
         holder = _holder(status, now_ms)
-        lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run goes on with it'}"]
+        lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run continues with it'}"]
         for wave in status.course.waves:
             state = wave_state(wave, status.promotion)
             if state == "begun":

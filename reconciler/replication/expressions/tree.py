@@ -164,7 +164,7 @@ class _Forms:
                     counts = range(int(least), int(most) + 1)
                     return Some(tuple(self.of((*head, *flat(body, item.flags) * times, *tail)) for times in counts))
         todo = "Write it at the beginning, such as (?!tmp).*, or exclude the names with an expression of their own"
-        raise ExpressionError("a lookaround is behind a part that may be of any length", todo)
+        raise ExpressionError("a lookaround follows a part of any length", todo)
 
     def _repeated(self, before: tuple[Item, ...], item: Item, after: tuple[Item, ...]) -> Form:
         low, high, body = item.value

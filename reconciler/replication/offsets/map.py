@@ -102,7 +102,7 @@ def beyond_copy(offset: int, key: tuple[str, int], end: int, says: str) -> str:
     topic, partition = key
     return (
         f"{says} names offset {offset} of {topic}-{partition}, whose log ends at {end}: the log lost records, or"
-        f" another client than the mirror wrote there. Look at who may: kafka-acls.sh --list"
+        f" another client than the mirror wrote there. Check which principals may: kafka-acls.sh --list"
     )
 
 

@@ -36,7 +36,7 @@ class Interleaved:
             return theirs
         mine = out or self.out.downstream(position)
         if theirs.exactness is Exactness.END and not self._nothing_read_behind(position, theirs.offset):
-            why = f"the flow back has come to offset {theirs.offset} only; copies that were read lie behind it"
+            why = f"the flow back has come to offset {theirs.offset} only; copies already read come after it"
             theirs = Translation(theirs.offset, Exactness.EARLIER, why)
         if self._nothing_unread(position):
             return theirs

@@ -73,7 +73,7 @@ def left_behind(before: Iterable[Handover], after: Iterable[Handover]) -> Iterat
         todo = (
             f"Keep {entry(kept, name)} as long as the flow exists"
             if kept != name
-            else f"Remove the entry of moved that names {asked}; to go on at the position of {asked}: "
+            else f"Remove the entry of moved that names {asked}; to continue at the position of {asked}: "
             f"reconciler mirror seek ENV {name} --topic T --from-flow {asked}"
         )
         yield Refused.of(Subject(About.FLOW, name=name), Why.FLOW_STATE_LEFT, text, todo)

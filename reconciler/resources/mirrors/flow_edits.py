@@ -15,7 +15,7 @@ Fields = Mapping[str, Any]
 _Judge = Callable[[str, Fields, Fields], Iterator[FlowEdit]]
 """The flow's name, and its entry before and after."""
 
-RESUMES = "what is copied goes on at its positions"
+RESUMES = "what is copied continues at its positions"
 
 
 def flow_edits(before: Fields, after: Fields) -> Iterator[FlowEdit]:
@@ -145,7 +145,7 @@ def _provenance(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 def _offsets(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
     if after.get("offsets") == "same":
-        why = "only into topics that are yet to be made; what lies in a copy cannot be moved"
+        why = "only into topics to be created; what lies in a copy cannot be moved"
         yield FlowEdit(flow, "offsets", "only new topics keep offsets", why, Risk.MEDIUM)
     else:
         why = (
@@ -222,13 +222,13 @@ def _continue_on(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]
     was, now = (frozenset(each.get("continue_on") or ()) for each in (before, after))
     if added := sorted(now - was):
         why = (
-            f"after {', '.join(added)} copying goes on by itself; what is lost is counted,"
+            f"after {', '.join(added)} copying continues by itself; what is lost is counted,"
             " and is missing on the target for good"
         )
-        yield FlowEdit(flow, "on_condition", "copying goes on behind lost records", why, Risk.HIGH, lasting=True)
+        yield FlowEdit(flow, "on_condition", "copying continues after lost records", why, Risk.HIGH, lasting=True)
     elif was - now:
-        why = f"after {', '.join(sorted(was - now))} a partition stops from now on until somebody decides"
-        yield FlowEdit(flow, "on_condition", "partitions stop where they went on", why, Risk.MEDIUM)
+        why = f"after {', '.join(sorted(was - now))} a partition stops from now on until an operator decides"
+        yield FlowEdit(flow, "on_condition", "partitions stop where they continued", why, Risk.MEDIUM)
 
 
 def _source(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:

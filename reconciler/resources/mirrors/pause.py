@@ -42,7 +42,7 @@ def scopes(topology: Topology, request: PauseRequest) -> tuple[Scope, ...]:
         raise ReconcilerError(
             f"environment {topology.environment} has no flow {request.flow}",
             "There is nothing to act on.",
-            f"{suggestion(request.flow, topology.flows, 'Look at reconciler status ENV')}.",
+            f"{suggestion(request.flow, topology.flows, 'Check reconciler status ENV')}.",
         )
     flows = [request.flow] if request.flow else sorted(topology.flows)
     if not flows:

@@ -63,7 +63,7 @@ def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, in
         has = "; ".join(f"partition {part.partition} has {part.begin} to {part.end}" for part in outside[:SHOWN])
         raise ReconcilerError(
             f"--to is {to}, which the source does not have: {has}",
-            "Copying could not go on there.",
+            "Copying could not continue there.",
             "Name an offset within, or earliest, or latest; with --partition for one partition.",
         )
     return {part.partition: int(to) for part in standings}
@@ -80,14 +80,14 @@ def taken_over(
         raise ReconcilerError(
             f"flow {other} has no position there that it committed itself",
             "There is nothing to take over.",
-            "Look at the spelling; or name a place with --to.",
+            "Check the spelling; or name a place with --to.",
         )
     if outside := [s for s in standings if s.partition in by_name and not s.begin <= by_name[s.partition] <= s.end]:
         part = outside[0]
         has = f"of which the source has {part.begin} to {part.end}"
         raise ReconcilerError(
             f"flow {other} is at {by_name[part.partition]} of partition {part.partition}, {has}",
-            "Copying could not go on there.",
+            "Copying could not continue there.",
             "Name a place with --to, partition by partition.",
         )
     not_taken_over = tuple(part.partition for part in standings if part.partition not in by_name)

@@ -75,7 +75,7 @@ def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -
             f"the tombstone of {stone.ref} is for topic id {stone.topic_id}, but {topic.topic_id} is there: it was"
             " created again, or the entry meant another topic"
         )
-        todo = "Remove the tombstone, or look at the topic and write its id"
+        todo = "Remove the tombstone, or check the topic and write its id"
         return Refused(of_topic(stone.ref), Reason(Why.TOMBSTONE_OTHER_ID, problem), todo)
     if topic.internal or is_protected(stone.topic):
         problem = f"{stone.ref} is an internal topic and cannot be deleted"

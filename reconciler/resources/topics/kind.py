@@ -198,7 +198,7 @@ def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: st
     at, goal = f"the apply of {line.get('at')}", old.get("goal")
     if config.before_source == Source.TOPIC.value and same(config.key, old.get("after"), config.before):
         if goal is not None:
-            return Told(Cause.HALF_FINISHED, f"{at} lowered it by one step of several; each further apply goes on")
+            return Told(Cause.HALF_FINISHED, f"{at} lowered it by one step of several; each further apply continues")
         return Told(Cause.NOT_TOLD, f"as {at} left it: git declares another value since then")
     if same(config.key, old.get("after") if goal is None else goal, desired):
         return Told(Cause.EDITED_OUTSIDE, f"set by {at}, and changed since then")

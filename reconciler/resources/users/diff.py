@@ -122,7 +122,7 @@ def _desired_credentials(
         if user.version == AS_FOUND:
             return (), Reason(Why.AS_FOUND, where)
         if live:
-            return every, Reason(Why.TAKE_OVER, f"{where} with take_over: the password that is there is replaced")
+            return every, Reason(Why.TAKE_OVER, f"{where} with take_over: the existing password is replaced")
         return every, Reason(Why.DECLARED, where)
     if record.setting is not None:
         text = f"an earlier run began to set version {record.setting} and did not come to its end"
@@ -156,7 +156,7 @@ def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecor
     if user.version == AS_FOUND:
         # Version 0 keeps the password that exists, so nothing that needs to know it can be done.
         if not live:
-            problem = f"{who} is declared with version {AS_FOUND}, which keeps the password that is there"
+            problem = f"{who} is declared with version {AS_FOUND}, which keeps the existing password"
             return Refused(
                 subject,
                 Reason(Why.USER_MISSING, f"{problem}, but no such user is"),
@@ -170,7 +170,7 @@ def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecor
         if not differing:
             return None
         problem = f"{who} is not as declared ({', '.join(differing)})"
-        why = f"{problem}, and version {AS_FOUND} keeps the password that is there"
+        why = f"{problem}, and version {AS_FOUND} keeps the existing password"
         todo = "A credential is only made together with a password: write version: 1, take_over: true and a password"
         return Refused(subject, Reason(Why.NEEDS_A_PASSWORD, why), todo)
     if live and not user.take_over:

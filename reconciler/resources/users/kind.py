@@ -45,9 +45,9 @@ def assess(change: UserChange, _: World) -> Assessment:
     if change.is_new:
         return Assessment(Risk.LOW)
     if change.reason.code is Why.TAKE_OVER:
-        why = "the password that is there was set by someone else: clients that have it cannot connect any more"
+        why = "the existing password was set by someone else: clients that have it cannot connect any more"
         return Assessment(Risk.HIGH, why, OLD_PASSWORD)
-    why = "clients that still have the old password cannot connect again; open connections go on until they end"
+    why = "clients that still have the old password cannot connect again; open connections stay until they end"
     return Assessment(Risk.MEDIUM, why, OLD_PASSWORD)
 
 
@@ -152,7 +152,7 @@ def _answers(basis: ExplainBasis, cluster: str, name: str) -> Iterator[RuleAnswe
     elif declared.absent:
         text = "absent"
     else:
-        version = "the password that is there" if declared.version == AS_FOUND else f"version {declared.version}"
+        version = "the existing password" if declared.version == AS_FOUND else f"version {declared.version}"
         text = f"{', '.join(declared.mechanisms)}, {version}"
     if live is None or not isinstance(live.credentials, Mapping):
         state = ""

@@ -134,7 +134,7 @@ def flow_edit(demo: Demo) -> None:
     demo.shell.diff(demo_copy.add_pattern(FLOW, flights.AIRPORTS))
     demo.applied(1, demo.copy)
     demo.caught_up(demo.copy, *MIRRORED, flights.AIRPORTS)
-    demo.shell.say("the new topic arrived; the others went on where they were, nothing is lost or copied twice:")
+    demo.shell.say("the new topic arrived; the others continued where they were, nothing is lost or copied twice:")
     demo.proof(*MIRRORED, flights.AIRPORTS)
 
 
@@ -170,7 +170,7 @@ def summary(demo: Demo, first: demo_watch.CaughtUpFlow, seconds: float) -> None:
         ),
         "proved equal": f"{demo.proved:,} records on both sides",
         "applications": " -> ".join(demo.applications),
-        "demo": f"{seconds:.0f} s; clusters and mirror go on running",
+        "demo": f"{seconds:.0f} s; clusters and mirror continue running",
     }
     for name, text in rows.items():
         demo.shell.say(f"{name:13} {text}")
@@ -197,11 +197,11 @@ def main() -> int:
     try:
         tell(shell)
     except KeyboardInterrupt:
-        shell.say("\ninterrupted; clusters and mirror may be running. `make demo` goes on, `make down` stops them.")
+        shell.say("\ninterrupted; clusters and mirror may be running. `make demo` continues, `make down` stops them.")
         return INTERRUPTED
     except (KafkaException, OSError) as error:
         document = error.args[0].str() if isinstance(error, KafkaException) else error
-        shell.say(f"\nthe demo cannot go on: {document}", "red")
+        shell.say(f"\nthe demo cannot continue: {document}", "red")
         shell.say("`make demo` tries again from what is there; `make down` stops everything.")
         return 1
     except ReconcilerError as error:

@@ -92,7 +92,7 @@ def wait_for_report(client: Mapping[str, str], mark: tuple[PartitionSpan, ...]) 
     while not (names := applications_since(client, mark)):
         if time.monotonic() > deadline:
             why = "Whether it was restarted is not known."
-            todo = "Look at it with: reconciler status environments/sandbox"
+            todo = "Check it with: reconciler status environments/sandbox"
             raise SandboxError(f"the mirror wrote no status record for {_REPORT_S:.0f} s", why, todo)
         time.sleep(0.3)
     return names

@@ -99,7 +99,7 @@ def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Conditi
             "lane_unresponsive",
             f"{named} {'has' if few else 'have'} said nothing for {longest // 10 * 10:.0f} s: the connection to the "
             f"Spark task is open, but the task is frozen or cut off{last}",
-            "After a minute the task is ended and another one started. If it stays: look at the executor's machine "
+            "After a minute the task is ended and another one started. If it stays: check the executor's machine "
             "(stopped processes, memory, network to the Spark driver).",
             stops=True,
         )
@@ -109,7 +109,7 @@ def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Conditi
         "lane_without_task",
         f"{named} {'has' if few else 'have'} no task for {longest // 10 * 10:.0f} s, so {'its' if few else 'their'} "
         f"partitions are not copied{last}. {why}",
-        "It is retried automatically. Look at the Spark UI and the job's log; check the master's free cores, and space "
+        "It is retried automatically. Check the Spark UI and the job's log; check the master's free cores, and space "
         "and rights of Spark's local folder. If it stays: reconciler mirror stop ENV FLOW, then apply.",
         stops=bool(lost) or longest >= STOPS_S,
     )

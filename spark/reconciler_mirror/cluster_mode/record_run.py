@@ -55,7 +55,7 @@ class RecordRun:
         if definition.digest != self._address.digest:
             raise HandoverError(
                 f"the definition of run {self.run} has the digest {definition.digest}, and {self._address.digest} was "
-                "submitted: somebody else has written it. See who may write to the status topic"
+                "submitted: another writer wrote it. Check which principals may write to the status topic"
             )
         self._definition = definition
         threading.Thread(target=self._tell_on, name="reports", daemon=True).start()

@@ -31,7 +31,7 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
         "partition_stalled",
         f"{topic}, partition{'' if single else 's'} {ranges}, {'has' if single else 'have'} not moved for "
         f"{STALLED_S:.0f} s, {behind}; {why}",
-        "Look at the brokers that lead them at the source and at the target, and at the log of the job. If it stays: "
+        "Check the brokers that lead them at the source and at the target, and the log of the job. If it stays: "
         "reconciler mirror stop ENV FLOW, then apply.",
         topic,
         numbers[0] if single else None,
@@ -111,7 +111,7 @@ class ConditionLog:
                     self._lost[flow, loss.code] = loss
                     more = {"offsets": loss.offsets - known.offsets, "records": loss.records - known.records}
                     totals = {"lost_offsets": loss.offsets, "lost_records": loss.records, "lost_batches": loss.batches}
-                    _log.warning("went on behind a loss", flow=flow, code=loss.code, **more, **totals, text=loss.text)
+                    _log.warning("continued after a loss", flow=flow, code=loss.code, **more, **totals, text=loss.text)
 
 
 def _place(key: _Key) -> dict[str, str | int]:

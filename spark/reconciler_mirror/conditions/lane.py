@@ -108,7 +108,7 @@ def refused(
             spec,
             f"is not copied further: the target's broker found {problem} damaged, again and again: {why}. Its checksum "
             "was right when it was read, so it is damaged on the way to the broker or there",
-            "It is read and sent again automatically. If this stays: look at the network and the disk of the broker "
+            "It is read and sent again automatically. If this stays: check the network and the disk of the broker "
             f"that leads {spec.target_topic}-{spec.partition}. Brokers before 2.4 also answer this to a record without "
             "a key in a compacted topic.",
         )
@@ -130,7 +130,7 @@ def corrupt(spec: PartitionSpec, covered: int, why: str) -> Condition:
         "mirror does not pass on bytes whose checksum it cannot confirm, nor records that it has to open and cannot",
         "Check the disk of the source broker that leads the partition; another replica may be sound. Copying resumes "
         "automatically once the batch can be read. What a producer wrote that way stays so; to leave it out: "
-        f"{seek_to(spec, 'OFFSET')}, the first behind it.",
+        f"{seek_to(spec, 'OFFSET')}, the first after it.",
     )
 
 

@@ -33,7 +33,7 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int, top: 
         f"is not copied further: the next record is offset {position}, but the source has what was copied "
         f"only up to {high}: its log was truncated (unclean leader election, restored from a backup) or the topic was "
         f"recreated. The target holds records that the source has lost{grown if others else ''}",
-        f"Compare both topics, then go on at an offset from {low} to {high}: {seek_to(spec, high)}.",
+        f"Compare both topics, then continue at an offset from {low} to {high}: {seek_to(spec, high)}.",
     )
 
 
@@ -47,7 +47,7 @@ def source_replaced(spec: PartitionSpec, position: int, low: int) -> Condition:
         f"election) and has grown since. From which offset on is not known: of {low} to {position - 1}, records may be "
         "missing in the target",
         f"Find the first record that differs, reconciler verify ENV names it, and copy from there: "
-        f"{seek_to(spec, 'OFFSET')}. To go on without them: {seek_to(spec, position)}.",
+        f"{seek_to(spec, 'OFFSET')}. To continue without them: {seek_to(spec, position)}.",
     )
 
 
@@ -62,8 +62,8 @@ def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) ->
         spec,
         f"is not copied: flow {flow} has no position for it, but {who} has copied it to {spec.target_topic} up "
         f"to source offset {offset} or a little further; from the start its records would be there twice",
-        f"Go on where that ended: {seek} {'' if other != flow else f'--partition {spec.partition} '}{place}. To copy "
-        "all of it again: --to earliest.",
+        f"Continue where that ended: {seek} {'' if other != flow else f'--partition {spec.partition} '}{place}. "
+        "To copy all of it again: --to earliest.",
     )
 
 
@@ -105,7 +105,7 @@ def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: 
         spec,
         f"is not copied: its position in group {group}, {position}, was committed by another client or damaged on its "
         f"way; {known}. Copying from {position} on could double records or leave some out",
-        f"Keep other consumers out of group {group}. Go on where the copy ended: "
+        f"Keep other consumers out of group {group}. Continue where the copy ended: "
         f"{seek_to(spec, 'OFFSET' if copied_to is None else copied_to)}.",
     )
 
@@ -139,8 +139,8 @@ def position_regressed(
             f"after {copied_to} had been committed, and {spec.target_topic} ends at {restored.end} after "
             f"{restored.acknowledged}: copies of source offsets from about {position} on are gone",
             f"Where the group and {spec.target_topic} come from one backup, copy them again: "
-            f"{seek_to(spec, position)}. If not, compare the last records of both topics, and go on behind the last "
-            "one that is there.",
+            f"{seek_to(spec, position)}. If not, compare the last records of both topics, and continue after the last "
+            "one present.",
         )
     if source_end is not None and copied_to > source_end:
         return Condition.of_partition(
@@ -149,8 +149,9 @@ def position_regressed(
             f"is not copied: by {OFFSETS_TOPIC} it was copied up to source offset {copied_to}, but its log ends at "
             f"{source_end}, and the position in group {group} is {position}. Another client than the mirror wrote to "
             f"{OFFSETS_TOPIC}, or the source lost records",
-            f"See who may write to it: kafka-acls.sh --list --topic {OFFSETS_TOPIC}. Compare the last records of both "
-            f"topics. Where the copy ends at source offset {position}, go on there: {seek_to(spec, position)}.",
+            f"Check which principals may write to it: kafka-acls.sh --list --topic {OFFSETS_TOPIC}. Compare the "
+            f"last records of both topics. Where the copy ends at source offset {position}, continue there: "
+            f"{seek_to(spec, position)}.",
         )
     return Condition.of_partition(
         "position_regressed",
@@ -159,8 +160,8 @@ def position_regressed(
         f"had been committed; copying from {position} on would double {copied_to - position} offsets",
         "It is read again automatically, since a broker that has just started may report an old one for a while. If it "
         f"stays, restart the broker that coordinates group {group}, or move the leader of its __consumer_offsets "
-        "partition: then it reads its log again. If it still stays, the target has lost committed offsets. Go on where "
-        f"the copy ended, at {copied_to} or a little further: compare the last records, then "
+        "partition: then it reads its log again. If it still stays, the target has lost committed offsets. Continue "
+        f"where the copy ended, at {copied_to} or a little further: compare the last records, then "
         f"{seek_to(spec, copied_to)}.",
     )
 
@@ -175,9 +176,9 @@ def position_behind_copy(spec: PartitionSpec, group: str, position: int, ahead: 
         f"is not copied: its position in group {group} is {position}, but {spec.target_topic} has what follows: its "
         f"offset {ahead.target} is a copy of source offset {ahead.source}. The position is older than the copy "
         "(brokers or disks restored from backups of different times); copying on would double records",
-        f"Go on behind the last copy: {seek}."
+        f"Continue after the last copy: {seek}."
         if ahead.after is not None
-        else f"Find the last copy, reconciler verify ENV names it, and go on behind it: {seek}.",
+        else f"Find the last copy, reconciler verify ENV names it, and continue after it: {seek}.",
     )
 
 
@@ -203,14 +204,14 @@ def target_truncated(spec: PartitionSpec, loss: TargetLoss, position: int) -> Co
         again = "Find the first record that is missing, reconciler verify ENV names it, and copy again from there"
     else:
         which, place = f"copies of source offsets {loss.source} to {position - 1}", str(loss.source)
-        again = "Copy them again, behind what the target still has"
+        again = "Copy them again, after what the target still has"
     return Condition.of_partition(
         "target_truncated",
         spec,
         f"is not copied further: {spec.target_topic}-{spec.partition} ended at offset {loss.end} after the target had "
         f"acknowledged records up to {loss.acknowledged}: at most {gone} of them are gone, {which}. Its leader lost "
         "them (unclean leader election, a disk restored from a backup)",
-        f"{again}: {seek_to(spec, place)}. To go on without them: {seek_to(spec, position)}. Set "
+        f"{again}: {seek_to(spec, place)}. To continue without them: {seek_to(spec, position)}. Set "
         f"unclean.leader.election.enable of {spec.target_topic} to false, with min.insync.replicas of 2 or more.",
     )
 
@@ -222,7 +223,7 @@ def offsets_diverged(spec: PartitionSpec, offset: int, why: str) -> Condition:
         spec,
         f"is not copied further: {spec.target_topic} and the source mean different records from offset {offset} on: "
         f"{why}. Something else than this mirror wrote to {spec.target_topic}, or its leader lost records, or wrote a "
-        "transaction marker twice; what is there cannot be moved",
+        "transaction marker twice; existing records cannot be moved",
         f"Nothing is overwritten. See which records differ: reconciler verify ENV. Keep other producers out of "
         f"{spec.target_topic}, then copy into a new topic: delete {spec.target_topic} or change the naming, and run "
         "apply.",

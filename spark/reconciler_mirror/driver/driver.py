@@ -358,7 +358,7 @@ def _waits_for_positions(flow: FlowSettings, old: int) -> Condition:
         "that are older than what had been committed, or none. A group coordinator that has just started may still "
         "read them",
         f"They are asked for again automatically, for up to {OLD_WITHIN_S:.0f} s. Then the others are copied, and "
-        "those stop with position_missing or position_regressed, which say where to go on.",
+        "those stop with position_missing or position_regressed, which say where to continue.",
         stops=True,
     )
 
@@ -406,4 +406,4 @@ class Patience:
         else:
             return ""
         waited = f"it was not ready to copy after {now - self._began:.0f} s, {still}"
-        return f"{waited}, so the old application goes on. {lacks}"
+        return f"{waited}, so the old application continues. {lacks}"

@@ -18,7 +18,7 @@ from reconciler_mirror.leases.channel_listener import Listener, listen_for_tasks
 
 
 def main(arguments: list[str]) -> int:
-    given = waited_for("preflight_job.py", "Looks at the executors of a mirror.", "an empty object", arguments)
+    given = waited_for("preflight_job.py", "Checks the executors of a mirror.", "an empty object", arguments)
     try:
         settings = parse(read_kept(given.handover))
         context = _context(settings)

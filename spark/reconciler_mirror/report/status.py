@@ -181,7 +181,7 @@ class StatusWriter:
                     topic=self._place.topic,
                     cluster=self._place.cluster.cluster,
                     why=why,
-                    todo="look at its brokers and their disks; reconciler apply ENV creates the topic if missing, "
+                    todo="check its brokers and their disks; reconciler apply ENV creates the topic if missing, "
                     "and the mirror's principal needs Write on it",
                 )
             return False

@@ -223,5 +223,5 @@ def _not_compared(plan: PartitionRange, read: PartitionReading) -> tuple[str, st
         return f"the rest is not known: {read.error}", read.todo
     if read.rest is not None:
         why = f"from offset {read.rest} of {plan.source.name} on nothing is compared: both sides part for good"
-        return why, "Compare what is behind it with --from."
+        return why, "Compare the records after it with --from."
     return "", ""

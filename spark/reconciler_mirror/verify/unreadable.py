@@ -46,7 +46,7 @@ def too_large(span: OffsetSpan, offset: int, mebibytes: int) -> UnreadableError:
     """``offset``: of the batch."""
     return UnreadableError(
         f"{span.name} is not read: the batch at offset {offset} is more than {mebibytes} MiB once decompressed",
-        "Ask who produces to the topic why; what was written behind it can be compared with --from.",
+        "Ask who produces to the topic why; records written after it can be compared with --from.",
     )
 
 

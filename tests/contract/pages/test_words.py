@@ -42,6 +42,15 @@ AVOID = (
     (r"\bshall\b", "is for contracts", "must, will, should"),
     (r"\b(Kafka|git|azure|job) wants\b", "no program has wishes", "expects, needs, declares"),
     (r"\b(is|are) looked at\b", "hides who looks", "checked; the subject, and reads"),
+    (r"\blook(s|ing)? (at|with)\b", "says less than the command", "check; check with"),
+    (r"\b(go|goes|went|going) on\b", "says nothing of what", "continue, resume, keep"),
+    (r"\banew\b", "is old", "again; a new one"),
+    (r"\b(some|every|any)body\b", "hides who acts", "another client; everyone; an operator"),
+    (r"\b(that|what|which) (is|are) there\b", "says nothing beside its noun", "existing; what exists"),
+    (r"\byet to be\b", "is old", "new; to be created"),
+    (r"\b(see|check|look at) who may\b", "a clause in place of a noun", "check which principals may"),
+    (r"\bstands? (at|still|open|on|for)\b", "no term of the field", "is at; rests; is in force; means"),
+    (r"\b(begins?|reads?|written|copied|continues?|starts?|right) behind\b", "is not the order of a log", "after"),
 )
 """What, why, and what to write instead."""
 FENCE = re.compile(r"^ *```.*?^ *```|`[^`\n]+`|\]\([^)]*\)", re.DOTALL | re.MULTILINE)
@@ -135,6 +144,8 @@ def test_a_message_names_no_page_that_only_a_checkout_has() -> None:
         ("set it by hand", True),
         ("Nobody reads it", True),
         ("a flow of one\nwhose end is known", True),
+        ("copying goes on", True),
+        ("a hundred records behind", False),
         ("run `by hand`", False),
         ("[x](by-hand.md), a handle, an amendment", False),
         ("```\nby hand\n```", False),

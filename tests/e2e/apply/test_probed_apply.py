@@ -149,7 +149,7 @@ def test_who_loses_alter_in_the_middle_is_told_what_to_put_back(
         assert [one["change"]["reason"]["code"] for one in json.loads(again.out)["changes"]] == ["not-probed"]
     ended = cli("apply", env, "--yes")
     assert ended.code == 0, ended.words
-    assert "checked: a new plan is empty" in ended.words, "it goes on from there"
+    assert "checked: a new plan is empty" in ended.words, "it continues from there"
 
 
 def test_a_wave_in_which_the_mirror_loses_a_right_is_undone_to_the_last_rule(

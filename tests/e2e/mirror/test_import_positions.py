@@ -202,7 +202,7 @@ def test_what_a_killed_mirrormaker_had_in_flight_is_found_in_both_logs(
     assert f"import-positions {env} {unique} --offsets-topic {unique}connectoffsets --connector mm2 --write" in planned
     shown = cli(*words(env, unique))
     assert (shown.code, f"start: {{offsets: {{{unique}: {{0: 18, 1: 6}}}}}}" in shown.out) == (0, True), shown.out
-    assert "note: 7 records of 2 partitions behind the stored positions, as both logs show, were copied to" in shown.out
+    assert "note: 7 records of 2 partitions after the stored positions, as both logs show, were copied to" in shown.out
     assert f"note: {unique}-1: at most 2 records from 6 on come twice" in shown.out
     assert cli(*words(env, unique), "--write").code == 0
 

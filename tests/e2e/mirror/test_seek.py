@@ -49,7 +49,7 @@ def test_a_position_is_shown_and_moved_beyond_the_end_of_the_target(cli: Cli, en
     refused = cli(*seek, "--partition", 0, "--to", 15)
     assert (refused.code, "standard input is not a terminal" in refused.words) == (1, True)
     moved = cli(*seek, "--partition", 0, "--to", 15, "--yes")
-    assert (moved.code, f"{unique}-0 goes on at source offset 15" in moved.words) == (0, True)
+    assert (moved.code, f"{unique}-0 continues at source offset 15" in moved.words) == (0, True)
     assert rows(cli(*seek, "--partition", 0)) == [["0", "15", "0", "20", "5"]]
     assert cli(*seek, "--to", "latest", "--yes").code == 0
     assert rows(cli(*seek)) == [["0", "20", "0", "20", "0"], ["1", "0", "0", "0", "0"]]

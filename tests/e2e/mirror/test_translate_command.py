@@ -92,7 +92,7 @@ def test_a_group_there_and_back(flow: Flow, tmp_path: Path, capsys: pytest.Captu
     assert right[told["to_offset"]] == right[17]
     code, out, _ = _run(capsys, env, flow.topic, "--group", "nobody")
     assert "left out: group nobody: it has no committed offset on east" in out
-    assert code == 2, "a script must not go on with nothing"
+    assert code == 2, "a script must not continue with nothing"
     code, _, err = _run(capsys, env, flow.topic)
     assert code == 1
     assert "Give --group GROUP, or --topic TOPIC --partition P --offset N." in err

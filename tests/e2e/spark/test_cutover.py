@@ -180,7 +180,7 @@ def test_live_clients_move_while_the_command_is_killed_at_its_steps(
     before = len(clients.producer.accepted)
     code, report, _ = cut_over(running, plan, lambda _: False, "rollback")
     assert (code, steps(report)["unfence"]) == (0, "done")
-    until("producers go on", lambda: len(clients.producer.accepted) > before + 50)
+    until("producers continue", lambda: len(clients.producer.accepted) > before + 50)
 
     assert steps(report)["restore"] == "already", "nothing was lifted yet"
     for step in ("fence", "verify-fence", "pause", "groups", "lift"):
@@ -202,7 +202,7 @@ def test_live_clients_move_while_the_command_is_killed_at_its_steps(
     }
     assert not report["findings"]
     before = len(clients.producer.accepted)
-    until("producers go on", lambda: len(clients.producer.accepted) > before + 50)
+    until("producers continue", lambda: len(clients.producer.accepted) > before + 50)
     clients.stop()
     assert clients.producer.refused, "the fence was met"
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
@@ -234,9 +234,9 @@ def test_after_a_kill_at_each_step_a_rollback_lets_clients_go_on(
         stays = [each["note"] for each in report["groups"]] == ["it has members there"]
         assert code == 0 or (step == "switch" and stays), (step, report, told)
         written, read = len(clients.producer.accepted), len(clients.consumer.read)
-        until("producers go on", lambda at=written: len(clients.producer.accepted) > at + 20)  # type: ignore[misc]
+        until("producers continue", lambda at=written: len(clients.producer.accepted) > at + 20)  # type: ignore[misc]
         clients.consumer.await_read(read + 20)
-        until("the mirror goes on", lambda: clients.lag(running) < 300, 240)
+        until("the mirror continues", lambda: clients.lag(running) < 300, 240)
     code, report, _ = cut_over(running, plan, lambda _: False, "rollback")
     assert (code, report["steps"]) == (0, []), "it is taken back already"
     clients.stop()
@@ -374,7 +374,7 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     assert "cut over to west" in paused, "its topics alone are paused"
     code, report, told = cut_over(running, first, lambda _: False, "rollback")
     assert code == 0, (json.dumps(report), told)
-    until("the mirror goes on", lambda: clients.lag(running) < 300, 240)
+    until("the mirror continues", lambda: clients.lag(running) < 300, 240)
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
 

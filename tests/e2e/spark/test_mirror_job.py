@@ -319,13 +319,13 @@ def test_frozen_and_killed_workers_a_standalone_cluster_and_a_killed_driver_lose
         assert first.wait(90) == 3, first.log[-2000:]
         mirror.running()
         until("its metrics", lambda: ("mirror_info", second.application_id) in mirror.metrics(), second)
-        until("it goes on", goes_on(mirror, topic), second)
+        until("it continues", goes_on(mirror, topic), second)
         _, *workers_of_spark = cluster.daemons
         executors = [worker.executors() for worker in workers_of_spark]
         assert all(executors), "one on each worker"
         workers_of_spark[0].kill_executors()
         until("Spark has lost an executor", lambda: "Lost executor" in second.log, second)
-        until("each partition goes on", goes_on(mirror, topic), second, 120.0)
+        until("each partition continues", goes_on(mirror, topic), second, 120.0)
         assert set(executors[0]) - set(workers_of_spark[0].executors()), "it was killed"
         os.kill(second.driver_pid, signal.SIGKILL)
         second.wait(60)

@@ -189,7 +189,7 @@ def test_one_that_cannot_start_leaves_the_old_one_copying(mirror: Replaced, load
     with pytest.raises(RunnerError) as refused:
         mirror.restart(3, **{x: 1, y: 1})
     mirror.runner.mirrors = {NAME: Mirror(NAME, ("a", "b"), spark_conf=CONF)}
-    assert f"{before.application_id} goes on copying" in str(refused.value)
+    assert f"{before.application_id} keeps copying" in str(refused.value)
     assert "1x" in str(refused.value), "the end of its log says why"
     assert mirror.running().application_id == before.application_id
     assert mirror.folders()[0] == old

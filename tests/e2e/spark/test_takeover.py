@@ -50,7 +50,7 @@ def test_mirrormaker_is_taken_over_by_one_command_that_is_run_again(
         assert running.returncode == 3, running.stdout + running.stderr
         again = shlex.join(["reconciler", "takeover", str(tmp_path / "mm2.properties"), "--out", str(env)])
         assert "Stop MirrorMaker 2 now" in running.stderr
-        assert f"Then go on: {again}" in running.stderr
+        assert f"Then continue: {again}" in running.stderr
         assert "import-positions" not in running.stdout, "takeover does this step itself"
         written = {path: path.read_text() for path in env.iterdir()}
         assert written, "what an earlier run wrote stays"

@@ -361,7 +361,7 @@ def test_the_new_driver_takes_the_place_of_the_old_one(home: Path) -> None:
 
     assert follower(World(act=act), second).run() == 3
     assert seen == ["gone on"]
-    assert (second / "left").exists(), "whoever replaces it goes on"
+    assert (second / "left").exists(), "whoever replaces it continues"
 
 
 def test_without_the_status_topic_nothing_is_submitted(home: Path) -> None:

@@ -161,7 +161,7 @@ def test_a_definition_that_somebody_else_wrote_is_refused(
     place: StatusPlace, topic: RunTopic, opened: list[RunTopic]
 ) -> None:
     topic.write("r1", "definition", dumps_definition(RunDefinition('{"another": 1}')))
-    with pytest.raises(HandoverError, match="somebody else has written it"):
+    with pytest.raises(HandoverError, match="another writer wrote it"):
         driver(place, RunDefinition("{}"), opened).handover()
     topic.write("r1", "definition", b"\0garbage")
     with pytest.raises(HandoverError, match="cannot be read"):

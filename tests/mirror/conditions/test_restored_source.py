@@ -46,7 +46,7 @@ def stopped(flow: Flow, **changes: object) -> Condition:
     report, _ = flow.run(batch_path, has("source_truncated"), **changes)
     [condition] = report.progress.conditions
     assert condition.stops
-    assert len(flow.target_content()[0]) == 120, "nothing goes on behind the position"
+    assert len(flow.target_content()[0]) == 120, "nothing continues after the position"
     return condition
 
 

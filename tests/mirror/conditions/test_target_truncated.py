@@ -51,7 +51,7 @@ def test_what_the_target_lost_is_named_and_copied_again_by_the_seek_that_is_name
     assert f"{flow.remote}-0 ended at offset 61 after the target had acknowledged records up to 121" in condition.text
     assert "at most 60 of them are gone, copies of source offsets 60 to 119" in condition.text
     assert report.progress.partitions[0].end is None or report.progress.partitions[0].position is None
-    assert len(flow.target_content()[0]) == 60, "nothing goes on behind the loss"
+    assert len(flow.target_content()[0]) == 60, "nothing continues after the loss"
     [offset] = re.findall(r"behind what the target still has: .*? --partition 0 --to (\d+)", condition.todo)
     flow.set_position(int(offset))
     flow.run(batch_path)

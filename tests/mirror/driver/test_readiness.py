@@ -15,7 +15,7 @@ def test_what_moves_has_more_time_and_what_stands_ends_with_its_reason() -> None
     why = patience.ended("flow orders: lane 3: its task waits for a Python worker, which starts")
     assert f"nothing changed for {STALLED_S + 1:.0f} s" in why
     assert why.endswith(
-        "the old application goes on. flow orders: lane 3: its task waits for a Python worker, which starts"
+        "the old application continues. flow orders: lane 3: its task waits for a Python worker, which starts"
     )
 
 

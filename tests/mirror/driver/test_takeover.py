@@ -157,7 +157,7 @@ def test_a_renamed_flow_goes_on_under_its_first_name_while_a_lane_of_before_hang
     values = {p: [int(value or b"") for _, value, _, _ in found] for p, found in flow.target_content().items()}
     assert values == {partition: list(range(FIRST + MORE + 10)) for partition in range(PARTITIONS)}
     names = {decode_key(key)[0] for key, _ in raw_of_map(flow)}
-    assert names == {flow.topic}, "the map of before goes on"
+    assert names == {flow.topic}, "the map of before continues"
 
 
 def test_under_another_name_without_moved_it_stops_and_doubles_nothing(flow: Flow) -> None:

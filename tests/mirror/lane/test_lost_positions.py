@@ -226,7 +226,7 @@ def test_what_was_copied_into_a_former_topic_gets_into_no_map_of_the_new_one() -
     copied.acknowledged(((30, 20),), 500)
     copied.committed(50)
     copied.start(50, (source, former))
-    assert len(list(copied.chunks())) == 1, "another session on the same topics goes on"
+    assert len(list(copied.chunks())) == 1, "another session on the same topics continues"
     copied.start(0, (source, new), first=True)
     assert not list(copied.chunks())
     assert copied.last is None, "MirrorMaker 2's offset sync of the former copy"

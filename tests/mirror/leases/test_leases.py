@@ -365,7 +365,7 @@ def test_a_place_that_another_lease_has_just_left_is_none(
     probe = spark.waiting(0)
     probe.end()  # while the lease of the other slot waits for a core
     until(lambda: spark.has(0) and spark.waiting(0) is not probe)
-    assert spark.waiting(0).spec is None, "it goes on looking"
+    assert spark.waiting(0).spec is None, "it continues looking"
     spec = spark.waiting(1).spec
     assert spec is not None
     assert len(spec.lanes) == 4

@@ -234,7 +234,7 @@ def test_commands_that_write_a_folder_or_take_several_name_the_one_that_is_meant
         for env in envs:
             now_of(env)
             show("Then: reconciler apply ENV")
-        raise ReconcilerError("Look again with reconciler plan ENV.")
+        raise ReconcilerError("Check again with reconciler plan ENV.")
 
     for words in (["bring", "--out", "prod"], ["bring"], ["each", "a", "b"]):
         with pytest.raises(SystemExit):
@@ -246,4 +246,4 @@ def test_commands_that_write_a_folder_or_take_several_name_the_one_that_is_meant
         "Then: reconciler apply a",
         "Then: reconciler apply b",
     ]
-    assert said.err == "Look again with reconciler plan b.\n"
+    assert said.err == "Check again with reconciler plan b.\n"

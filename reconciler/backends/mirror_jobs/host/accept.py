@@ -98,7 +98,10 @@ class AllowList:
             yield f"master {master!r} is not accepted", _line("masters", master, where)
         for key, value in sorted(submission.get("spark_conf", {}).items()):
             if _SETTING.fullmatch(key) is None:
-                yield f"spark_conf {key!r} is no name of a Spark setting", "See who may write to __mirror_control."
+                yield (
+                    f"spark_conf {key!r} is no name of a Spark setting",
+                    "Check which principals may write to __mirror_control.",
+                )
             elif spark_settings.names_files(key):
                 for part in value.split(","):
                     if not spark_settings.fits_file(part, self.archives):

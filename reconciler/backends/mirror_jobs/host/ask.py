@@ -210,14 +210,14 @@ class HostedMirror:
                 if report.phase is mirror_control.HostPhase.REFUSED:
                     raise RunnerError(
                         f"mirror {self._mirror}: {report.what} (host on {lease.machine})",
-                        f"{report.why} What ran before goes on.",
+                        f"{report.why} The previous job continues.",
                         report.todo,
                     )
                 if report.restarts:
                     raise RunnerError(
                         f"mirror {self._mirror} could not start on the host {lease.words}",
                         report.what or "Its application ended at once.",
-                        "The host goes on trying, with a growing pause; its log has the cause. To stop it: reconciler"
+                        "The host keeps trying, with a growing pause; its log has the cause. To stop it: reconciler"
                         f" mirror stop ENV {self._flow}.",
                     )
 
@@ -236,7 +236,7 @@ class HostedMirror:
                 raise RunnerError(
                     f"mirror {self._mirror}: generation {generation} was not carried out in {now - began:.0f} s",
                     f"Last: {words}.",
-                    "The host goes on trying; reconciler status ENV shows its state. To stop it: reconciler mirror"
+                    "The host keeps trying; reconciler status ENV shows its state. To stop it: reconciler mirror"
                     f" stop ENV {self._flow}.",
                 )
             lines.show(f"mirror {self._mirror}: {words}")

@@ -86,7 +86,7 @@ class Keeper:
                 entries.get(desired_key(self._environment, self._mirror)), self._environment, self._mirror
             )
         except UnreadableRecordError as error:
-            why = "A host does nothing that it does not understand; what runs goes on."
+            why = "A host does nothing that it does not understand; running jobs continue."
             todo = "Run reconciler apply ENV, which writes a new record; upgrade this host where a later release did."
             refusal = HostRefusal(str(error), why, todo)
 
@@ -165,7 +165,7 @@ class Keeper:
         before = self.lease.report if self.lease is not None else HostReport()
         look = self._jobs.look()
         if desired is None and refusal is None:
-            return replace(before, what="nothing is desired any more: the record is gone; what runs goes on")
+            return replace(before, what="nothing is desired any more: the record is gone; running jobs continue")
         if desired is not None:
             refusal = self._accepted.refusal(desired, before.generation)
         if refusal is not None or desired is None:

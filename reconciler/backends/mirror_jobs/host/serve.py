@@ -91,7 +91,7 @@ class ClusterHost:
                 self._tell(
                     f"{name}: left alone, since no mirror can have such a name:"
                     f" {first_of([repr(mirror[:100]) for mirror in strange], 3)}. A writer other than apply put"
-                    " that into __mirror_control: see who may write there"
+                    " that into __mirror_control: check which principals may write there"
                 )
             else:
                 self._trouble = ""

@@ -56,7 +56,7 @@ PREFLIGHT = JobScript(
     "doctor",
     "preflight: ",
     "The executors cannot be looked at: ",
-    "the look at executors",
+    "the check of executors",
     "Nothing is known about its executors.",
     "run doctor again",
     "no executor was looked at",

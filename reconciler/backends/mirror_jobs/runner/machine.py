@@ -133,7 +133,7 @@ def spark_master(
             seen = standalone(master, f"{host}:{port} takes connections", page, application)
             return seen if isinstance(page, Unknown) else replace(seen, version=_version(host, page_port, within_s))
         failed = f"{host}:{port} is {page.get('status')}, not ALIVE"
-    todo = "Start it, or correct master under the mirror; look at the network between here and there"
+    todo = "Start it, or correct master under the mirror; check the network between here and there"
     return SparkMaster(master, Unknown("spark master", f"{master} cannot be used: {failed}", todo))
 
 

@@ -140,7 +140,7 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
     needs = sorted(copied & {flow["name"] for flow in document["flows"]})
     asked_at_ms = runner.launch(mirror, handover, new, tuple(needs))
     name = reported.application_id if reported else "the running job"
-    progress(f"mirror {mirror}: a new application starts beside {name}, which goes on copying")
+    progress(f"mirror {mirror}: a new application starts beside {name}, which keeps copying")
     if not _await_switch(runner, mirror, new, progress):
         return None
 
@@ -151,7 +151,7 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
         raise RunnerError(
             f"mirror {mirror}: the new application took over and then {error.problem}",
             f"The old application has left. {error.why}",
-            f"Look at reconciler status ENV; run plan to see what is left. The whole log: {new.path / 'job.log'}",
+            f"Check reconciler status ENV; run plan to see what is left. The whole log: {new.path / 'job.log'}",
         ) from None
     progress(f"mirror {mirror} runs as {live_mirror.application_id}")
     if not runner.await_gone(old, leaving, LEAVE_PATIENCE_S):
@@ -196,7 +196,7 @@ def _not_replaced(runner: Runner, mirror: str, new: RunFolder, subject: str) -> 
     name = (reported.application_id if reported else None) or "the old application"
     return RunnerError(
         f"mirror {mirror} was not restarted: the new application {subject}",
-        f"{name} goes on copying with the definition it had. {why_ended(new)}",
+        f"{name} keeps copying with the definition it had. {why_ended(new)}",
         "Fix that, then run apply again. Where there is no room for two applications at once, stop the old one first: "
         f"reconciler mirror stop ENV {new.a_flow()}, then apply. The whole log: {new.path / 'job.log'}",
     )

@@ -258,7 +258,7 @@ class SparkRunner:
             raise RunnerError(
                 f"mirror {mirror} {error.problem}",
                 error.why,
-                "It goes on trying; reconciler status ENV shows its state. To stop it: reconciler mirror stop ENV"
+                "It keeps trying; reconciler status ENV shows its state. To stop it: reconciler mirror stop ENV"
                 f" {folder.a_flow()}. Log: {log}",
             ) from None
         progress(f"mirror {mirror} runs as {live_mirror.application_id}")
@@ -311,7 +311,7 @@ class SparkRunner:
                     f"mirror {mirror} was asked to stop {STOP_TIMEOUT_S:.0f} s ago, and {reported.application_id} on "
                     f"{reported.host} still says that it runs",
                     "No process on this host follows it, so it cannot be killed from here.",
-                    f"Look at its log, or end it on the cluster: {reported.application_id}. No record is lost by that.",
+                    f"Check its log, or end it on the cluster: {reported.application_id}. No record is lost by that.",
                 )
             order(reported)
             time.sleep(1.0)

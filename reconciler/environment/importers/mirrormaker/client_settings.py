@@ -387,7 +387,7 @@ def check_cluster(cluster: str, config: Configuration, notes: Notes) -> None:
         _, kind, override, setting = match.groups()
         own = config.of_client(cluster, setting)
         if override:
-            notes.leaves_out(prop, "has no effect: override is of a connector's settings, behind A->B.")
+            notes.leaves_out(prop, "has no effect: override is of a connector's settings, after A->B.")
         elif _same(setting, prop, own):
             notes.drops(prop, SAME_CONNECTION)
         elif setting == "bootstrap.servers" or (own is None and _DECIDES.fullmatch(setting)):

@@ -202,7 +202,7 @@ class FlowReading:
                     separator,
                     f'it is blank, and the source\'s alias is "{prefix}": MirrorMaker 2 calls the copy of topic '
                     f"{prefix}topic, in which the end of the alias cannot be seen. Where names must stay as they "
-                    f"are, write {ALIAS} = with nothing behind it, or {KEPT}, and import again; to go on with "
+                    f"are, write {ALIAS} = with nothing after it, or {KEPT}, and import again; to continue with "
                     f"{prefix}topic remove the line, import again, and {OF_PYTHON}.",
                 )
                 return

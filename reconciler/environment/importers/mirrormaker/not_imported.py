@@ -87,7 +87,7 @@ _TRANSFORMS = (
     (r"InsertHeader", "`headers: add` of the flow does it"),
     (r"Filter", "`where` of the flow keeps records by key, header or time, `exclude_topics` leaves out topics"),
 )
-_OTHER_TRANSFORM = "It changes records, and here their bytes stay as they are: change them before or behind the mirror"
+_OTHER_TRANSFORM = "It changes records, and here their bytes stay as they are: change them before or after the mirror"
 
 
 def refuse_placeholders(properties: Iterable[Property], notes: Notes) -> None:

@@ -187,8 +187,8 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
     if in_flight := sum(its.copied for its in known.values()):
         count = counted(sum(its.copied > 0 for its in known.values()), "partition")
         yield (
-            f"{counted(in_flight, 'record')} of {count} behind the stored positions, as both logs show, were copied to "
-            f"{flow.target} already: MirrorMaker 2 was killed. The flow begins behind them, so none of them comes twice"
+            f"{counted(in_flight, 'record')} of {count} after the stored positions, as both logs show, were copied to "
+            f"{flow.target} already: MirrorMaker 2 was killed. The flow begins after them, so none is copied twice"
         )
     for (topic, number), its in sorted(known.items()):
         if its.again:
@@ -202,7 +202,7 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
         yield (
             f"{copied} of {counted(len(begun), 'partition')} without a position, as both logs show from their beginning"
             f" on, were copied to {flow.target} already: MirrorMaker 2 ended before it stored one. The flow begins"
-            " behind them, so none of them comes twice"
+            " after them, so none is copied twice"
         )
     unknown: dict[str, list[str]] = {}
     for (topic, number), read in sorted(world.in_flight.items()):
@@ -240,5 +240,5 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
         renamed = f"; MirrorMaker 2 calls the source {alias}" if alias != flow.source else ""
         yield (
             f"{missing[0].remote} is not at {flow.target}: records before the position would be in another topic, or"
-            f" nowhere{renamed}. Look at the flow's naming and at the names of its clusters"
+            f" nowhere{renamed}. Check the flow's naming and the names of its clusters"
         )

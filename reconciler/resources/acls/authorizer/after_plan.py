@@ -124,7 +124,7 @@ def _first_rules(cluster: LiveCluster, before: Rulebook, changes: Iterable[AclCh
         shown = first_of(list(rules), SHOWN)
         yield (
             f"{counted(len(rules), 'topic')} of {cluster.name} had no access rule and will have one ({shown}): where"
-            " brokers run with allow.everyone.if.no.acl.found (they do not report it), everybody without one is refused"
+            " brokers run with allow.everyone.if.no.acl.found (they do not report it), everyone without one is refused"
         )
 
 

@@ -15,7 +15,7 @@ from reconciler.resources.acls.authorizer.decide import IMPLIES, AccessRequest, 
 Names = Mapping[ResourceType, Collection[str]]
 """The names that exist: topics and groups of the cluster. Others count only as names that may come."""
 
-SOMEBODY_ELSE = "User:(anybody else)"
+SOMEBODY_ELSE = "User:(anyone else)"
 _NOBODYS = "\0"
 _LAST = "\U0010ffff"
 _Whose = tuple[str, bool, ResourceType, str]

@@ -75,7 +75,7 @@ def unreadable(access: LiveAccess) -> str:
         return f"{access.acls.why}\nIt keeps no access rules\nSet authorizer.class.name on it."
     todo = access.acls.todo if isinstance(access.acls, Unknown) else ""
     problem = access.acls.error if isinstance(access.acls, Unknown) else ""
-    return f"{problem}\nWhat is there now must be known, so that it can be undone\n{todo}"
+    return f"{problem}\nThe present rules must be known, so that they can be restored\n{todo}"
 
 
 def undone(why: str) -> str:

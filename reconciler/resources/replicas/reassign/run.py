@@ -212,7 +212,7 @@ class ReassignmentRun:
                 released_at = now
             if now - window.progress.moved_at > STALL_SECONDS:
                 raise ReassignmentStopped(
-                    f"nothing went on for {STALL_SECONDS:.0f} s: {window.words}",
+                    f"no progress for {STALL_SECONDS:.0f} s: {window.words}",
                     f"A broker may be away, or {size_words(pace.throttle)}/s, the throttle, below what producers write",
                     "Fix it and run apply again, or cancel it with: reconciler reassignments cancel ENV.",
                 )

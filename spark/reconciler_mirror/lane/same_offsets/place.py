@@ -86,7 +86,7 @@ async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerEr
             elif first == second and high[key] == end:
                 looks[key] = Look(end, first)
         left = [key for key in left if key not in looks]
-    return looks | {key: BrokerError(_BUSY, f"{key[0]}-{key[1]}: somebody else appends to it") for key in left}
+    return looks | {key: BrokerError(_BUSY, f"{key[0]}-{key[1]}: another producer appends to it") for key in left}
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ class SameStarter(Starter):
         except NotPairedError as error:  # a log's beginning goes meanwhile: compared again
             raise BrokerError(_MOVED, str(error)) from error
         if parting.target.end > seen.end:
-            raise BrokerError(_MOVED, f"somebody appends to {partition.target[0]}-{partition.target[1]}")
+            raise BrokerError(_MOVED, f"another producer appends to {partition.target[0]}-{partition.target[1]}")
         if not parting.proved or parting.target_goes_on or parting.target.end != seen.end:
             return None
         begin, end = parting.target.begin, parting.target.end
@@ -183,7 +183,7 @@ class SameStarter(Starter):
             super()._settle(partition, bounds, truncated)
             return
         partition.log.ends_at(end, time.monotonic())
-        why = f"it goes on to {copied}, and the source ends at {end}"
+        why = f"it continues to {copied}, and the source ends at {end}"
         self._lane.stop(partition, faults.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
 
     def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:

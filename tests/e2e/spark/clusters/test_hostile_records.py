@@ -106,7 +106,7 @@ def test_made_up_records_neither_stop_nor_mislead_a_mirror(
     for seed in range(3):
         made_up(plain, env.name, unique, seed)
         write(east, unique, values[100 + seed * 50 : 150 + seed * 50])
-        until("copying goes on beside made-up records", lambda: all_there(150 + seed * 50))  # noqa: B023
+        until("copying continues beside made-up records", lambda: all_there(150 + seed * 50))  # noqa: B023
     until("its status is its own again", lambda: set(flow_of(env)) == {unique})
     assert not [each for each in flow_of(env)[unique]["conditions"] if each["stops"]], flow_of(env)
 

@@ -212,7 +212,7 @@ def test_each_trouble_is_said_by_all_and_ends(plain: Sandbox, tmp_path: Path, un
                 told(said())
                 comes("alert", lambda: "MirrorLagUnknown" in firing(), firing)
                 stopped = comes("page", lambda: (it := shown()) and headline(it).startswith("STOPPED: ") and it)
-                assert "copying goes on" not in stopped
+                assert "copying continues" not in stopped
                 assert 'class="tile unknown" href="/flows"><small>lag</small>' in stopped
                 dry = running.reconciler(
                     "failover", str(running.folder), "east-to-west", "--unplanned", "--dry-run", code=2

@@ -103,7 +103,7 @@ class Upgrade:
 
     def copies(self, load: Load, arrivals: Arrivals) -> None:
         sent = load.sent[self.hosts.topic]
-        self.hosts.until("records go on", lambda: arrivals.have_all_from(self.hosts.topic, sent))
+        self.hosts.until("records continue", lambda: arrivals.have_all_from(self.hosts.topic, sent))
 
 
 @pytest.mark.parametrize("first", ["hosts", "command"])

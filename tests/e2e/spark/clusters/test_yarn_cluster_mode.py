@@ -80,7 +80,7 @@ def test_driver_follower_and_nodes_are_lost(plain: Sandbox, yarn: Yarn, tmp_path
             os.kill(job.driver_pid, signal.SIGKILL)  # of the follower, with its spark-submit
             copies("after kill -9 of the follower")
             until("the driver is followed again", lambda: job.application_id == first, job)
-            assert (status(west, name) or {})["application_id"] == first, "the driver went on"
+            assert (status(west, name) or {})["application_id"] == first, "the driver continued"
 
             for pid in drivers(yarn):
                 os.kill(pid, signal.SIGKILL)
@@ -167,7 +167,7 @@ def test_definitions_change_and_machines_come_and_go(
             sys.stdout.write(f"a changed definition: gap of {gap:.1f} s, load {os.getloadavg()[0]:.0f}\n")
             assert gap < LONGEST_GAP_S, one.said
             assert changed.application_id != first.application_id
-            assert any("goes on copying" in line for line in one.said)
+            assert any("keeps copying" in line for line in one.said)
             assert one.runner.observe(name).state is JobState.RUNNING
 
             one.lose()

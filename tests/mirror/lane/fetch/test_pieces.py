@@ -50,7 +50,7 @@ def test_a_gap_before_the_last_batch_is_believed_when_two_answers_tell_it() -> N
     """One flipped bit of a base offset makes 10 of 10: 26, and no other batch of the answer contradicts it."""
     partition = empty()
     pieces, partition.log.covered = pieces_of(partition, fetched(0, 26), None, delivered_pieces)
-    assert (len(pieces), partition.log.covered) == (1, 10), "what lies before it goes on"
+    assert (len(pieces), partition.log.covered) == (1, 10), "what lies before it continues"
     pieces, partition.log.covered = pieces_of(partition, fetched(10), None, delivered_pieces)
     assert (len(pieces), partition.log.covered) == (1, 20), "it was a flipped bit"
     for covered in (20, 35):

@@ -198,7 +198,7 @@ def test_a_record_of_somebody_else_is_told_before_the_source_writes_again(flow: 
     [condition] = told.conditions
     assert (condition.topic, condition.stops) == (flow.topic, True)
     end = ends(flow.source, flow.topic)[0]
-    assert f"it goes on to {end + 1}, and the source ends at {end}" in condition.text
+    assert f"it continues to {end + 1}, and the source ends at {end}" in condition.text
     for claim in (2, 3):
         report, _ = flow.run(batch_path, has("offsets_diverged"), keeps_offsets=True, claim=Claim(claim, "again"))
         assert _diverged(report.progress)

@@ -23,7 +23,7 @@ def test_the_second_is_told_who_holds_it_and_how_to_end_that(tmp_path: Path) -> 
     with environment_lock(tmp_path / "prod", "run"):
         with pytest.raises(LockHeld) as caught, environment_lock(tmp_path / "prod", "drill"):
             pytest.fail("two held it")
-        assert "A run goes on until it is stopped: stop it for as long as this takes" in str(caught.value)
+        assert "A run continues until it is stopped: stop it for as long as this takes" in str(caught.value)
 
 
 def test_a_folder_that_cannot_be_made_stops_only_who_writes_there(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_what_a_removed_entry_leaves_behind() -> None:
     assert "takes no limit away" in means["quota"]
     assert "stays on its clusters" in means["user"]
     unseen = {item.means for item in compare(full, shop()).items}
-    assert unseen == {"what is there stays, and is no longer compared"}
+    assert unseen == {"what exists stays and is no longer compared"}
 
 
 def test_exact_rules_limits_and_passwords_in_the_words_of_the_yaml() -> None:

@@ -333,6 +333,6 @@ def test_what_it_means_to_keep_offsets_is_told_of_an_edit() -> None:
     after = with_flow(before, offsets=OffsetsKept.SAME)
     there, back = (fields(one, "east-to-west")["offsets"] for one in (compare(before, after), compare(after, before)))
     assert (there.before, there.after) == ("translated", "same")
-    assert there.means.startswith("only into topics that are yet to be made")
+    assert there.means.startswith("only into topics to be created")
     assert back.means.startswith("what is copied from now on has offsets of the target")
     assert back.irreversible

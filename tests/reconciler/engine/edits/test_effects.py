@@ -367,7 +367,7 @@ CASES: tuple[tuple[str, str, str], ...] = (
     # layers
     ('max.message.bytes: "900000"', 'max.message.bytes: "900001"', EFFECT),
     (', configs: {max.message.bytes: "900000"}', "", "max.message.bytes 900000 -> (not set)): topics keep"),
-    ("partitions: 1, configs", "partitions: 5, configs", "for topics that are yet to be made"),
+    ("partitions: 1, configs", "partitions: 5, configs", "for topics to be created"),
     ("compression.type: producer", "compression.type: lz4", EFFECT),
     ("defaults: {configs: {compression.type: producer}}\n", "", "defaults of the environment"),
     ("defaults: {configs: {c", "defaults: {lower_retention_by: {retention.ms: 1d}, configs: {c", "from now on"),

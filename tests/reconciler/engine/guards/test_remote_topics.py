@@ -183,7 +183,7 @@ def test_a_flow_that_wrote_its_copies_itself_is_named_where_no_map_says_so() -> 
     planned, _ = blocked(facts, made)
     [refused] = planned.refused
     assert "Written by flow east-to-west itself, whose positions were deleted, or expired; " in refused.reason.text
-    assert refused.todo.startswith("Choose: (1) go on where its copy ended")
+    assert refused.todo.startswith("Choose: (1) continue where its copy ended")
     assert "import-positions" not in refused.todo
 
 

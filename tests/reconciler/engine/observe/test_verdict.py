@@ -31,7 +31,7 @@ CALM = status("clicks")
 
 
 def condition(code: str, *, stops: bool = True, **fields: Any) -> ReportedCondition:
-    todo = "Go on: reconciler mirror seek ENV FLOW --topic orders --partition 0 --to 7."
+    todo = "Continue: reconciler mirror seek ENV FLOW --topic orders --partition 0 --to 7."
     return ReportedCondition(**{"code": code, "text": "t", "todo": todo, "since_ms": 1, "stops": stops, **fields})
 
 
@@ -60,7 +60,7 @@ def test_a_partition_that_a_condition_stops_is_stopped_with_the_exact_command() 
     [cause] = stopped.causes
     assert (stopped.health, cause.brief) == (Health.STOPPED, "flow east-to-west: source_truncated on orders-0")
     wanted = "reconciler mirror seek environments/prod east-to-west --topic orders --partition 0 --to 7."
-    assert cause.todo == f"Go on: {wanted}"
+    assert cause.todo == f"Continue: {wanted}"
 
 
 @pytest.mark.parametrize("code", WAITING)

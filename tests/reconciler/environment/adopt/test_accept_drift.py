@@ -13,7 +13,7 @@ from reconciler.model.live import LiveState
 from tests.support.fakes.cluster import FakeCluster
 
 TEXT = """\
-# who reads this: everybody
+# who reads this: everyone
 clusters:
   east: {bootstrap_servers: [a:9092], defaults: {configs: {segment.ms: 1d}}}
   west: {bootstrap_servers: [b:9092]}

@@ -306,7 +306,7 @@ def holding(*held: str) -> LiveCluster:
 def test_what_streams_connect_and_a_registry_look_after_is_left_out_by_name_and_by_whom() -> None:
     others = ("_schemas", "connect-status", "heartbeats", "kafkasql-journal", "_confluent-command")
     made = adopted(holding("orders", "order-status", "app-configs", *STREAMS, *CONNECTS, *others))
-    assert names(made) == {"orders", "order-status", "app-configs"}, "one or two of Connect's endings are anybody's"
+    assert names(made) == {"orders", "order-status", "app-configs"}, "one or two of Connect's endings are anyone's"
     told = {one.subject.name: one.text for one in made.left_out if one.rule == "of an application"}
     assert told.keys() == {*STREAMS, *CONNECTS, *others} - set(left_as_internal(made))
     assert told[STREAMS[0]].startswith("Kafka Streams creates and manages it")

@@ -126,9 +126,7 @@ def test_what_was_in_flight_moves_the_start_and_is_told() -> None:
     assert found.offsets == {"orders": {0: 52, 1: 60}, "pay": {0: 10}}
     assert [topic.behind for topic in found.topics] == [48 + 40, 40]
     doubled, again, unknown, other = found.notes
-    assert doubled.startswith(
-        "12 records of 1 partition behind the stored positions, as both logs show, were copied to"
-    )
+    assert doubled.startswith("12 records of 1 partition after the stored positions, as both logs show, were copied to")
     assert again.startswith("orders-1: at most 3 records from 60 on come twice")
     assert (
         "pay-0: whether MirrorMaker 2 had records in flight is not known: principal mirror may not read it" in unknown

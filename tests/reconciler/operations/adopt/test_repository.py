@@ -41,7 +41,7 @@ def test_files_that_exist_are_kept_and_named(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("ours\n")
     assert "  kept as they are: README.md" in written(tmp_path)
     assert (tmp_path / "README.md").read_text() == "ours\n"
-    assert written(tmp_path)[0].startswith("Wrote 0 files"), "a second run goes on where the first one ended"
+    assert written(tmp_path)[0].startswith("Wrote 0 files"), "a second run continues where the first one ended"
 
 
 def test_whose_actions_they_are_is_left_to_decide_and_said(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_producer_that_does_not_obey_is_named_and_nothing_moves() -> None:
 def test_exit_code_1_says_that_nothing_is_changed() -> None:
     bare = plan(fence=FenceChosen(obstacle="no authorizer"))
     clusters = Clusters(bare, obeys=False)
-    assert exit_code(run(clusters)) is ExitCode.ERROR, "no fence can be made, and the producer goes on"
+    assert exit_code(run(clusters)) is ExitCode.ERROR, "no fence can be made, and the producer continues"
     asked = replace(bare, settings=replace(bare.settings, aborts=True))
     assert exit_code(run(Clusters(asked, obeys=False))) is ExitCode.PARTIAL, "a transaction may be aborted"
 
@@ -285,7 +285,7 @@ def test_once_the_lock_is_lost_no_position_is_set_and_nothing_is_aborted(monkeyp
     """A step waits for members, clients or transactions, for minutes; another run may take the lock and go back."""
 
     def stolen(*_: object) -> None:
-        raise LockHeld("the lock is held no longer", "Another run took it.", "Look at its audit record.")
+        raise LockHeld("the lock is held no longer", "Another run took it.", "Check its audit record.")
 
     def act(*_: object) -> None:
         raise AssertionError("another run holds the lock")

@@ -199,7 +199,7 @@ def test_records_that_nobody_copies_stop_it_until_that_is_agreed(paused: bool) -
     assert levels(seen(flow=stuck))["lag"] is Level.STOPS
     assert levels(seen(flow=stuck), FailoverRequest(accept_loss=True))["lag"] is Level.WARNS
     again = replace(stuck, paused_by="ann", pause_reason=pause_reason(MOVE, ""))
-    assert levels(seen(flow=again))["lag"] is Level.WARNS, "an earlier failover paused it: it goes on from there"
+    assert levels(seen(flow=again))["lag"] is Level.WARNS, "an earlier failover paused it: it continues from there"
 
 
 def test_what_people_should_know_is_told() -> None:
@@ -502,7 +502,7 @@ def test_the_list_says_what_each_side_has_alone() -> None:
     rows = (partition(4711, 4723, 5211, 12, 480), partition(10, 12, 10, 2, 0), partition(unknown="no answer"))
     text = parted_text("f", ("east", "west"), rows, 9)
     assert text.startswith(
-        "Flow f, 9 partitions: 1 diverged, 1 unknown, 1 where one side goes on; the others are the same"
+        "Flow f, 9 partitions: 1 diverged, 1 unknown, 1 where one side continues; the others are the same"
     )
     assert [line.split()[-1] for line in text.splitlines()[3:]] == ["diverged", "behind", "answer"]
     assert parted_text("f", ("east", "west"), (), 9).startswith("The same: 9 partitions of flow f")

@@ -148,7 +148,7 @@ class TwoSides:
                 while log != whole:
                     self._call()
                     if log != whole[: len(log)]:
-                        raise ReconcilerError("offsets_diverged", "the mirror writes nothing behind it")
+                        raise ReconcilerError("offsets_diverged", "the mirror writes nothing after it")
                     log.append(whole[len(log)])
         return "filled"
 

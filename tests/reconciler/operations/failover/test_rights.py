@@ -78,10 +78,10 @@ def test_what_can_be_moved_from_a_lost_origin_is_moved() -> None:
 
 
 def test_what_cannot_be_asked_is_told_and_stops_nothing() -> None:
-    unknown = Unknown("cluster east", "it hung up", "Look at it")
+    unknown = Unknown("cluster east", "it hung up", "Check it")
     for answer in (replace(ALL, failed=unknown), replace(ALL, groups=unknown)):
         (check,) = the(SETS, answer)
-        assert (check.level, "it hung up" in check.text, check.todo) == (Level.WARNS, True, "Look at it")
+        assert (check.level, "it hung up" in check.text, check.todo) == (Level.WARNS, True, "Check it")
     (check,) = the(CHANGES, replace(ALL, writes=unknown))
     assert check.level is Level.WARNS
 

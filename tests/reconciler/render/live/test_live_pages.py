@@ -286,7 +286,7 @@ def test_a_source_that_is_stopped_is_no_copying_that_goes_on() -> None:
     jobs["west"] = running("west", silent)
     page = html(replace(view, jobs=LiveReading(JobsSeen(jobs), NOW_MS)), LivePage())
     assert "<h1>STOPPED: flow east-to-west: source_unreachable; " in page
-    assert "copying goes on" not in page
+    assert "copying continues" not in page
     assert "waits, and resumes by itself" in page
     assert 'class="tile unknown" href="/flows"><small>lag</small>' in page
     assert '<span class="pill problem">waiting</span>' in page

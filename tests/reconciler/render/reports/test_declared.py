@@ -24,7 +24,7 @@ def test_what_clusters_refuse_is_listed_with_its_code() -> None:
 
 
 def test_an_unknown_cluster_is_no_clean_bill() -> None:
-    silent = Plan(BASIS, unknown=(Unknown("topic heartbeats on west", "its records: no answer", "Look at it"),))
+    silent = Plan(BASIS, unknown=(Unknown("topic heartbeats on west", "its records: no answer", "Check it"),))
     assert "unknown: topic heartbeats on west: its records: no answer" in valid_text("e", topology(), silent)
     assert "topic heartbeats on west: its records" in valid_json("e", topology(), silent)
     assert json.loads(valid_json("e", topology(), silent))["exit_code"] == 1

@@ -39,7 +39,7 @@ FOLDER = "environments/prod"
 DECLARED = topology(flow("east", "west", "orders"), flow("east", "west", "clicks", name="click-stream"))
 HOSTED = replace(DECLARED, mirrors={"west": Mirror("west", ("click-stream", "east-to-west"), hosted=True)})
 BARE = replace(DECLARED, flows={}, mirrors={})
-_TODO = "Go on: reconciler mirror seek ENV FLOW --topic orders --partition 0 --to 7. Then reconciler apply ENV"
+_TODO = "Continue: reconciler mirror seek ENV FLOW --topic orders --partition 0 --to 7. Then reconciler apply ENV"
 _conditions = st.builds(
     lambda code, stops, place: condition(code, "t.", _TODO, stops=stops, **place),
     st.sampled_from(CONDITION_CODES),

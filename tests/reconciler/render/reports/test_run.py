@@ -21,7 +21,7 @@ def test_what_is_held_back_for_one_reason_is_one_line_however_much_it_is() -> No
     held = within(plan, Autonomy.NONE).held
     [line, last] = list(round_lines(Round(1, 0.0, 0.1, plan, held=held)))
     first = [one.id for one in plan.changes[:8]]
-    assert line == ("info", "held back", {"changes": 300, "first": first, "why": "autonomy none only looks"})
+    assert line == ("info", "held back", {"changes": 300, "first": first, "why": "autonomy none only plans"})
     assert last[1] == "round"
 
 

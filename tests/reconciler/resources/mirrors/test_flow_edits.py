@@ -89,7 +89,7 @@ def test_an_edit_says_something_in_both_directions(name: str, back: bool) -> Non
         ("start", True, Risk.LOW, "only for partitions without a position"),
         ("start", False, Risk.MEDIUM, "left out"),
         ("offsets", True, Risk.HIGH, "no way back"),
-        ("continue_on", False, Risk.HIGH, "copying goes on by itself"),
+        ("continue_on", False, Risk.HIGH, "copying continues by itself"),
         ("rate_limit", False, Risk.MEDIUM, "falls behind"),
         ("rate_limit", True, Risk.LOW, "more load"),
         ("groups", True, Risk.MEDIUM, "after a failover"),

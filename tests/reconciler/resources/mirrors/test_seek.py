@@ -93,7 +93,7 @@ def test_programs_read_where_it_stood_and_where_it_goes_on() -> None:
         (700, 100, 5),
     ]
     assert positions_text(moved_one).splitlines()[:2] == [
-        "orders-1 goes on at source offset 5",
+        "orders-1 continues at source offset 5",
         "orders-0 stays: flow old has no position for it",
     ]
     assert positions_text(looked).splitlines() == table(looked.standings)

@@ -80,7 +80,7 @@ def test_a_wrong_tombstone_is_told_with_its_line(text: str, found: list[tuple[st
 @pytest.mark.parametrize(("expression", "code"), [("[", "bad-regex"), ("(?:a?){3000}b", "regex-costly")])
 def test_a_tombstone_is_not_matched_with_a_protection_that_is_refused(expression: str, code: str) -> None:
     text = f"protected: ['{expression}']\ndeletions:\n  - {entry(topic='a' * 60)}\n"
-    assert problems(text) == [(code, 3)], "else it raises, or takes longer than anybody waits"
+    assert problems(text) == [(code, 3)], "else it raises, or takes longer than anyone waits"
 
 
 def test_the_last_day_still_counts() -> None:

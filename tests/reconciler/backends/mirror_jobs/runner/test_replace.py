@@ -144,6 +144,6 @@ def test_a_new_application_that_was_not_ready_ends_with_its_reason(tmp_path: Pat
     with pytest.raises(RunnerError) as refused:
         replacing.replace(Beside(tmp_path), "west", text, lambda _: None)
     assert refused.value.why == (
-        "app-1 goes on copying with the definition it had. It said: flow orders: lane 1: no free core"
+        "app-1 keeps copying with the definition it had. It said: flow orders: lane 1: no free core"
     )
     assert "reconciler mirror stop ENV FLOW, then apply" in refused.value.todo

@@ -48,7 +48,7 @@ def test_who_lost_alter_meanwhile_is_told_what_to_put_back_by_whom() -> None:
         assert word in ended.words, ended.words
     east.acls.discard(OWN_DENIAL)
     east.altering = True
-    assert run(seen, plus(CONSUMER)).results[str(LATE)] == "done", "it goes on from there"
+    assert run(seen, plus(CONSUMER)).results[str(LATE)] == "done", "it continues from there"
     assert seen.plan(plus(CONSUMER)).exit_code is ExitCode.DONE
 
 
