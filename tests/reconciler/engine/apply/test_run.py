@@ -49,7 +49,7 @@ def test_neighbours_of_one_kind_and_cluster_travel_in_one_call() -> None:
     planned = seen.plan(WISHED)
     before = seen.clusters["west"].calls
     seen.apply(WISHED, planned)
-    assert seen.clusters["west"].calls - before == 2, "one check the cluster id, one request"
+    assert seen.clusters["west"].calls - before == 2, "one check of the cluster id, one request"
 
 
 def test_a_failure_skips_only_what_needs_it() -> None:
