@@ -35,6 +35,9 @@ from tests.support.jobs import class_archive
 from tests.support.jobs.left_behind import end_jobs
 from tests.support.waiting import until
 
+# Thousands of test modules are imported at first, and what they make stays.
+gc.set_threshold(200_000, 20, 100)
+
 # Brokers beside it make any example slow now and then; what must hold does not depend on the clock. Hypothesis has a
 # profile of its own where CI is set, and takes words and numbers from modules that happen to be imported: neither may
 # decide what a repeatable run tries.

@@ -31,9 +31,8 @@ def run(*words: object) -> int:
     return int(ended.value.code or 0)
 
 
-@pytest.mark.parametrize(
-    "end", [pytest.param(SIGKILL, id="killed"), pytest.param(SIGTERM, id="stopped", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("end", [pytest.param(SIGKILL, id="killed"), pytest.param(SIGTERM, id="stopped")])
+@pytest.mark.long
 def test_our_mirror_goes_on_where_mirrormaker_ended(
     end: Signals,
     plain: Sandbox,

@@ -133,6 +133,7 @@ def test_without_a_rule_plan_says_what_it_may_not_and_invents_nothing(
 
 
 @pytest.mark.kafka("secure")
+@pytest.mark.long
 def test_without_a_rule_apply_does_what_it_reports_and_no_more(
     cli: Cli, env: Callable[[int], Path], users: dict[str, RoleUser], capfd: pytest.CaptureFixture[str]
 ) -> None:

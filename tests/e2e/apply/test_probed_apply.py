@@ -112,6 +112,7 @@ def results(ended: Ended) -> dict[str, str]:
     }
 
 
+@pytest.mark.long
 def test_probed_and_done_is_told_in_every_place(cli: Cli, env_of: Callable[[str], Path], unique: str) -> None:
     env = env_of(consumer(unique, f"{unique}-a"))
     saved = env.parent / "plan.json"

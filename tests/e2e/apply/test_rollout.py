@@ -69,6 +69,7 @@ def _answers(trio: Sandbox) -> bool:
     return True
 
 
+@pytest.mark.long
 def test_killed_or_stopped_in_a_soak_it_is_gone_on_with(
     cli: Cli, write: Callable[..., Path], trio: Sandbox, unique: str
 ) -> None:

@@ -94,6 +94,7 @@ def results(ended: Ended) -> dict[str, str]:
     return {step["name"]: step["result"] for step in report(ended)["steps"]}
 
 
+@pytest.mark.long
 def test_producers_are_kept_off_the_old_source_until_the_failback(
     cli: Callable[..., Ended],
     secure: Sandbox,

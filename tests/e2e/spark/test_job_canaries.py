@@ -112,6 +112,7 @@ def told_and_kept(
 
 
 @pytest.mark.kafka("secure")
+@pytest.mark.long
 def test_no_secret_of_a_job_is_told_or_kept(
     secure: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def mirror_of(env: Path) -> Mapping[str, Any]:
     return seen
 
 
+@pytest.mark.long
 def test_what_was_paused_stays_so(env: Path, plain: Sandbox, unique: str) -> None:
     east, west = plain["east"], plain["west"]
     late, held = f"east.{unique}late", f"east.{unique}held"

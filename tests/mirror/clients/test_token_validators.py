@@ -401,7 +401,9 @@ def test_a_presigned_url_that_is_wrong_is_told_with_what_it_says(
     told(brokers.client(east, "AWS_MSK_IAM") | {"sasl.oauthbearer.aws.region": region}, why, said)
 
 
-@pytest.mark.parametrize(("off", "why"), [(600, "token not yet current"), (-1200, "token expired")])
+@pytest.mark.parametrize(
+    ("off", "why"), [(600, "token not yet current"), pytest.param(-1200, "token expired", marks=pytest.mark.long)]
+)
 def test_a_clock_that_is_off_is_told_with_both_times(
     east: ClusterHandle,
     flow: Flow,

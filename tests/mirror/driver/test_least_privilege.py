@@ -135,6 +135,7 @@ def taken_away(users: Mapping[str, RoleUser]) -> list[tuple[str, AclBinding]]:
     return every if WHOLE else [chosen[kind] for kind in CHOSEN]
 
 
+@pytest.mark.long
 def test_without_a_rule_the_mirror_says_so_and_nothing_is_lost(
     secure: Sandbox, mirror: Mirror, users: dict[str, RoleUser], capfd: pytest.CaptureFixture[str]
 ) -> None:

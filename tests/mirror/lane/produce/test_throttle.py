@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import combinations
 
+import pytest
 from reconciler_mirror.lane.produce.throttle import BURST_S
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import LaneProgress
@@ -39,6 +40,7 @@ class Timed(UntilControl):
             self.told.append((time.monotonic(), copied))
 
 
+@pytest.mark.long
 def test_a_limit_is_held_smoothly_and_shared_evenly(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
     flow = Flow(plain["east"], plain["west"], unique, 2)
     create_topic(flow.source, flow.topic, 2, retention_ms="-1")
