@@ -29,6 +29,8 @@ _QUANTITY = re.compile(r"([0-9]+)\s*([A-Za-z]+)")
 _NOT_ASCII = re.compile(r"[^\x00-\x7e]")
 _SEVERAL = re.compile(r"([0-9]+\s*[A-Za-z]+[\s,]*){2,}")
 _FRACTION = re.compile(r"[0-9]+[.,][0-9]+\s*[A-Za-z]+")
+_NAME = re.compile(r"[\w-]+[.:/_][\w$]")
+"""A word with a mark inside it, which no word of a sentence has."""
 LARGEST = (1 << 63) - 1
 PACE_AFTER_S = 3.0
 """A mean over less than this jumps."""
@@ -93,8 +95,9 @@ def _printable(match: re.Match[str]) -> str:
 
 
 def sentence(text: object) -> str:
-    """With a capital letter at its beginning."""
-    return f"{str(text)[:1].upper()}{str(text)[1:]}"
+    """With a capital letter at its beginning, unless that is the name of a host, a setting or a topic."""
+    words = str(text)
+    return words if _NAME.match(words) else f"{words[:1].upper()}{words[1:]}"
 
 
 def size_words(count: int) -> str:

@@ -198,7 +198,7 @@ def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> Cluster
         speaker.cluster,
         "invalid",
         f"the client settings of cluster {speaker.cluster} (principal {speaker.principal}) cannot be used",
-        unreadable or reason,
+        sentence(unreadable or reason),
         "Correct the path under client and principals, or put the file there."
         if unreadable
         else "Use librdkafka's setting names and values under client and principals.",

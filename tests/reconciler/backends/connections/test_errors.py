@@ -95,6 +95,7 @@ def test_the_reason_is_a_sentence_whatever_words_it() -> None:
     )
     assert errors.unreachable(SPEAKER, ()).why == "No broker answered in time"
     assert errors.authentication(SPEAKER, "certificate expired").why == "Certificate expired"
+    assert errors.authentication(SPEAKER, "host.a:9092: expired").why == "host.a:9092: expired", "a name stays"
 
 
 def test_the_acl_names_the_user_unless_that_is_a_secret() -> None:

@@ -202,7 +202,7 @@ run_app(cli_review.app, ["plan", "env"])
 
 
 LIVE = [["env"], ["env", "--prune"], ["--format", "json", "env"], ["--format=json", "env"], ["env", "--out", "p.json"],
-        ["--write", "a.md", "--write", "b.html", "env"], ["env", "--artifact", "--prune"]]  # fmt: skip
+        ["--write", "a.md", "--write", "b.html", "env"], ["env", "--artifact=--prune"]]  # fmt: skip
 
 
 @pytest.mark.parametrize("words", LIVE, ids=" ".join)

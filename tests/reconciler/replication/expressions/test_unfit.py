@@ -30,7 +30,7 @@ from reconciler.replication.expressions.unfit import unfit
         ("(?P<x>a)(?P=x)", "refers back to a group", "text out"),
         ("a++", "repeats possessively", r"a\+"),
         ("(?>a|ab)-", "atomic group", r"\(\?:"),
-        (r"[a-z]+\.(?!tmp).*", "behind a part that may be of any length", "exclude"),
+        (r"[a-z]+\.(?!tmp).*", "follows a part of any length", "exclude"),
         ("(?:(?!a)b)*", "in a repetition", "exclude"),
     ],
 )
