@@ -1,8 +1,8 @@
 """A flow of MirrorMaker 2 as YAML of a flow here, with MirrorMaker 2's defaults."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
@@ -38,6 +38,10 @@ OF_CONSUMER = ("auto.offset.reset", "isolation.level")
 _ALWAYS_EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
 _MOST_LANES = 64
 _DEFAULT = "MirrorMaker 2's default"
+VERSION = "spec.version"
+"""Of Strimzi's resource; no other file names the release."""
+_POLICY = ("naming", "policy")
+_INTERNAL = {r".*[\-\.]internal", ".*[-.]internal"}
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -105,13 +109,7 @@ class FlowReading:
                 r"topics.exclude replaces MirrorMaker 2's default list; exclude_topics is added to it: mm2.*\.internal,"
                 r" .*\.replica and __.* never travel"
             )
-        elif excluded is None:
-            self._differs(
-                r"topics.exclude is left out: MirrorMaker 2 before 4.0 also excluded .*[\-\.]internal. Add it to "
-                "exclude_topics, or write naming.policy default-before-4.0 or identity-before-4.0, "
-                "to keep them excluded"
-            )
-        yield from self._naming()
+        yield from self._named(words(excluded) if excluded is not None else ())
         yield from self._reading()
         yield from self._kept_equal()
 
@@ -166,6 +164,24 @@ class FlowReading:
         prop = self._get(name)
         if prop is not None and (asked := self._flag(name, default=default)) != default:
             yield Field(path, asked, prop)
+
+    def _named(self, excluded: Iterable[str]) -> Iterator[Field]:
+        """``_naming``, with the rule for internal topics of the release, where the file names one."""
+        version, naming = self._get(VERSION), list(self._naming())
+        release = re.match(r"(\d+)\.", version.value.strip()) if version is not None else None
+        if version is not None and release is not None and int(release[1]) < 4:
+            policy = next((field for field in naming if field.path == _POLICY), Field(_POLICY, "default", version))
+            yield replace(policy, value=f"{policy.value}-before-4.0")
+            if policy.origin is not version:
+                self.notes.drops(version, "`naming.policy`, which follows from it")
+            naming = [field for field in naming if field.path != _POLICY]
+        elif release is None and _INTERNAL.isdisjoint(excluded):
+            self._differs(
+                "MirrorMaker 2 before 4.0 carries no topic that ends in -internal or .internal. Add "
+                r".*[\-\.]internal to exclude_topics, or write naming.policy default-before-4.0 or "
+                "identity-before-4.0, to keep them excluded"
+            )
+        yield from naming
 
     def _naming(self) -> Iterator[Field]:
         """What the copy of a topic is called, by policy, separator and alias.

@@ -21,6 +21,7 @@ from reconciler.environment.importers.mirrormaker.connectors import (
     kind_of,
     of_settings,
 )
+from reconciler.environment.importers.mirrormaker.flows import VERSION
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Flow, Notes
 from reconciler.environment.importers.mirrormaker.token_logins import STRIMZI_HANDLER
@@ -49,7 +50,7 @@ _PATTERNS = {
     "groupsPattern": "groups", "groupsExcludePattern": "groups.exclude", "groupsBlacklistPattern": "groups.blacklist",
 }  # fmt: skip
 _OF_PODS = frozenset({
-    "version", "replicas", "image", "connectCluster", "resources", "livenessProbe", "readinessProbe", "jvmOptions",
+    "replicas", "image", "connectCluster", "resources", "livenessProbe", "readinessProbe", "jvmOptions",
     "jmxOptions", "logging", "clientRackInitImage", "metricsConfig", "tracing", "template", "externalConfiguration",
 })  # fmt: skip
 _OF_OPERATOR = frozenset({"autoRestart", "version", "listOffsets", "alterOffsets"})
@@ -108,7 +109,7 @@ class _Reader:
                     self.fields.differs(entry, f"rack is not taken over: {words}")
                 elif key in _OF_PODS:
                     self.fields.notes.skips(f"spec.{key}", PODS)
-                elif key not in ("clusters", "target", "mirrors"):
+                elif key not in ("clusters", "target", "mirrors", "version"):
                     self.fields.unknown(f"spec.{key}", entry)
 
     def _alone(self, resource: Mapping, spec: Mapping) -> Iterator[Connector]:
@@ -135,7 +136,7 @@ class _Reader:
             return
         for key, entry in mirror.entries.items():
             if key in _CONNECTORS and isinstance(entry.value, Mapping):
-                yield self._connector(flow, source, target, mirror, entry)
+                yield self._connector(flow, (source, target), spec, mirror, entry)
             elif key not in (*_PATTERNS, *_CONNECTORS, "source", "sourceCluster", "targetCluster"):
                 self.fields.unknown(f"mirrors.{key}", entry)
             elif key in _CONNECTORS and not _is_null(entry.value):
@@ -160,15 +161,19 @@ class _Reader:
             self.fields.mistake(by_alias.entries.get(key, mirror), f"{key}: {words}")
         return mappings[0] if mappings else None
 
-    def _connector(self, flow: Flow, source: Mapping, target: Mapping, mirror: Mapping, entry: Entry) -> Connector:
+    def _connector(
+        self, flow: Flow, ends: tuple[Mapping, Mapping], spec: Mapping, mirror: Mapping, entry: Entry
+    ) -> Connector:
         """With the settings of both clusters, as Strimzi itself writes them into the connector."""
         kind, settings = _CONNECTORS[entry.key], Settings()
-        _Cluster(self.fields, "target.cluster.", target, settings).read()
-        _Cluster(self.fields, "source.cluster.", source, settings).read()
+        for side, end in (("target", ends[1]), ("source", ends[0])):
+            _Cluster(self.fields, f"{side}.cluster.", end, settings).read()
         self._settings(kind, entry.key, self.fields.inside(mirror, entry.key), settings)
         for key, name in _PATTERNS.items():
             if key in mirror.entries and (name.startswith("topics") or kind == CHECKPOINT) and kind != HEARTBEAT:
                 self.fields.put(settings, name, self.fields.text(mirror, key), mirror.entries[key])
+        if kind == SOURCE and (release := spec.entries.get("version")) is not None:
+            self.fields.put(settings, VERSION, self.fields.text(spec, "version"), release)
         topic = settings.get("target.cluster.offset.storage.topic")
         offsets_topic = topic.value.strip() if topic else _OFFSETS_TOPIC
         named = f"{flow[0]}->{flow[1]}.{kind}"

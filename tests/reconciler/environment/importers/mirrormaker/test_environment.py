@@ -18,6 +18,7 @@ from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.environment.load import load
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.replication.handover import Naming
+from reconciler.replication.policy import policy_word
 from tests.support.paths import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "mirrormaker"
@@ -887,3 +888,33 @@ def test_yaml_that_is_no_mirrormaker_s_is_called_what_it_is(text: str, words: st
     [mistake] = environment({"x.yaml": text}).notes.mistakes
     assert words in mistake.words
     assert mistake.where.line == 1
+
+
+STRIMZI = """
+apiVersion: kafka.strimzi.io/v1
+kind: KafkaMirrorMaker2
+spec:
+  {version}
+  target: {{alias: b, bootstrapServers: 'b:9092'}}
+  mirrors:
+  - source: {{alias: a, bootstrapServers: 'a:9092'}}
+    sourceConnector: {{}}
+    topicsExcludePattern: secret.*
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "policy", "said"),
+    [
+        ("version: 3.9.0", "default-before-4.0", False),
+        ("version: 4.1.0", "default", False),
+        ("replicas: 1", "default", True),
+    ],
+)
+def test_topics_that_an_older_release_keeps_back_do_not_travel(version: str, policy: str, said: bool) -> None:
+    """Before 4.0 none that ends in .internal does, whatever ``topics.exclude`` says."""
+    made = environment({"mm2.yaml": STRIMZI.format(version=version)})
+    assert made.notes.mistakes == []
+    [only] = load(made.texts(), "e").flows.values()
+    assert policy_word(only.naming.policy) == policy
+    assert any("before 4.0" in words for words in made.notes.different) is said
