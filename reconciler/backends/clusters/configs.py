@@ -11,7 +11,7 @@ from reconciler.kafka.protocol import generated as protocol
 TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
-TOPIC_SOURCE, BROKER_SOURCE = 1, 2
+_OWN_SOURCE = {TOPIC: 1, BROKER: 2}
 """Where a value comes from: the topic's own, or one that was set for this broker while it ran."""
 
 Key = tuple[int, str]
@@ -64,7 +64,7 @@ def _altered(
         # What AlterConfigs does not name, it removes: all values that a resource must have are read and sent.
         kind = protocol.AlterConfigsRequest
         resource = kind.AlterConfigsResource
-        for key, entries in _described(requests, edits, broker).items():
+        for key, entries in described(requests, edits, broker).items():
             values = entries if isinstance(entries, ClusterError) else _edited(requests, key, entries, edits[key])
             if isinstance(values, ClusterError):
                 answers[key] = values
@@ -87,8 +87,7 @@ def _edited(
     """What AlterConfigs would have to write, for a cluster without IncrementalAlterConfigs (KIP-339): it sets all
     configs of a resource at once, so a value that brokers hide would be removed. Then a ClusterError is returned
     instead."""
-    own = TOPIC_SOURCE if key[0] == TOPIC else BROKER_SOURCE
-    values: dict[str, str | None] = {entry.name: entry.value for entry in entries if entry.config_source == own}
+    values = own_values(key[0], entries)
     for name, operation, value in edits:
         items = [item for item in (values.pop(name, None) or "").split(",") if item]
         named = (value or "").split(",")
@@ -105,24 +104,26 @@ def _edited(
     return ClusterError(requests.speaker.cluster, "invalid", problem, why, "Change it with the cluster's own tools.")
 
 
+def own_values(kind: int, entries: Iterable[Any]) -> dict[str, str | None]:
+    return {entry.name: entry.value for entry in entries if entry.config_source == _OWN_SOURCE[kind]}
+
+
 def broker_configs(requests: Requests, broker: int) -> Mapping[str, Any]:
     """By name, with ``value`` and ``config_source`` as the protocol has them. Raises ClusterError."""
-    [entries] = _described(requests, ((BROKER, str(broker)),), broker).values()
+    [entries] = described(requests, ((BROKER, str(broker)),), broker).values()
     if isinstance(entries, ClusterError):
         raise entries
     return {entry.name: entry for entry in entries}
 
 
-def _described(requests: Requests, keys: Iterable[Key], broker: int | None) -> dict[Key, Any]:
+def described(requests: Requests, keys: Collection[Key], broker: int | None) -> dict[Key, Any]:
     """By key, the entries that one broker describes, or a ClusterError. Configs of brokers and loggers are only known
-    by the broker itself, which is why it is named; topics can be asked of any."""
+    by the broker itself, which is why it is named; of topics each broker has a copy."""
     kind: Any = protocol.DescribeConfigsRequest
     resource = kind.DescribeConfigsResource
     rows = [resource(resource_type=of, resource_name=name, configuration_keys=None) for of, name in keys]
-    whose = "topics" if broker is None else f"broker {broker}"
-    asked = errors.Asked(
-        f"read the configs of {whose}", "DescribeConfigs", "--topic '*'" if broker is None else "--cluster"
-    )
+    whose, rule = ("topics", "--topic '*'") if {TOPIC} == {of for of, _ in keys} else (f"broker {broker}", "--cluster")
+    asked = errors.Asked(f"read the configs of {whose}", "DescribeConfigs", rule)
     answer = requests.send(asked, kind, broker, resources=rows, include_synonyms=False, include_documentation=False)
     return {
         (item.resource_type, item.resource_name): requests.failure(item.error_code, asked, item.error_message)

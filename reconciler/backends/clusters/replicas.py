@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from reconciler.backends.clusters import configs
 from reconciler.backends.clusters.configs import ConfigEdit
+from reconciler.backends.clusters.in_batches import until_shown
 from reconciler.backends.clusters.topics.read import read_cluster
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.requests import CONTROLLER, Requests
@@ -172,14 +173,13 @@ class KafkaReplicas(ReplicaRequests):
         self._journal.write(journal)
 
     def throttle(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
-        """Why edits failed. A broker shows its rates only when it follows them, and what was written before them."""
+        """Why edits failed. Returns when every broker that answers shows the others."""
         if not edits:
             return ()
         altered: dict[configs.Key, list[ConfigEdit]] = {}
         for edit in edits:
-            where = (configs.TOPIC, edit.topic) if edit.broker is None else (configs.BROKER, str(edit.broker))
             value = None if edit.operation == "delete" else edit.value
-            altered.setdefault(where, []).append(ConfigEdit(edit.key, _OPERATIONS[edit.operation], value))
+            altered.setdefault(_resource(edit), []).append(ConfigEdit(edit.key, _OPERATIONS[edit.operation], value))
         failed: list[ClusterError] = []
         for (kind, name), error in configs.alter_configs(self, altered).items():
             if error is not None and error.kind == "unreachable" and kind == configs.BROKER:
@@ -191,48 +191,58 @@ class KafkaReplicas(ReplicaRequests):
                 failed.append(error)
         if failed:
             return failed
-        # The controller answers before the brokers have applied their rates, and a move that begins before that runs
-        # without a limit.
-        until = time.monotonic() + SEEN_SECONDS
-        expected = [
-            (edit.broker, edit.key, edit.value if edit.operation == "set" else None)
-            for edit in edits
-            if edit.broker is not None
-        ]
-        brokers = sorted({broker for broker, _, _ in expected})
-        while brokers:
-            rates = self._rates(brokers)
-            waiting = [
-                (broker, key)
-                for broker, key, value in expected
-                if broker not in rates or rates[broker].get(key) != value
-            ]
-            if not waiting:
-                break
-            if time.monotonic() > until:
-                broker, key = waiting[0]
-                problem = f"broker {broker} does not show {key} as it was set"
-                why = "Without it nothing would hold replication back"
-                todo = "Check the broker, then run apply again."
-                return (ClusterError(self.name, "unreachable", problem, why, todo),)
-            time.sleep(0.1)
+        # The controller answers before the brokers have followed it. A move that begins before they apply their rates
+        # runs without a limit, and a list that the next broker asked does not show yet would not be cleared.
+        late = until_shown(self.brokers(), lambda broker: self._late(edits, broker), SEEN_SECONDS)
+        for edit, broker in late.items():
+            whose = f" of topic {edit.topic}" if edit.topic else ""
+            problem = f"broker {broker} does not show {edit.key}{whose} as it was set"
+            why, todo = "A throttle counts on brokers that show it", "Check the broker, then run apply again."
+            return (ClusterError(self.name, "unreachable", problem, why, todo),)
         return ()
+
+    def _late(self, edits: Sequence[ThrottleEdit], broker: int) -> list[ThrottleEdit]:
+        """What the broker does not show yet: of its own rates, and of lists, of which each broker has a copy."""
+        here = [edit for edit in edits if edit.broker in (None, broker)]
+        try:
+            described = configs.described(self, {_resource(edit) for edit in here}, broker) if here else {}
+        except ClusterError as error:
+            if error.kind != "unreachable":
+                raise
+            return [edit for edit in here if edit.broker == broker]
+        late = []
+        for edit in here:
+            shown = described[_resource(edit)]
+            if isinstance(shown, ClusterError) and shown.kind == "missing":
+                continue  # the topic was deleted meanwhile, and its list with it
+            if isinstance(shown, ClusterError):
+                raise shown
+            value = configs.own_values(_resource(edit)[0], shown).get(edit.key)
+            named, entries = set(edit.value.split(",")), set((value or "").split(","))
+            match edit.operation:
+                case "append":
+                    done = named <= entries
+                case "subtract":
+                    done = named.isdisjoint(entries)
+                case _:
+                    done = value == (edit.value if edit.operation == "set" else None)
+            if not done:
+                late.append(edit)
+        return late
 
     def _rates(self, brokers: Iterable[int]) -> dict[int, Mapping[str, str]]:
         """The dynamic values that each broker has for itself. A broker that does not answer is left out."""
         rates: dict[int, Mapping[str, str]] = {}
         for broker in brokers:
             try:
-                entries = configs.broker_configs(self, broker)
+                own = configs.own_values(configs.BROKER, configs.broker_configs(self, broker).values())
             except ClusterError as error:
                 if error.kind != "unreachable":
                     raise
                 continue
-            rates[broker] = {
-                key: entries[key].value
-                for key in RATES
-                if key in entries
-                and entries[key].config_source == configs.BROKER_SOURCE
-                and entries[key].value is not None
-            }
+            rates[broker] = {key: value for key in RATES if (value := own.get(key)) is not None}
         return rates
+
+
+def _resource(edit: ThrottleEdit) -> configs.Key:
+    return (configs.TOPIC, edit.topic) if edit.broker is None else (configs.BROKER, str(edit.broker))

@@ -4,7 +4,7 @@ Imports little, so that reads of clusters can begin before most of the program i
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from reconciler.environment.declarations.entry import Reading
@@ -13,6 +13,7 @@ from reconciler.environment.yaml.locations import Places, locate
 from reconciler.errors import Problem, Where
 from reconciler.kafka.address import host_port
 from reconciler.kafka.client.auth.supported_settings import Refusal, forbidden, refusals, useless
+from reconciler.model.environment.services import AWS_ADDRESS, NO_SERVICE, SERVICES, guessed_service
 from reconciler.model.environment.topology import Cluster, Principal, TopicDefaults, Topology, Undeclared
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.resources.topics.defaults import configs, layers_of, replication_factor
@@ -144,7 +145,7 @@ def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
         said: set[Refusal] = set()
         for who in logins or [Principal.PLAN]:
             client = {key: None if has_reference(value) else value for key, value in cluster.client_for(who).items()}
-            no_login, unhonoured = useless(client), refusals(client)
+            no_login, unhonoured = (*useless(client), *service_refusals(cluster, client)), refusals(client)
             for refusal in dict.fromkeys((*no_login, *unhonoured)):
                 if refusal in said or refusal in forbidden(client):
                     continue
@@ -153,6 +154,31 @@ def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
                 ours = refusal in unhonoured and (who is Principal.MIRROR or refusal not in no_login)
                 code = "setting-not-mirrored" if ours else "login-impossible"
                 yield _refused(code, refusal, cluster, ("principals", who.value) if own else ("client",), places)
+
+
+def service_refusals(cluster: Cluster, client: Mapping[str, str | None]) -> Iterator[Refusal]:
+    """Logins that a service refuses at its own addresses. At other addresses a proxy may log in for its clients."""
+    offer = SERVICES.get(guessed_service(cluster), NO_SERVICE)
+    protocol = client.get("security.protocol", "PLAINTEXT")
+    setting = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
+    mechanism, user = client.get(setting), client.get("sasl.username")
+    if offer.mechanisms and protocol is not None and protocol.lower() not in ("ssl", "sasl_ssl"):
+        problem = f"security.protocol is {protocol}"
+        why = f"{offer.title} answers over TLS only"
+        yield Refusal("security.protocol", problem, why, "Set security.protocol to SASL_SSL")
+    if offer.mechanisms and mechanism is not None and mechanism.upper() not in offer.mechanisms:
+        why = f"{offer.title} takes {' and '.join(offer.mechanisms)}"
+        yield Refusal(setting, f"{setting} is {mechanism}", why, f"Set {setting} to {' or '.join(offer.mechanisms)}")
+    if offer.plain_user and (mechanism or "").upper() == "PLAIN" and user not in (None, offer.plain_user):
+        why = f"{offer.title} takes {offer.plain_user}, with the connection string as sasl.password"
+        yield Refusal("sasl.username", f"sasl.username is {user}", why, f"Set sasl.username to {offer.plain_user}")
+    name = "sasl.oauthbearer.aws.region"
+    region = client.get(name)
+    regions = {match[1] for match in map(AWS_ADDRESS.search, cluster.bootstrap_servers) if match}
+    if regions and region not in (None, *regions) and client.get("sasl.oauthbearer.method") == "aws_msk_iam":
+        here = " and ".join(sorted(regions))
+        problem = f"{name} is {region}, and the brokers are in {here}"
+        yield Refusal(name, problem, "MSK refuses what was signed for another region", f"Set {name} to {here}")
 
 
 def _refused(code: str, refusal: Refusal, cluster: Cluster, path: tuple[str, ...], places: Places) -> Problem:

@@ -19,6 +19,7 @@ Not read there, but general knowledge: the sentences about logs, upgrades and se
 and how MSK delivers logs.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -26,6 +27,7 @@ from types import MappingProxyType
 
 from reconciler.model.environment.topology import Cluster
 
+AWS_ADDRESS = re.compile(r"\.kafka(?:-serverless)?\.([a-z]{2}(?:-[a-z]+)+-[0-9])(?:\.vpce)?\.amazonaws\.com")
 APACHE = "apache"
 """Brokers that somebody runs as Kafka's own documentation says; also where nothing is known."""
 
@@ -38,6 +40,7 @@ class ServiceOffer:
     ``at_creation``: those that cannot be changed afterwards; ``values``: keys with a value that it lacks.
     ``transactions``, ``log_dirs`` (DescribeLogDirs), ``quotas``, ``scram`` and ``acls`` (by Kafka's requests),
     ``cluster_action`` (can be granted), ``more_partitions`` (CreatePartitions): whether it has them.
+    ``mechanisms``: all of SASL that it has, over TLS alone (empty: not known); ``plain_user``: the only one of PLAIN.
     ``least_factor``: replicas that each topic gets at least, whatever is asked; ``own_factor``: it keeps copies in its
     own way, and a factor says nothing. ``limits``: what users should know besides. ``log_access``, ``upgrades``,
     ``settings``: how users come by logs, by another release and by other settings of brokers, as sentences; empty
@@ -57,6 +60,8 @@ class ServiceOffer:
     acls: bool | None = None
     cluster_action: bool | None = None
     more_partitions: bool | None = None
+    mechanisms: tuple[str, ...] = ()
+    plain_user: str = ""
     least_factor: int = 1
     own_factor: bool = False
     limits: str = ""
@@ -98,6 +103,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         "msk-serverless": ServiceOffer(
             "MSK Serverless",
             ("*.kafka-serverless.*.amazonaws.com", "*.kafka-serverless.*.amazonaws.com.cn"),
+            mechanisms=("OAUTHBEARER",),
             topic_configs=frozenset(
                 {
                     "cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.difference.max.ms",
@@ -114,6 +120,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         "confluent-cloud": ServiceOffer(
             "Confluent Cloud",
             ("*.confluent.cloud",),
+            mechanisms=("PLAIN", "OAUTHBEARER"),
             fixed_configs=frozenset({"compression.type"}),
             transactions=True,
             acls=True,
@@ -127,6 +134,8 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         "event-hubs": ServiceOffer(
             "Azure Event Hubs",
             ("*.servicebus.windows.net", "*.servicebus.chinacloudapi.cn", "*.servicebus.usgovcloudapi.net"),
+            mechanisms=("PLAIN", "OAUTHBEARER"),
+            plain_user="$ConnectionString",
             fixed_configs=frozenset({"retention.ms"}),
             scram=False,
             acls=False,
@@ -151,6 +160,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         "gcp": ServiceOffer(
             "Google Managed Kafka",
             ("*.managedkafka.*.cloud.goog",),
+            mechanisms=("PLAIN", "OAUTHBEARER"),
             acls=True,
             cluster_action=True,
             values=frozenset({("compression.type", "zstd")}),

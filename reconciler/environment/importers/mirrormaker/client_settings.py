@@ -177,7 +177,7 @@ class Client:
             self.notes.mistake(prop, "useKeyTab is true, and no keyTab is named. Name the file, and import again.")
         else:
             cache = f"KRB5CCNAME={options['ticketCache']}" if "ticketCache" in options else "KRB5CCNAME"
-            self.notes.differs(f"{prop.where}: tickets come from the ticket cache of the process: {cache}")
+            self.notes.differs(f"{prop.where}: tickets come from the ticket cache of the process: {cache}", of=prop)
         if "principal" in options:
             self._add("sasl.kerberos.principal", self._plain(prop, options["principal"]), prop)
         if "serviceName" in options and not self._get("sasl.kerberos.service.name"):
@@ -228,7 +228,9 @@ class Client:
                 tuple(servers(asked)) if asked else (),
             )
         )
-        of_client = self._get("sasl.client.callback.handler.class") if module == token_logins.IAM_MODULE else None
+        of_client = self._get("sasl.client.callback.handler.class")  # of IAM's mechanism, or the same class again
+        if of_client and module != token_logins.IAM_MODULE and not (handler and alike(of_client, handler)):
+            of_client = None
         used = {own[name] for name in (*made.settings, *made.read, *_CREDENTIALS.values()) if name in own}
         self.notes.settled |= {each for each in (handler, of_client, *used) if each is not None}
         if made.refusal:

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reconciler.kafka.client.auth.supported_settings import HONOURED, JWT_BEARER
+from reconciler.model.environment.services import AWS_ADDRESS
 
 IAM_MODULE, OAUTH_MODULE, IAM_MECHANISM = "IAMLoginModule", "OAuthBearerLoginModule", "AWS_MSK_IAM"
 STRIMZI_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
 OF = "sasl.oauthbearer."
 SECRETS = (f"{OF}client.secret", f"{OF}assertion.private.key.passphrase")
 _RETRIEVER, _TEMPLATE = f"{OF}jwt.retriever.class", f"{OF}assertion.template.file"
-_AMAZON = re.compile(r"\.kafka(?:-serverless)?\.([a-z]{2}(?:-[a-z]+)+-[0-9])(?:\.vpce)?\.amazonaws\.com")
 _AZURE = re.compile(r"([\w.-]+\.servicebus\.(?:windows\.net|chinacloudapi\.cn|usgovcloudapi\.net))(?::|$)")
 _GOOGLE = re.compile(r"\.managedkafka\.[\w.-]+\.cloud\.goog(?::|$)")
 _AWS_OPTIONS = {
@@ -106,7 +106,7 @@ def _amazon(login: JavaLogin) -> TokenLogin:
     settings = {f"{OF}method": "aws_msk_iam"}
     remarks = []
     sts = login.options.get("awsStsRegion", "")
-    if region := login.found(_AMAZON) or sts:
+    if region := login.found(AWS_ADDRESS) or sts:
         settings[f"{OF}aws.region"] = region
     else:
         remarks.append("bootstrap.servers name no region of AWS: set AWS_REGION, or sasl.oauthbearer.aws.region")
@@ -235,4 +235,4 @@ _HANDLERS: Mapping[str, _Read] = {
     "com.azure.spring.cloud.service.implementation.kafka.KafkaOAuth2AuthenticateCallbackHandler": _azure,
     STRIMZI_HANDLER: _strimzi,
 }
-_CLOUDS: Sequence[tuple[re.Pattern[str], _Read]] = ((_AMAZON, _amazon), (_AZURE, _azure), (_GOOGLE, _google))
+_CLOUDS: Sequence[tuple[re.Pattern[str], _Read]] = ((AWS_ADDRESS, _amazon), (_AZURE, _azure), (_GOOGLE, _google))

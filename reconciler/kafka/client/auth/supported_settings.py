@@ -87,6 +87,8 @@ FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certif
 """Settings whose value is a path."""
 
 _OWN = "The mirror and all commands use our own connections"
+_JAVA = "It is a setting of the Java clients"
+_BY_METHOD = "remove it: sasl.oauthbearer.method says who gives the token (oidc, aws_msk_iam, aws_sts, azure, gcp)"
 _CONFIGURATION = "remove it, and set {} in the OpenSSL configuration (OPENSSL_CONF) of the machines that run the mirror"
 _PKCS12 = (
     "convert the keystore once, openssl pkcs12 -in client.p12 -clcerts -out client.pem, and name client.pem as "
@@ -100,9 +102,11 @@ _INSTEAD: Mapping[str, tuple[str, str]] = {
     "plugin.library.paths": ("It loads code into this program", "remove it"),
     "interceptor": ("It loads code into this program", "remove it"),
     "sasl.kerberos.": (
-        "No kinit is run here, which librdkafka does by a shell",
-        "remove it: tickets of a sasl.kerberos.keytab are renewed without one",
+        "No kinit is run here, and a ticket is for the broker's own name",
+        "remove it: tickets of a sasl.kerberos.keytab are renewed by themselves",
     ),
+    "sasl.login.": (_JAVA, _BY_METHOD),
+    "sasl.client.callback.handler.class": (_JAVA, _BY_METHOD),
     "offset.store.": ("It writes files, and the mirror keeps its own positions", "remove it"),
     "ssl.ca.certificate.stores": ("It is for Windows only", "name the certificates as a file, ssl.ca.location"),
     "sasl.oauthbearer.assertion.jwt.": (
@@ -110,11 +114,25 @@ _INSTEAD: Mapping[str, tuple[str, str]] = {
         "write its claims as sasl.oauthbearer.assertion.claim.*, and its alg as sasl.oauthbearer.assertion.algorithm",
     ),
     "ssl.truststore.": (
-        "It is a setting of the Java clients",
+        _JAVA,
         "write the certificates as PEM, keytool -exportcert -rfc -keystore FILE, and name that file as ssl.ca.location",
     ),
-    "sasl.jaas.config": ("It is a setting of the Java clients", "use sasl.mechanism, sasl.username and sasl.password"),
+    "sasl.jaas.config": (
+        _JAVA,
+        "write its options as sasl.username and sasl.password, sasl.oauthbearer.* or sasl.kerberos.*",
+    ),
 }
+_OTHER_CLIENTS = re.compile(
+    r"(spring\.)?(cloud\.stream\.)?(kafka\.)?((binder\.)?configuration\.|properties\.|(admin|consumer|producer)\.)*"
+)
+"""What Spring and MirrorMaker write in front of a client's setting."""
+_OTHER_NAMES: Mapping[str, str] = {
+    "sasl.plain.username": "sasl.username", "sasl.plain.password": "sasl.password", "ssl.cafile": "ssl.ca.location",
+    "ssl.certfile": "ssl.certificate.location", "ssl.keyfile": "ssl.key.location", "ssl.password": "ssl.key.password",
+    "ssl.crlfile": "ssl.crl.location", "ssl.check.hostname": "ssl.endpoint.identification.algorithm",
+    "ssl.ciphers": "ssl.cipher.suites",
+}  # fmt: skip
+"""Names of kafka-python, with dots."""
 _WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "security.protocol": (PROTOCOLS, ""),
     "sasl.mechanism": (tuple(map(str.lower, MECHANISMS)), ""),
@@ -201,7 +219,8 @@ def _refusal(setting: str) -> Refusal:
         if setting.startswith(DECIDES)
         else "Only settings that are known to run no code and to read no file are handed to a client"
     )
-    near = get_close_matches(setting, sorted(_LISTED), 1, 0.85)
+    plain = _OTHER_CLIENTS.sub("", setting, count=1).replace("_", ".")
+    near = get_close_matches(_OTHER_NAMES.get(plain, plain), sorted(_LISTED), 1, 0.85)
     guess = f"perhaps you mean {near[0]}; else remove it" if near else "remove it"
     why, todo = next((words for name, words in _INSTEAD.items() if setting.startswith(name)), (default, guess))
     return Refusal(setting, f"the setting {setting} is not supported", why, todo[0].upper() + todo[1:])
@@ -236,7 +255,12 @@ def _of_methods(client: Mapping[str, str | None]) -> Iterator[Refusal]:
     for setting, pattern, example in _SHAPES:
         value = client.get(setting)
         if value is not None and not pattern.fullmatch(value):
-            yield Refusal(setting, f'{setting} is "{value}"', "No token could be had", f"Write {example}")
+            yield Refusal(setting, f'{setting} is "{value}"', "No login is possible", f"Write {example}")
+    scope = client.get("sasl.oauthbearer.scope")
+    if method == "azure" and scope is not None and not scope.endswith("/.default"):
+        problem = f'sasl.oauthbearer.scope is "{scope}"'
+        todo = f"Write {scope.rstrip('/')}/.default"
+        yield Refusal("sasl.oauthbearer.scope", problem, "Entra ID takes RESOURCE/.default of programs", todo)
     for setting in sorted(client):
         owner = setting.removeprefix("sasl.oauthbearer.").partition(".")[0]
         if not setting.startswith("sasl.oauthbearer.") or owner not in ("aws", "azure", "gcp"):
@@ -254,6 +278,12 @@ _SHAPES = (
         "sasl.oauthbearer.aws.role_arn",
         re.compile("arn:aws[a-z-]*:iam::[0-9]{12}:role/.+"),
         "arn:aws:iam::ACCOUNT:role/NAME",
+    ),
+    ("sasl.kerberos.service.name", re.compile("[^/@ ]+"), "what the brokers' principals begin with, such as kafka"),
+    (
+        "sasl.kerberos.principal",
+        re.compile("(?!.*_HOST).+"),
+        "a principal as the keytab has it, or none, for the first of each machine's keytab; _HOST is not replaced",
     ),
     ("sasl.oauthbearer.assertion.claim.exp.seconds", re.compile("[0-9]{1,6}"), "whole seconds"),
     ("sasl.oauthbearer.assertion.claim.nbf.seconds", re.compile("[0-9]{1,6}"), "whole seconds"),

@@ -17,6 +17,7 @@ from reconciler_mirror.report.status import Application
 
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
+from reconciler.kafka.client.auth.supported_settings import forbidden
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.handover_reader import parse
@@ -70,6 +71,15 @@ USER = {"sasl.username": "u", "sasl.password": "${env:P}"}
 OIDC = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
 CLIENT = {"sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.client.secret": "${env:P}"}
 OF_METHOD, ROLE = "sasl.oauthbearer.method", "sasl.oauthbearer.aws.role_arn"
+SCOPE, REGION = "sasl.oauthbearer.scope", "sasl.oauthbearer.aws.region"
+KERBEROS = {"sasl.mechanism": "GSSAPI"}
+IAM = {"sasl.mechanism": "OAUTHBEARER", OF_METHOD: "aws_msk_iam"}
+PLAIN = SASL | USER | {"sasl.mechanism": "PLAIN"}
+MSK, SERVERLESS = (
+    "b-1.x.c2.kafka.us-east-1.amazonaws.com:9098",
+    "boot-x.c2.kafka-serverless.eu-west-1.amazonaws.com:9098",
+)
+CONFLUENT, HUBS = "pkc-1.us-east-1.aws.confluent.cloud:9092", "ns.servicebus.windows.net:9093"
 TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
 
 
@@ -87,6 +97,9 @@ TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
         (SASL | OIDC | CLIENT, "sasl.mechanism is OAUTHBEARER without sasl.oauthbearer.token.endpoint.url"),
         (SASL | OIDC | {OF_METHOD: "aws_sts"}, "sasl.mechanism is OAUTHBEARER without sasl.oauthbearer.audience"),
         (SASL | OIDC | {OF_METHOD: "aws_msk_iam", ROLE: "mirror"}, f'{ROLE} is "mirror"'),
+        (SASL | OIDC | {OF_METHOD: "azure", SCOPE: "https://ns.example"}, f'{SCOPE} is "https://ns.example"'),
+        (SASL | KERBEROS | {"sasl.kerberos.service.name": "kafka/b1@A.B"}, 'service.name is "kafka/b1@A.B"'),
+        (SASL | KERBEROS | {"sasl.kerberos.principal": "m/_HOST@A.B"}, 'sasl.kerberos.principal is "m/_HOST@A.B"'),
         (USER, "sasl.username is set, and security.protocol is plaintext"),
         (USER | {"security.protocol": "SSL"}, "sasl.username is set, and security.protocol is SSL"),
         ({"security.protocol": "SASL-SSL"}, 'security.protocol is "SASL-SSL"'),
@@ -98,6 +111,52 @@ def test_what_nobody_can_log_in_with_is_known_before_anybody_connects(
 ) -> None:
     [(_, said)] = _refusals(client, flow)
     assert what in said
+
+
+@pytest.mark.parametrize(
+    ("server", "client", "what"),
+    [
+        (MSK, SASL | IAM | {REGION: "eu-west-1"}, f"{REGION} is eu-west-1, and the brokers are in us-east-1"),
+        (SERVERLESS, SASL | USER | {"sasl.mechanism": "SCRAM-SHA-512"}, "sasl.mechanism is SCRAM-SHA-512"),
+        (CONFLUENT, {}, "security.protocol is PLAINTEXT"),
+        (CONFLUENT, PLAIN | {"security.protocol": "SASL_PLAINTEXT"}, "security.protocol is SASL_PLAINTEXT"),
+        (HUBS, PLAIN, "sasl.username is u"),
+    ],
+)
+def test_a_login_that_a_service_refuses_is_known_by_its_addresses(
+    server: str, client: dict[str, str], what: str
+) -> None:
+    [(_, said)] = _refusals(client, server=server)
+    assert said == f"cluster east: {what}"
+
+
+@pytest.mark.parametrize(
+    ("server", "client"),
+    [
+        (MSK, SASL | IAM | {REGION: "us-east-1"}),
+        (SERVERLESS, SASL | IAM),
+        (CONFLUENT, PLAIN),
+        (HUBS, PLAIN | {"sasl.username": "$ConnectionString"}),
+        ("a-proxy-that-logs-in:9092", {}),
+    ],
+)
+def test_a_login_that_a_service_may_take_is_no_problem(server: str, client: dict[str, str]) -> None:
+    assert _refusals(client, server=server) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "todo"),
+    [
+        ("sasl_plain_username", "Perhaps you mean sasl.username; else remove it"),
+        ("ssl_cafile", "Perhaps you mean ssl.ca.location; else remove it"),
+        ("spring.kafka.properties.security.protocol", "Perhaps you mean security.protocol; else remove it"),
+        ("consumer.sasl.mechanism", "Perhaps you mean sasl.mechanism; else remove it"),
+        ("sasl.login.callback.handler.class", "Remove it: sasl.oauthbearer.method says who gives the token"),
+    ],
+)
+def test_a_setting_of_another_client_is_refused_with_its_name_here(setting: str, todo: str) -> None:
+    [refusal] = forbidden({setting: "x"})
+    assert refusal.todo.startswith(todo)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +225,8 @@ def test_names_and_files_that_differ_between_machines_may_be_references() -> Non
     assert _refusals(SASL | USER | {"sasl.mechanism": "PLAIN"} | names) == []
 
 
-def _refusals(client: dict[str, str], flow: str = "") -> list[tuple[str, str]]:
-    clusters = {"east": {"bootstrap_servers": ["e:1"], "client": client}}
+def _refusals(client: dict[str, str], flow: str = "", server: str = "e:1") -> list[tuple[str, str]]:
+    clusters = {"east": {"bootstrap_servers": [server], "client": client}}
     clusters |= {"west": {"bootstrap_servers": ["w:1"], "client": {}}} if flow else {}
     try:
         load({"a.yaml": json.dumps({"clusters": clusters}), "b.yaml": flow or "topics: {}"}, "env")

@@ -377,6 +377,15 @@ def test_what_mirrormaker_does_not_read_is_left_out_and_said() -> None:
     assert said.count('cluster "C" is not in clusters, so MirrorMaker 2 does not read it either') == 2
 
 
+def test_a_login_by_the_ticket_cache_alone_is_one_remark() -> None:
+    lines = f"A.security.protocol=SASL_PLAINTEXT\nA.sasl.mechanism=GSSAPI\n{_KRB5}useTicketCache=true;\n"
+    said = [
+        words for words in environment({"mm2.properties": BASE + lines}).notes.different if "mm2.properties" in words
+    ]
+    assert len(said) == 1
+    assert said[0].endswith("tickets come from the ticket cache of the process: KRB5CCNAME")
+
+
 def test_a_mirror_of_strimzi_without_a_source_connector_is_left_out_and_said() -> None:
     other = "  - source: {alias: C, bootstrapServers: 'c:1'}\n    checkpointConnector: {}\n"
     found = environment({"mm2.yaml": STRIMZI + other})

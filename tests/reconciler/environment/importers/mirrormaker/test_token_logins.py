@@ -225,3 +225,10 @@ def test_a_block_of_strimzi_is_the_same_login() -> None:
         f"{OF}audience": "kafka",
     }
     assert "tls.crt of the Secret kc" in made.notes.secrets["A_HTTPS_CA_PEM"]
+
+
+def test_the_same_class_as_login_and_as_client_handler_is_one_login() -> None:
+    """As the documentation of MSK has it."""
+    handler = "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+    made = made_of(MSK, oauth("", handler, f"A.sasl.client.callback.handler.class={handler}\n"))
+    assert not [words for words in made.notes.different if "sasl.client.callback" in words]
