@@ -21,7 +21,7 @@ from bench.records.equality import digests
 from bench.records.load import load_idle
 from bench.records.topics import admin_client, delete_topics, topics_of
 
-LOOK_S = 0.05
+POLL_S = 0.05
 START_LIMIT_S = 240.0
 COPY_LIMIT_S = 900.0
 IDLE_SETTLE_S, IDLE_S = 5.0, 20.0
@@ -93,7 +93,7 @@ def wait_for(arrival: Arrival, done: object, watch: tuple[System, Run], limit_s:
                 raise BenchError(f"{system.name} ended before {what}:\n{log}")
         if now - began > limit_s:
             raise BenchError(f"{system.name}: no {what} after {limit_s:.0f} s, {arrival.seen:,} offsets at the target")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from bench.records.topics import admin_client, create_topic, ends
 from tests.support.lanes.high_offsets import go_on_at
 
 TOPIC, PARTITIONS, RECORDS = "orders", 8, 1_000
-LOOK_S, TELL_S, LIMIT_S = 0.2, 30.0, 3_600.0
+POLL_S, TELL_S, LIMIT_S = 0.2, 30.0, 3_600.0
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -68,7 +68,7 @@ class Copy:
         """Until status tells how long the rest of a start takes, and how long that took after the command."""
         began = time.monotonic()
         while " at " not in (line := self._filling()) and self.reached() and time.monotonic() - began < LIMIT_S:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         say(f"{time.monotonic() - began:.1f} s after the command status says: {line}")
 
     def _filling(self) -> str:
@@ -93,7 +93,7 @@ class Copy:
                 say(self.command("status").strip())
             if time.monotonic() > give_up:
                 sys.exit(f"only {now:,} of {offsets:,} offsets in {LIMIT_S:.0f} s")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         return time.monotonic() - (first or time.monotonic()), at_first
 
     def broker_cpu(self) -> float:

@@ -41,7 +41,7 @@ from tests.support.access.certificates import self_signed
 from tests.support.lanes.handover import handover
 
 FLOWS = 4
-STATUS_S, SHARE_S, LOOK_S, SCRAPE_S = 2.0, 0.5, 2.0, 15.0
+STATUS_S, SHARE_S, POLL_S, SCRAPE_S = 2.0, 0.5, 2.0, 15.0
 """As the driver does it, with the default status interval and Prometheus' usual one."""
 SETTLE_S = 10.0
 
@@ -111,8 +111,8 @@ def watch(board: Board, leases: Leases, settings: MirrorSettings, over: threadin
         return True
 
     while not over.wait(0.1):
-        if every("look", LOOK_S):
-            leases.tell_untasked()
+        if every("look", POLL_S):
+            leases.report_untasked()
         if every("share", SHARE_S):
             leases.share_rates()
         if every("status", STATUS_S):

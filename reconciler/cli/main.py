@@ -160,7 +160,7 @@ def status(
     """Show a verdict with what to do; clusters, mirror jobs, and per flow: rate, lag, conditions."""
     from reconciler.errors import ReconcilerError
     from reconciler.model.environment.topology import Principal
-    from reconciler.operations.clusters.status import drills_of, lock_of, standing, verdict_now
+    from reconciler.operations.clusters.status import drills_of, lock_of, rollout_status, verdict_now
     from reconciler.operations.session.session import now_ms, open_session
     from reconciler.render.reports.status import StatusInputs, status_code, status_json, status_text
     from reconciler.render.reports.verdict import check_code
@@ -191,7 +191,7 @@ def status(
         live = session.observe()
         lock = lock_of(session, live)
         verdict = verdict_now(session, in_shell(str(env)))
-        affairs = StatusInputs(lock, standing(session, live, lock), verdict, check, drills_of(session, live))
+        affairs = StatusInputs(lock, rollout_status(session, live, lock), verdict, check, drills_of(session, live))
         if form is console.OutputFormat.JSON:
             console.show(status_json(session.topology, live, now_ms(), affairs), form)
         else:

@@ -14,7 +14,7 @@ from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import BrokerConfigs, LiveCluster, LiveState, LiveTopic, usual_configs
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.model.reports.drift import Deviation, History, Told
+from reconciler.model.reports.drift import Deviation, FoundCause, History
 from reconciler.resources.topics.limits import KeptLess
 from reconciler.text import counted, grouped
 
@@ -99,7 +99,7 @@ class Kind(Generic[Changed]):
     is_safe: Callable[[Changed, Risk], bool] = lambda _, __: False
     takes_away: tuple[type[Change], ...] = ()
     confirm: Callable[[ClusterAdmin, Sequence[Changed]], Callable[[Changed], bool]] | None = None
-    cause: Callable[[Planned, History, ConfigChange | None], Told | None] = lambda _, __, ___: None
+    cause: Callable[[Planned, History, ConfigChange | None], FoundCause | None] = lambda _, __, ___: None
 
 
 def of_clusters(words: Callable[[LiveCluster, str], str]) -> StateOf:

@@ -22,7 +22,7 @@ from reconciler.model.live import LiveState, LiveTopic
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin, ReplicaAdmin
 from reconciler.model.replicas import THROTTLED_REPLICAS, ReassignmentPace, ReplicaFacts
-from reconciler.resources.replicas.observe import look_closer
+from reconciler.resources.replicas.observe import with_replicas
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import cancel, reassign
 from tests.support.builders import cluster, codes, topic, topology
@@ -77,7 +77,7 @@ class Site:
 
     def plan(self, wished: Topology) -> Plan:
         live = LiveState({"east": self.admin.read()}, {})
-        return plan(wished, look_closer(wished, live, {"east": self.admin}))
+        return plan(wished, with_replicas(wished, live, {"east": self.admin}))
 
     def apply(self, planned: Plan, waits: int = 0) -> tuple[Outcome, ...]:
         some: list[Planned] = [
@@ -214,7 +214,7 @@ def test_a_look_that_fails_is_unknown(site: Site) -> None:
             raise ReconcilerError("may not", "", "Let it.")
 
     wished = site.desired(3)
-    live = look_closer(wished, LiveState({"east": site.admin.read()}, {}), {"east": Denied()})  # type: ignore[dict-item]
+    live = with_replicas(wished, LiveState({"east": site.admin.read()}, {}), {"east": Denied()})  # type: ignore[dict-item]
     (found,) = plan(wished, live).unknown
     assert isinstance(found, Unknown)
     assert found.subject == f"east/{site.topic} replicas"

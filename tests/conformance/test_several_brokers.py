@@ -9,7 +9,7 @@ from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.engine.plan.build import plan
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Result
-from reconciler.resources.replicas.observe import look_closer
+from reconciler.resources.replicas.observe import with_replicas
 from tests.support.builders import cluster, topic, topology
 from tests.support.clusters import EAST, real_cluster
 from tests.support.fakes.subjects import BrokerStranger, Subject
@@ -70,7 +70,7 @@ def test_with_one_broker_away_topics_are_read_and_changed(subject: Subject, east
             assert (made.result, made.error) == (Result.DONE, ""), "it gets a replica on the broker that is away"
         wished = topology(cluster("east"), topic(subject.known("orders").name, replication_factor=2))
         live = LiveState({"east": subject.admin.read()}, {})
-        (refused,) = plan(wished, look_closer(wished, live, {"east": subject.admin})).refused
+        (refused,) = plan(wished, with_replicas(wished, live, {"east": subject.admin})).refused
         assert refused.reason.code == "replica-offline"
     finally:
         east.start(3)

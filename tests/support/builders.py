@@ -27,7 +27,7 @@ from reconciler.model.plan import Outcome, Plan
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.quotas import quota_clusters
-from reconciler.resources.replicas.observe import look_closer
+from reconciler.resources.replicas.observe import with_replicas
 from reconciler.resources.users import user_clusters
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.prober import FakeProber
@@ -78,7 +78,7 @@ class World:
         listed = observe({name: self.clusters[name] for name in wished.clusters}, wanted=wanted)
         named = with_named(listed, unlisted(wished, listed, asked), self.clusters)
         live = LiveState(named.clusters, {name: self.runner.observe(name) for name in wished.mirrors})
-        return look_closer(wished, live, self.clusters)
+        return with_replicas(wished, live, self.clusters)
 
     def plan(self, wished: Topology, **more: Any) -> Plan:
         return plan(wished, self.look(wished), **more)

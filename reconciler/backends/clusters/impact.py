@@ -46,13 +46,13 @@ from reconciler.replication.offsets.map_topic import copied_before
 from reconciler.replication.offsets.position_metadata import PositionMark, mark_of
 
 WITHIN_SECONDS = 10.0
-LOOKED_AT = 20
+SAMPLED = 20
 """Records at each end of a partition of heartbeats."""
 MOST_GROUPS = 2_000
 MOST_PRODUCERS = 1_000
 MOST_OFFSETS_TOPICS = 20
 DENIED = (29, 30, 31)
-TELLS_WRITERS = frozenset({61, 65})
+REPORTS_WRITERS = frozenset({61, 65})
 """DescribeProducers and DescribeTransactions (KIP-664), both from 3.0 on."""
 UNUSED_ID = (5, "reconciler-probe")
 """An unused transactional id: asking for its rules shows whether there is an authorizer, and costs nothing."""
@@ -262,8 +262,8 @@ def read_copy_facts(
             for group, offsets in (groups or {}).items()
             if not offsets.error
         }
-        tells_writers = connection.versions.keys() >= TELLS_WRITERS
-        return CopyFacts(tells_writers, known or {}, positions, "; ".join(filter(None, whys)))
+        reports_writers = connection.versions.keys() >= REPORTS_WRITERS
+        return CopyFacts(reports_writers, known or {}, positions, "; ".join(filter(None, whys)))
 
     try:
         return _visited(declared, principal, read)
@@ -276,7 +276,7 @@ def read_remote_facts(
 ) -> RemoteFacts:
     """What ``flows``, whose target this is, would copy into. Asks for positions alone where each partition has one.
     ``principals``: asks as the next one where one may not see the positions."""
-    facts = RemoteFacts(untold={flow.state: "it was not asked" for flow in flows})
+    facts = RemoteFacts(unanswered={flow.state: "it was not asked" for flow in flows})
     for principal in principals:
         unknown = replace(facts, unknown="")
         try:
@@ -284,8 +284,8 @@ def read_remote_facts(
             facts = _visited(declared, principal, partial(_remote_facts, speaker, flows), 3 * WITHIN_SECONDS)
         except _FAILURES as error:
             why = _words("positions and ends of its remote topics", error)
-            facts = unknown if unknown.positions else replace(unknown, untold={flow.state: why for flow in flows})
-        if not facts.untold:
+            facts = unknown if unknown.positions else replace(unknown, unanswered={flow.state: why for flow in flows})
+        if not facts.unanswered:
             break
     return facts
 
@@ -293,10 +293,10 @@ def read_remote_facts(
 async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: ClusterClient) -> RemoteFacts:
     groups = GroupClient(cluster)
     states = [flow.state for flow in flows]
-    positions, untold = await _positions(groups, states)
+    positions, unanswered = await _positions(groups, states)
     fresh = {key for flow in flows for key in flow.partitions.keys() - positions.get(flow.state, {}).keys()}
     if not fresh:
-        return RemoteFacts(positions, untold)
+        return RemoteFacts(positions, unanswered)
     # Partitions without a position: those that hold records already need an explanation.
     await cluster.refresh({topic for topic, _ in fresh})
     begins, ends = await asyncio.gather(
@@ -322,9 +322,9 @@ async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: 
                 others.setdefault(key, (group, mark_of(key, at.offset, at.metadata or "")))
     workers = {name: group.state for name, group in listed.items() if _WORKERS.search(name) and group.state != "Dead"}
     if not held:
-        return RemoteFacts(positions, untold, held, others, {}, workers, unknown=why)
+        return RemoteFacts(positions, unanswered, held, others, {}, workers, unknown=why)
     # Positions are read again after the ends: a job that begins meanwhile commits a position before it writes.
-    positions, untold = await _positions(groups, states)
+    positions, unanswered = await _positions(groups, states)
     copied: dict[str, dict[Key, tuple[str, int]]] = {}
     for flow in flows:
         wanted = {key: tuple(map(parsed_id, flow.ids[key])) for key in flow.partitions.keys() & held}
@@ -335,7 +335,7 @@ async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: 
     writers, _ = await _or_why("their transactional ids", _transactional_ids(cluster, last or {}))
     connect = await _connect_offsets(cluster, speaker)
     written = {topic: max(producers.values()) for topic, producers in (last or {}).items()}
-    return RemoteFacts(positions, untold, held, others, copied, workers, written, writers or {}, connect, why)
+    return RemoteFacts(positions, unanswered, held, others, copied, workers, written, writers or {}, connect, why)
 
 
 async def _positions(
@@ -344,15 +344,17 @@ async def _positions(
     """Positions by flow, and for other flows why they are unknown."""
     names = {position_group(state): state for state in states}
     positions: dict[str, Mapping[Key, PositionMark]] = {}
-    untold: dict[str, str] = {}
+    unanswered: dict[str, str] = {}
     for group, answer in (await groups.offsets(names)).items():
         if answer.error:
-            untold[names[group]] = _words(f"group {group}", BrokerError(answer.error, f"positions of group {group}"))
+            unanswered[names[group]] = _words(
+                f"group {group}", BrokerError(answer.error, f"positions of group {group}")
+            )
         else:
             positions[names[group]] = {
                 key: mark_of(key, at.offset, at.metadata or "") for key, at in answer.offsets.items()
             }
-    return positions, untold
+    return positions, unanswered
 
 
 async def _connect_offsets(
@@ -410,8 +412,8 @@ def read_heartbeats(declared: DeclaredCluster, principals: Sequence[Principal]) 
         await small_topics.leaders(cluster, [HEARTBEATS])
         keys = [(HEARTBEATS, number) for number in cluster.topics[HEARTBEATS].leaders]
         begins, ends = await small_topics.begins(cluster, keys), await small_topics.ends(cluster, keys)
-        late = {key: max(begins[key], ends[key] - LOOKED_AT) for key in keys}
-        early = {key: min(late[key], begins[key] + LOOKED_AT) for key in keys}
+        late = {key: max(begins[key], ends[key] - SAMPLED) for key in keys}
+        early = {key: min(late[key], begins[key] + SAMPLED) for key in keys}
         for first, until in ((begins, early), (late, ends)):
             strangers = [
                 f"the record at {record.offset} of partition {answer.partition}: {why}"

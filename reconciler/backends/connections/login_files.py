@@ -25,17 +25,17 @@ _ASSERTION = "sasl.oauthbearer.assertion.file"
 _PASSPHRASE = "sasl.oauthbearer.assertion.private.key.passphrase"  # noqa: S105 - a name
 
 
-def told_of_login_files(topology: Topology) -> tuple[str, ...]:
+def login_file_problems(topology: Topology) -> tuple[str, ...]:
     """A sentence for each file that no login can use here; each once, and none with a secret. A path that only another
     machine's variables know, and a file that RECONCILER_ALLOW does not list, are not looked at."""
     notes: list[str] = []
     for cluster in topology.clusters.values():
         for principal in Principal:
-            notes += [f"cluster {cluster.name}: {one}" for one in _told(cluster.client_for(principal))]
+            notes += [f"cluster {cluster.name}: {one}" for one in _problems(cluster.client_for(principal))]
     return tuple(dict.fromkeys(notes))
 
 
-def _told(client: Mapping[str, str]) -> Iterator[str]:
+def _problems(client: Mapping[str, str]) -> Iterator[str]:
     """Problems of files that client settings name, before a login fails for a reason that names none of them. Only
     files that may be read here (``RECONCILER_ALLOW``) or that come from a variable are checked."""
     for setting in FILES:

@@ -161,7 +161,7 @@ class AuditTopicLog:
         self.trouble = ""
         self.head: str | None = None
         """Digest of the newest record of the environment, empty for none; None before that was read."""
-        self.begins_anew = ""
+        self.broken_off = ""
         """Why the chain of digests starts again with this run, or empty."""
         self._encoded: list[bytes] = []
         """The first lines that wait, encoded: a line that may have been sent is sent again byte for byte."""
@@ -195,8 +195,8 @@ class AuditTopicLog:
     def left(self) -> str:
         """A sentence when lines did not reach the topic, else empty. Ends the connection."""
         self._records.close()
-        if not self.waiting and self.begins_anew:
-            return f"the chain of {self.cluster.name}/{self.topic} starts again with this run: {self.begins_anew}"
+        if not self.waiting and self.broken_off:
+            return f"the chain of {self.cluster.name}/{self.topic} starts again with this run: {self.broken_off}"
         if not self.waiting:
             return ""
         why = self.trouble or "the topic does not exist"
@@ -211,7 +211,7 @@ class AuditTopicLog:
                 lines = read_copy(self.cluster, Principal.APPLY, self.topic, self.key)
                 self.head = digest(lines[-1]) if lines else ""
             except ClusterError as error:
-                self.head, self.begins_anew = "", f"{error.what}. Let the apply principal read the topic."
+                self.head, self.broken_off = "", f"{error.what}. Let the apply principal read the topic."
         for line in self.waiting[len(self._encoded) :]:
             chained = {**line, PREVIOUS: self.head or None}
             self.head = digest(chained)

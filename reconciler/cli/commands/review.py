@@ -50,7 +50,7 @@ def validate(
     live: Annotated[bool, typer.Option("--live", help="also what blocks a plan on the live clusters")] = False,
 ) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
-    from reconciler.backends.connections.login_files import told_of_login_files
+    from reconciler.backends.connections.login_files import login_file_problems
     from reconciler.environment.load import load
     from reconciler.render.reports.declared import problems_json, valid_json, valid_text
 
@@ -62,7 +62,7 @@ def validate(
         if form is console.OutputFormat.JSON:
             console.show(problems_json(name, error.problems), form)
         raise
-    if notes := told_of_login_files(topology):
+    if notes := login_file_problems(topology):
         console.say(*notes)
     planned = None
     if live:

@@ -10,7 +10,7 @@ from reconciler.engine.kinds import kind_of
 from reconciler.errors import ExitCode
 from reconciler.model.changes import COUNTED, About, ConfigChange, Outside, OutsideChange, Risk
 from reconciler.model.plan import Plan, Planned
-from reconciler.model.reports.drift import Cause, Difference, History, Line, Told
+from reconciler.model.reports.drift import Cause, Difference, FoundCause, History, Line
 from reconciler.resources.topics.kind import grown_outside
 from reconciler.text import grouped
 
@@ -48,7 +48,7 @@ def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference
 
     # What differs and no planned change brings back: only the record of the last apply shows it.
     for change in plan.outside:
-        if change.kind is Outside.MADE_ANEW and change.kind in COUNTED:
+        if change.kind is Outside.RECREATED and change.kind in COUNTED:
             wished, why, origin = change.before, _why(change), "as the last apply left it"
         elif change.kind in COUNTED:
             earlier = f"; {change.before} after {change.since}" if change.since else ""
@@ -72,7 +72,7 @@ def _why(change: OutsideChange) -> str:
     match change.kind:
         case Outside.DELETED:
             return f"deleted{since}: it was {change.before}"
-        case Outside.MADE_ANEW:
+        case Outside.RECREATED:
             return f"the topic was deleted and recreated{since}: {change.before} -> {change.after}"
         case _:
             return f"changed{since}: {change.before} -> {change.after}"
@@ -85,7 +85,7 @@ class _Record:
         self._by_name = {change.name: change for change in outside if change.since and change.key}
         self._topics = grouped((str(change.subject), change) for change in outside if change.since and not change.key)
 
-    def cause(self, cause: Told, subject: str, kind: str, config: ConfigChange | None = None) -> Told:
+    def cause(self, cause: FoundCause, subject: str, kind: str, config: ConfigChange | None = None) -> FoundCause:
         """The record explains more than that a value differs. An apply that was cut off, or a cluster that sets a value
         back each time, explains more than the record. ``subject``, ``kind``, ``config``: of the difference."""
         if cause.cause in (Cause.HALF_FINISHED, Cause.NORMALISED):
@@ -93,15 +93,15 @@ class _Record:
         topic, _, key = subject.partition(" ")
         for whole in self._topics.get(topic, ()):
             if whole.kind is not Outside.PARTITIONS or kind == "partitions":
-                return Told(Cause.EDITED_OUTSIDE, _why(whole))
+                return FoundCause(Cause.EDITED_OUTSIDE, _why(whole))
         if (own := self._by_name.get(subject)) is not None:
-            return Told(Cause.EDITED_OUTSIDE, _why(own))
+            return FoundCause(Cause.EDITED_OUTSIDE, _why(own))
         source = config.source if config is not None else ""
         if source and (its := self._by_name.get(f"{source} {key}")) is not None:
-            return Told(Cause.EDITED_OUTSIDE, f"its source {source} was {_why(its)}")
+            return FoundCause(Cause.EDITED_OUTSIDE, f"its source {source} was {_why(its)}")
         default = self._by_name.get(f"cluster {topic.partition('/')[0]} {key}")
         if default is not None and cause.cause is Cause.DEFAULT_CHANGED:
-            return Told(Cause.DEFAULT_CHANGED, f"the cluster's default was {_why(default)}")
+            return FoundCause(Cause.DEFAULT_CHANGED, f"the cluster's default was {_why(default)}")
         return cause
 
 
@@ -139,22 +139,22 @@ def _unfinished(open_runs: Mapping[str, str], leftovers: Mapping[str, object]) -
     return {run: at for run, at in open_runs.items() if leftovers.get(run) != 0}
 
 
-def cause_of(planned: Planned, earlier_runs: History, config: ConfigChange | None = None) -> Told:
+def cause_of(planned: Planned, earlier_runs: History, config: ConfigChange | None = None) -> FoundCause:
     """``config``: the single one of an ``AlterConfigs`` that is asked about."""
     last = earlier_runs.last(planned.id)
     # What the audit record says of this very change comes first, then what its kind can tell from the change, then
     # runs that ended before they were done.
     if last is not None and last.get("result") in ("unproven", "left"):
-        return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did it, and no probe confirmed it")
+        return FoundCause(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did it, and no probe confirmed it")
     if last is not None and last.get("result") in ("failed", "skipped", "undone"):
         error = str(last.get("error") or "no reason was recorded").partition("\n")[0]
-        return Told(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {error}")
+        return FoundCause(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did not do it: {error}")
     if (cause := kind_of(planned.change).cause(planned, earlier_runs, config)) is not None:
         return cause
     if earlier_runs.cut_off:
         at = max(earlier_runs.cut_off.values())
-        return Told(Cause.HALF_FINISHED, f"the run of {at} was cut off, and this is not among what it did")
+        return FoundCause(Cause.HALF_FINISHED, f"the run of {at} was cut off, and this is not among what it did")
     if earlier_runs.overtaken:
         either = f"new in git, changed outside, or left by the run of {earlier_runs.overtaken}, which was cut off"
-        return Told(Cause.NOT_TOLD, f"{earlier_runs.nobody}: {either}")
-    return Told(Cause.NOT_TOLD, f"{earlier_runs.nobody}: new in git, or changed outside")
+        return FoundCause(Cause.UNDETERMINED, f"{earlier_runs.no_run}: {either}")
+    return FoundCause(Cause.UNDETERMINED, f"{earlier_runs.no_run}: new in git, or changed outside")

@@ -182,7 +182,7 @@ def with_remote_topics(
     # A position that cannot be read says nothing. The flow may go on if it is known to have run before, since its job
     # looks for itself; otherwise its copies could be made a second time.
     for target, target_facts in facts.items():
-        for state, why in target_facts.untold.items():
+        for state, why in target_facts.unanswered.items():
             flow = next(f for f in topology.flows.values() if (f.target, f.state_name) == (target, state))
             subject = f"positions of flow {flow.name} on {target}"
             if _ran_before(live, applied, flow):

@@ -22,7 +22,7 @@ from reconciler.resources.topics.internal import internal_topics
 
 THREADS = 16
 """Clusters and mirrors that are asked at once."""
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 SILENT_SECONDS = 1.5
 """How long an answer to a small request may take before a cluster counts as silent."""
 FIRST_SECONDS = 5.0
@@ -133,7 +133,7 @@ class MirrorWatch:
         self._asked: dict[str, tuple[float, Future[LiveMirror | Unknown]]] = {}
         self._silent: dict[str, Unknown] = {}
 
-    def look(self, within_s: float = LOOK_SECONDS) -> LiveState:
+    def look(self, within_s: float = POLL_SECONDS) -> LiveState:
         """What is known after ``within_s``. A mirror that has not answered by then is unknown: for that reason, or for
         the one of the time before."""
         for name in self._mirrors:

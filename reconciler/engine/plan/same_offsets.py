@@ -163,7 +163,7 @@ def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], fac
     for flow in topology.flows.values():
         if not flow.keeps_offsets:
             continue
-        if facts.get(flow.target, CopyFacts(unknown="not asked")).tells_writers is False:
+        if facts.get(flow.target, CopyFacts(unknown="not asked")).reports_writers is False:
             refused.append(too_old(flow))
         mine, source = [copy for copy in copies if copy.flow == flow.name], facts.get(flow.source, CopyFacts())
 

@@ -150,7 +150,7 @@ class RolloutStatus:
         return isinstance(kept, Promotion) and any(kept.pending(wave.clusters) for wave in self.course.waves)
 
 
-def standing_now(
+def rollout_now(
     topology: Topology, live: LiveState, course: Course, kept: Promotion | Unknown | None, lock: LockRecord | None
 ) -> RolloutStatus:
     clusters = {n: health_of(it) if isinstance(it, LiveCluster) else it for n, it in live.clusters.items()}

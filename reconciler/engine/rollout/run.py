@@ -15,13 +15,13 @@ from reconciler.model.environment.rollout import Course, CourseWave
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import Fault, Sight
-from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
+from reconciler.model.state.rollout_progress import ClusterRollout, Promotion, SoakState
 from reconciler.text import time_words
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 """Between looks while a wave soaks; ``WAITING_SECONDS`` while a gate is closed."""
 WAITING_SECONDS = 2.0
-TOLD_EVERY_MS = 30_000
+REPORT_EVERY_MS = 30_000
 
 
 class RolloutIO(Protocol):
@@ -55,11 +55,11 @@ class RolloutIO(Protocol):
 @dataclass(frozen=True, slots=True)
 class RolloutOptions:
     """``patient``: waits for gates and soaks; else one look a call, and the next call goes on. ``gap_ms``: the longest
-    time between two looks that counts as watched. ``heedless``: gates and soaks are left out."""
+    time between two looks that counts as watched. ``ungated``: gates and soaks are left out."""
 
     patient: bool = True
     gap_ms: int = 30_000
-    heedless: bool = False
+    ungated: bool = False
 
 
 class SoakVerdict(StrEnum):
@@ -138,7 +138,7 @@ class Conductor:
         try:
             self.promotion = world.kept()
         except ReconcilerError:  # how far the last run came is unknown: gates that are ignored do not need it
-            if not manner.heedless:
+            if not manner.ungated:
                 raise
 
     def require_open(self) -> None:
@@ -146,7 +146,7 @@ class Conductor:
         for the gates of its last wave instead."""
         waves = [self.course.index(planned.wave) for planned in self.plan.changes]
         under_way = any(self.course.index(wave.name) < min(waves, default=0) for wave in self._pending())
-        if self.manner.heedless or not waves or under_way:
+        if self.manner.ungated or not waves or under_way:
             return
         if this_faults := self._faults():
             lines = "\n".join(f"  {fault}" for fault in this_faults)
@@ -163,13 +163,15 @@ class Conductor:
         # What earlier waves left undone would not change by waiting, so it is checked before any soak.
         if why := self._unfinished(index) or self._settled(self.course.waves[:index]):
             return self._halt(f"wave {wave} may not begin: {why}")
-        return self._moved(self.course.waves[index], ClusterStand(wave, Stand.BEGUN), f"wave {wave} may not begin")
+        return self._moved(
+            self.course.waves[index], ClusterRollout(wave, SoakState.BEGUN), f"wave {wave} may not begin"
+        )
 
     def ended(self, wave: str, outcomes: Sequence[Outcome]) -> None:
         """The changes of ``wave`` came to ``outcomes``; its soak begins."""
         self.outcomes |= {outcome.id: outcome for outcome in outcomes}
         if all(outcome.result is Result.DONE for outcome in outcomes):
-            self._moved(self.course.wave(wave), ClusterStand(wave, Stand.SOAKING), f"wave {wave} is done")
+            self._moved(self.course.wave(wave), ClusterRollout(wave, SoakState.SOAKING), f"wave {wave} is done")
 
     def conclude(self) -> None:
         """Waits for the gates and the soak of all waves that are over."""
@@ -212,8 +214,8 @@ class Conductor:
         return ""
 
     def _settle(self, wave: CourseWave) -> str:
-        if self.manner.heedless:
-            return self._moved(wave, ClusterStand(wave.name, Stand.PASSED), f"wave {wave.name} is over")
+        if self.manner.ungated:
+            return self._moved(wave, ClusterRollout(wave.name, SoakState.PASSED), f"wave {wave.name} is over")
         log = _SoakLog(self.world, wave)
         while True:
             if closed := self.world.closed():
@@ -222,11 +224,11 @@ class Conductor:
             state = looked(self._settling(wave), all_faults, self.world.now_ms())
             self.settlings[wave.name] = state
             log.about(state, all_faults)
-            stand = Stand.PASSED if state.verdict is SoakVerdict.PASSED else Stand.SOAKING
+            stand = SoakState.PASSED if state.verdict is SoakVerdict.PASSED else SoakState.SOAKING
             # A run that goes on after a kill must not count a doubted soak as undisturbed: the next look might have
             # ended it.
             soaked = 0 if state.doubted else state.soaked_ms
-            if why := self._moved(wave, ClusterStand(wave.name, stand, soaked), f"wave {wave.name}"):
+            if why := self._moved(wave, ClusterRollout(wave.name, stand, soaked), f"wave {wave.name}"):
                 return why
             if state.verdict is SoakVerdict.PASSED:
                 del self.settlings[wave.name]
@@ -238,7 +240,7 @@ class Conductor:
                 return f"wave {wave.name} soaks for {time_words(state.left_ms / 1000)} more"
             if not self.manner.patient:
                 return f"wave {wave.name} waits for its gates: {_listed(all_faults)}"
-            self.world.wait(min(LOOK_SECONDS, max(0.05, state.left_ms / 1000)) if soaks else WAITING_SECONDS)
+            self.world.wait(min(POLL_SECONDS, max(0.05, state.left_ms / 1000)) if soaks else WAITING_SECONDS)
 
     def _settling(self, wave: CourseWave) -> Settling:
         """As the last look of this process left it, else as the last run did: then at least one look is to come."""
@@ -257,10 +259,10 @@ class Conductor:
         scope = scope_of(self.topology, touched, undone)
         return faults(self.course.gates, scope, self.world.look(scope))
 
-    def _moved(self, wave: CourseWave, stand: ClusterStand, doing: str) -> str:
+    def _moved(self, wave: CourseWave, stand: ClusterRollout, doing: str) -> str:
         """Writes down how far the clusters of ``wave`` are. Why that failed, or empty."""
         before = self.promotion
-        if stand.stand is not Stand.BEGUN:  # only clusters that the wave touched have something to soak
+        if stand.stand is not SoakState.BEGUN:  # only clusters that the wave touched have something to soak
             self.promotion = before.set(before.pending(wave.clusters), stand)
         else:
             self.promotion = before.set(wave.clusters, stand)
@@ -291,7 +293,7 @@ class _SoakLog:
 
     def about(self, state: Settling, given_faults: tuple[Fault, ...]) -> None:
         now = self.world.now_ms()
-        if self.last == (state.verdict, given_faults) and now - self.at < TOLD_EVERY_MS:
+        if self.last == (state.verdict, given_faults) and now - self.at < REPORT_EVERY_MS:
             return
         self.last, self.at = (state.verdict, given_faults), now
         if state.verdict is SoakVerdict.PASSED:

@@ -24,7 +24,7 @@ class HangingTransactionError(WireError):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class OpenByPartition:
     """``transactions``: producer id and epoch of every open one. ``unseen``: partitions without a leader."""
 
     transactions: Mapping[Key, Open]
@@ -37,7 +37,7 @@ class Looked:
         }
 
 
-async def look(cluster: ClusterClient, keys: Iterable[Key]) -> Looked:
+async def look(cluster: ClusterClient, keys: Iterable[Key]) -> OpenByPartition:
     """Asks the leaders as ``cluster.topics`` names them. Raises ConnectionLostError or BrokerError."""
     by_node = cluster.by_leader(keys)
     unseen = frozenset(by_node.pop(NO_LEADER, ()))
@@ -49,7 +49,7 @@ async def look(cluster: ClusterClient, keys: Iterable[Key]) -> Looked:
                 by_partition[key] = tuple((p.producer_id, p.epoch) for p in value if p.open_from >= 0)
             elif value not in DENIED:  # without the right to read nothing can be committed there either
                 raise BrokerError(value, f"open transactions of {key[0]}-{key[1]} on {cluster.name}")
-    return Looked(by_partition, unseen)
+    return OpenByPartition(by_partition, unseen)
 
 
 async def settle(cluster: ClusterClient, keys: Iterable[Key], *identities: Identity) -> frozenset[Key]:

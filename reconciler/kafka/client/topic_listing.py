@@ -20,16 +20,16 @@ class TopicListing:
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
-        self._told = b""
+        self._last_frame = b""
         self._topics: Sequence[TopicOf] = ()
 
     async def read(self) -> Sequence[TopicOf]:
         """Raises WireError."""
         reader = await self._answer(None)
         frame = reader.frame[reader.at :]
-        if frame != self._told:
+        if frame != self._last_frame:
             self._topics = tuple(topics.unpack_topics(reader))
-            self._told = frame
+            self._last_frame = frame
         return self._topics
 
     async def of(self, names: Sequence[str]) -> Sequence[TopicOf]:

@@ -16,7 +16,7 @@ ACKS_ALL = -1
 _ANSWER = struct.Struct(">ihqqq")
 _I = struct.Struct(">i")
 _ENTRY = struct.Struct(">ii")
-_NOTHING_SAID = b"\x01\0\0"  # no record errors, no message, no tagged fields; in layout 8 no list begins so
+_NO_RECORD_ERRORS = b"\x01\0\0"  # no record errors, no message, no tagged fields; in layout 8 no list begins so
 
 Key = tuple[str, int]
 
@@ -97,8 +97,8 @@ def _partition(reader: ResponseReader, topic: str) -> Produced:
     """Record errors (KIP-467) and the error message become one text; a success without any is recognised by its bytes,
     since there is one for each batch that is written."""
     index, error, base, stamp, _ = reader.fixed(_ANSWER)
-    if not error and reader.frame.startswith(_NOTHING_SAID, reader.at):
-        reader.at += len(_NOTHING_SAID)
+    if not error and reader.frame.startswith(_NO_RECORD_ERRORS, reader.at):
+        reader.at += len(_NO_RECORD_ERRORS)
         return Produced(topic, index, error, base, "", stamp)
     said: list[str] = []
     for _ in range(reader.count()):

@@ -71,7 +71,7 @@ class Outside(StrEnum):
     override where ``undeclared`` is ``drift``. MIN_INSYNC: min.insync.replicas above the replication factor."""
 
     DELETED = "deleted"
-    MADE_ANEW = "made-anew"
+    RECREATED = "made-anew"
     PARTITIONS = "partitions"
     OVERRIDE = "override"
     DEFAULT = "broker-default"
@@ -79,7 +79,7 @@ class Outside(StrEnum):
     MIN_INSYNC = "min-insync-above-factor"
 
 
-COUNTED = (Outside.MADE_ANEW, Outside.UNDECLARED)
+COUNTED = (Outside.RECREATED, Outside.UNDECLARED)
 """What is drift although no planned change shows it."""
 
 

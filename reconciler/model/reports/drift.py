@@ -24,11 +24,11 @@ class Cause(StrEnum):
     HALF_FINISHED = "half-finished-apply"
     DEFAULT_CHANGED = "broker-default-changed"
     NORMALISED = "vendor-normalised"
-    NOT_TOLD = "not-told"
+    UNDETERMINED = "not-told"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class FoundCause:
     cause: Cause
     why: str
 
@@ -47,7 +47,7 @@ class History:
     overtaken: str = ""
 
     @property
-    def nobody(self) -> str:
+    def no_run(self) -> str:
         """Why no run is known that did something: there was none, or there is no record of runs here."""
         return "no earlier run did it" if self.known else "no record of earlier runs is here"
 

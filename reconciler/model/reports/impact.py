@@ -99,12 +99,12 @@ class MarkerRight:
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
     """What one cluster reports for flows that keep offsets. ``offsets``: by topic and partition, the offset of a time
-    or of the end. ``tells_writers``: whether its brokers know DescribeProducers and DescribeTransactions (from
+    or of the end. ``reports_writers``: whether its brokers know DescribeProducers and DescribeTransactions (from
     3.0 on); None: not known. ``positions``: flow -> metadata of its positions, by target topic and partition; those of
     a missing flow are unknown. ``markers``: of a target; None: not asked. ``unknown``: why something is missing;
     else empty."""
 
-    tells_writers: bool | None = None
+    reports_writers: bool | None = None
     offsets: Mapping[tuple[str, int], int] = field(default_factory=lambda: MappingProxyType({}))
     positions: Mapping[str, Mapping[tuple[str, int], str]] = field(default_factory=lambda: MappingProxyType({}))
     unknown: str = ""
@@ -124,7 +124,7 @@ class FlowCopies:
 class RemoteFacts:
     """What a target reports about remote partitions, by the names of flows' states and by remote partition.
 
-    ``positions``: who wrote each position; a flow that is missing could not be asked, ``untold`` says why. Of
+    ``positions``: who wrote each position; a flow that is missing could not be asked, ``unanswered`` says why. Of
     partitions without a position: ``held``: begin and end, where they are not empty; ``others``: group of another flow
     that has a position there; ``copied``: by flow, who copied it (a flow's state), up to which source offset at least,
     as the offset map says. ``workers``: groups of Connect workers with their state. ``written_ms``: by topic, when the
@@ -133,7 +133,7 @@ class RemoteFacts:
     ``unknown``: what else could not be read."""
 
     positions: Mapping[str, Mapping[Key, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
-    untold: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    unanswered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     held: Mapping[Key, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     others: Mapping[Key, tuple[str, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
     copied: Mapping[str, Mapping[Key, tuple[str, int]]] = field(default_factory=lambda: MappingProxyType({}))

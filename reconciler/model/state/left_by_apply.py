@@ -58,7 +58,7 @@ class LeftCluster:
         return ours == theirs
 
 
-NOBODY = LeftCluster("")
+NOTHING_RECORDED = LeftCluster("")
 """In place of a cluster of which nothing is remembered."""
 
 

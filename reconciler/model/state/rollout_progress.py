@@ -17,7 +17,7 @@ def promotion_key(environment: str) -> str:
     return f"rollout/{environment}"
 
 
-class Stand(StrEnum):
+class SoakState(StrEnum):
     """BEGUN: changes of its wave are under way, or were cut off. SOAKING: they are done. PASSED: its soak is over."""
 
     BEGUN = "begun"
@@ -26,11 +26,11 @@ class Stand(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterStand:
+class ClusterRollout:
     """``soaked_ms``: how long all gates were seen to hold, without a break, since the last change."""
 
     wave: str
-    stand: Stand
+    stand: SoakState
     soaked_ms: int = 0
 
 
@@ -42,12 +42,14 @@ class Promotion:
     at_ms: int = 0
     who: str = ""
     halted: str = ""
-    clusters: Mapping[str, ClusterStand] = field(default_factory=lambda: MappingProxyType({}))
+    clusters: Mapping[str, ClusterRollout] = field(default_factory=lambda: MappingProxyType({}))
 
     def pending(self, clusters: Iterable[str]) -> tuple[str, ...]:
         """Those that were changed and have not soaked to the end."""
         pending = ((name, self.clusters.get(name)) for name in clusters)
-        return tuple(name for name, progress in pending if progress is not None and progress.stand is not Stand.PASSED)
+        return tuple(
+            name for name, progress in pending if progress is not None and progress.stand is not SoakState.PASSED
+        )
 
     def soaked_ms(self, clusters: Iterable[str]) -> int:
         """Of the one that soaked least."""
@@ -55,9 +57,9 @@ class Promotion:
 
     def begun(self, clusters: Iterable[str]) -> bool:
         """Whether changes of one of them are under way, or were cut off."""
-        return any(self.clusters[name].stand is Stand.BEGUN for name in clusters if name in self.clusters)
+        return any(self.clusters[name].stand is SoakState.BEGUN for name in clusters if name in self.clusters)
 
-    def set(self, clusters: Iterable[str], stand: ClusterStand) -> Promotion:
+    def set(self, clusters: Iterable[str], stand: ClusterRollout) -> Promotion:
         return replace(self, clusters=MappingProxyType({**self.clusters, **dict.fromkeys(clusters, stand)}))
 
 

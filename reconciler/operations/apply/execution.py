@@ -130,7 +130,7 @@ class Execution:
     def ignore_gates(self, reason: str) -> None:
         """Waves in order, without gates and soaks; the audit record has the reason. Empty: nothing is ignored."""
         if reason:
-            self.manner = RolloutOptions(heedless=True)
+            self.manner = RolloutOptions(ungated=True)
             self.ignoring = reason
 
     def perform(self, change_id: str, act: Callable[[], Answer]) -> Answer:

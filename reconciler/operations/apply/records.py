@@ -19,7 +19,7 @@ from reconciler.model.live import LiveState, usual_configs
 from reconciler.model.plan import Plan
 from reconciler.model.state import last_apply
 from reconciler.model.state.last_apply import Applied, Consent
-from reconciler.model.state.left_by_apply import NOBODY, LeftCluster, dumps, left_key, left_on, left_topics
+from reconciler.model.state.left_by_apply import NOTHING_RECORDED, LeftCluster, dumps, left_key, left_on, left_topics
 from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.operations.session.session import Session
 from reconciler.resources.shrink_limit import shrunken
@@ -107,7 +107,7 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
         unmanaged[topic.ref.cluster].add(topic.ref.name)
     left: dict[str, LeftCluster] = {}
     for name in session.topology.clusters:
-        before = session.last.left.get(name, NOBODY)
+        before = session.last.left.get(name, NOTHING_RECORDED)
         live = session.last.live.known(name) if session.last.live is not None else None
         now = before
         if live is not None:
@@ -118,7 +118,7 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
                 continue
             now = now.without(topics)
             # Another cluster answers at this address: nothing that was read before belongs to it.
-            base = now if now.cluster_id == again.cluster_id else replace(NOBODY, cluster_id=again.cluster_id)
+            base = now if now.cluster_id == again.cluster_id else replace(NOTHING_RECORDED, cluster_id=again.cluster_id)
             now = replace(base, topics={**base.topics, **left_topics(again.topics.values())})
         if now.cluster_id and not now.same(before):
             left[name] = replace(now, at_ms=by.at_ms, who=by.who)

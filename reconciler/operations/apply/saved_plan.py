@@ -33,7 +33,7 @@ def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
     """What has changed of all that the plan depends on; reads only that."""
     needed = basis([observation.subject for observation in planned.basis.observed])
     readers = {name: session.clusters[name] for name in needed.wanted.topics or () if name in session.clusters}
-    session.look_for_strays(set(needed.mirrors))
+    session.find_strays(set(needed.mirrors))
     live = observe(readers, session.runner, needed.mirrors, needed.wanted)
     if unknown := unreadable(live):
         why = "\n".join(f"  {each_unknown.subject}: {each_unknown.error}" for each_unknown in unknown)

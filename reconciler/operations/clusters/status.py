@@ -6,7 +6,7 @@ from reconciler.backends.state.environment_records import read_holder, read_last
 from reconciler.engine.diff import diff
 from reconciler.engine.drift.remedies import has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
-from reconciler.engine.rollout.gates import RolloutStatus, standing_now
+from reconciler.engine.rollout.gates import RolloutStatus, rollout_now
 from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.live import LiveState
@@ -30,7 +30,7 @@ def drills_of(session: Session, live: LiveState) -> Mapping[str, LastDrill] | Un
     return or_unknown("last drills", lambda: read_last_drills(session.find_home(live), topology.environment, principal))
 
 
-def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:
+def rollout_status(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:
     """The progress of the environment's rollout; None when it has none."""
     topology = session.topology
     course = course_of(topology)
@@ -38,7 +38,7 @@ def standing(session: Session, live: LiveState, lock: LockRecord | Unknown | Non
         return None
     place = lock_cluster(topology)
     kept = or_unknown("rollout", lambda: read_promotion(place, topology.environment, session.principal))
-    return standing_now(topology, live, course, kept, None if isinstance(lock, Unknown) else lock)
+    return rollout_now(topology, live, course, kept, None if isinstance(lock, Unknown) else lock)
 
 
 def verdict_now(session: Session, folder: str) -> Verdict:

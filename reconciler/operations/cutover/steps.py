@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from reconciler.engine.rollout.run import (
-    LOOK_SECONDS,
+    POLL_SECONDS,
     WAITING_SECONDS,
     RolloutOptions,
     Settling,
@@ -280,7 +280,7 @@ class CutoverRun:
                     f"Repair it and run this again: the soak starts again. Or go back: {ROLLBACK}",
                 )
             if state.verdict is SoakVerdict.SOAKING:
-                self.world.sleep(min(LOOK_SECONDS, state.left_ms / 1000))
+                self.world.sleep(min(POLL_SECONDS, state.left_ms / 1000))
             elif state.verdict is SoakVerdict.WAITING:
                 self.world.sleep(WAITING_SECONDS)
         return DONE, f"all gates held for {time_words(soak_s)}"

@@ -35,7 +35,7 @@ from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.mirrors.verify_request import answered, request_fields
 from reconciler.text import counted
 
-LOOK_S, TELL_S = 0.5, 5.0
+POLL_S, TELL_S = 0.5, 5.0
 _ENDED = ("stopped", "failed", "superseded")
 
 
@@ -89,7 +89,7 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
                     if over:
                         reached = state == "stopped" and folder.number("supervisor.json", "exit_code") == 0
                         ended.append(EndedJob(name, reached, last, folder.log_tail(4)))
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
         failed = [job for job in ended if not job.reached]
         names, why = [f"mirror {job.mirror} did not catch up" for job in failed], []
         for job in failed:

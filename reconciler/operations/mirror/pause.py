@@ -36,7 +36,7 @@ from reconciler.resources.mirrors.pause import (
     words,
 )
 
-LOOK_S = 0.3
+POLL_S = 0.3
 
 Say = Callable[[str], None]
 
@@ -232,7 +232,7 @@ def _await(
                 problem = f"mirror {name} has not confirmed within {wait_s:g} s: {pause_progress.words}"
                 why = f"It is recorded, so it holds as soon as the job has done it: {', '.join(map(str, mine))} {word}."
                 raise ReconcilerError(problem, why, "Check again with reconciler status ENV.")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     return later
 
 

@@ -33,7 +33,7 @@ from reconciler.model.reports.edit import Against, EditComparison, PromotionRepo
 from reconciler.model.reports.explain import Explanation
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.model.state.last_apply import Consent
-from reconciler.operations.clusters.status import lock_of, standing
+from reconciler.operations.clusters.status import lock_of, rollout_status
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.early_reads import Begun, begin
 from reconciler.operations.session.session import Session, open_session, read_topology
@@ -92,7 +92,7 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         if request.offline or request.revert:
             raise
         held = _held(now, read_head(at.named).clusters, request)
-        return replace(_planned(env, held, None, request), against=against, untold=error.problems)
+        return replace(_planned(env, held, None, request), against=against, base_problems=error.problems)
     if not request.revert:
         comparison = replace(compare(before, now), same_text=not is_touched(env, at))
         held = _held(now, before.clusters if before is not None else {}, request)
@@ -217,5 +217,5 @@ def draw(env: Path, plan_file: Path | None, offline: bool) -> TopologyMap:
         return topology_map(topology, None, plan)
     with open_session(env, Principal.PLAN) as session:
         live = session.observe()
-        status = standing(session, live, lock_of(session, live)) if topology.rollout is not None else None
+        status = rollout_status(session, live, lock_of(session, live)) if topology.rollout is not None else None
         return topology_map(session.topology, live, plan, status.promotion if status is not None else None)

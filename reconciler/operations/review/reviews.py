@@ -25,7 +25,7 @@ from reconciler.operations.review.copy_facts import heartbeats_found, remote_fac
 from reconciler.operations.session.session import NOTHING_AGREED, Session
 from reconciler.resources.acls.authorizer.after_plan import reading_questions, with_readers
 from reconciler.resources.mirrors.handover import mirror_handover
-from reconciler.resources.replicas.observe import look_closer
+from reconciler.resources.replicas.observe import with_replicas
 from reconciler.text import grouped
 
 LOOKS_ONLY = "this principal may look and not change, as is recommended for plans; apply is checked"
@@ -138,7 +138,7 @@ def make_plan(
         session.keep_last_apply(applied.result(), here)
         cluster_features = {name: future.result() for name, future in natures.items()}
     topology = session.topology  # with the home of the lock, which was looked for meanwhile
-    live = look_closer(topology, live, session.clusters)
+    live = with_replicas(topology, live, session.clusters)
 
     # The hand-over that each job was given, as far as it is known here, explains a restart. On another machine than the
     # job's, git may know the definition that it runs with: that of ``base``.

@@ -26,7 +26,7 @@ READ_WITHIN_S = 30.0
 """How long an answer may wait for a client that reads nothing of it, or too little."""
 ACCEPTED_AT_ONCE = 32
 """Before requests are read: far fewer than there are places, or a request would lose its place unread."""
-_LOOK_S = 1.0
+_POLL_S = 1.0
 
 
 class SharedListener(socket.socket):
@@ -130,7 +130,7 @@ class LimitedConnection(H11Protocol):
         if not self.answering and now - self.waiting_since >= REQUEST_WITHIN_S:
             self.transport.abort()
             return
-        self._timer = self.loop.call_later(min(_LOOK_S, REQUEST_WITHIN_S / 4), self._look)
+        self._timer = self.loop.call_later(min(_POLL_S, REQUEST_WITHIN_S / 4), self._look)
 
 
 def limited(places: SharedListener) -> type[LimitedConnection]:

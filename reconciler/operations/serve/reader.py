@@ -254,8 +254,8 @@ class LiveReader:
 
     def _see(self, topology: Topology, live: LiveState, plan: Plan | None = None) -> None:
         plan = plan or (self._view.review.value.plan if self._view.review.value is not None else None)
-        standing = affairs_now(self._view, self.now_ms()).standing
-        progress: Promotion | Unknown | None = standing.promotion if standing is not None else None
+        rollout = affairs_now(self._view, self.now_ms()).rollout
+        progress: Promotion | Unknown | None = rollout.promotion if rollout is not None else None
         drawn = topology_map(topology, live, plan, progress)
         seen = ClustersSeen(live.clusters, drawn, topic_list(topology, live))
         self._publish(clusters=LiveReading(seen, self.now_ms()))

@@ -23,7 +23,7 @@ from reconciler.operations.serve.sources import SessionSources, StandingsReader
 from reconciler.render.console import say, show
 from reconciler.text import in_shell
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 END_WITHIN = 5
 """Seconds that unfinished answers have at the end."""
 
@@ -73,7 +73,7 @@ class LivePageServer:
 def serve(folder: Path, options: ServeOptions) -> None:
     """Raises ReconcilerError before anything is read, for a folder, a port or a certificate that cannot be used."""
     with stopped_by_signals() as asked, live_page(folder, options) as page:
-        while not asked.wait(LOOK_SECONDS):
+        while not asked.wait(POLL_SECONDS):
             page.look()
 
 

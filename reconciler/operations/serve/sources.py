@@ -16,7 +16,7 @@ from reconciler.errors import Unknown, or_unknown_why
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.failover import Way
-from reconciler.operations.clusters.status import drills_of, lock_of, standing
+from reconciler.operations.clusters.status import drills_of, lock_of, rollout_status
 from reconciler.operations.clusters.verify_audit import verified
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.survey import Survey
@@ -28,7 +28,7 @@ from reconciler.render.live.groups import Standings
 from reconciler.render.live.view import AuditTrail
 from reconciler.render.reports.status import StatusInputs
 
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 """How long one look waits for clusters that have not answered yet."""
 
 
@@ -53,7 +53,7 @@ class SessionSources:
 
             def read(live: LiveState) -> StatusInputs:
                 lock = lock_of(session, live)
-                return StatusInputs(lock, standing(session, live, lock), drills=drills_of(session, live))
+                return StatusInputs(lock, rollout_status(session, live, lock), drills=drills_of(session, live))
 
             yield read
 
@@ -63,7 +63,7 @@ class SessionSources:
         with ExitStack() as closed, ThreadPoolExecutor(max(1, len(asked)), thread_name_prefix="silent") as pool:
             for sign in asked.values():
                 closed.callback(sign.close)
-            yield partial(SilenceWatch(pool, asked).look, LOOK_SECONDS)
+            yield partial(SilenceWatch(pool, asked).look, POLL_SECONDS)
 
     @contextmanager
     def clusters(self, topology: Topology) -> Iterator[ClusterReads]:

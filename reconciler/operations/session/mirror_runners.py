@@ -30,7 +30,7 @@ from reconciler.text import first_of
 NO_RECORDS: Mapping[str, StatusRecords] = {}
 AT_MOST_S = 20.0
 """A lane reports within seconds; one that failed tries again meanwhile, and may succeed."""
-LOOK_S = 0.5
+POLL_S = 0.5
 
 
 class MirrorRunners:
@@ -219,7 +219,7 @@ class CopyWait:
                 return seen
 
             lines.show(f"mirror {mirror}: {_words(waiting) if runs else f'it is {seen.state}: {seen.detail}'}")
-            self.sleep(LOOK_S)
+            self.sleep(POLL_S)
             try:
                 seen, unread = self.observe(mirror), ""
             except (ClusterError, RunnerError) as error:

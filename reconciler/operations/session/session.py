@@ -143,7 +143,7 @@ class Session:
         missing = sorted(set(names) - listed.topics.keys())
         return with_answers(listed, self.clusters[cluster].read(missing)) if missing else listed
 
-    def look_for_strays(self, mirrors: Collection[str]) -> None:
+    def find_strays(self, mirrors: Collection[str]) -> None:
         """Reads undeclared jobs again if one of ``mirrors`` is not declared."""
         self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
 

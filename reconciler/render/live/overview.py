@@ -61,8 +61,8 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
 
     rollout = ""
     if view.topology.rollout is not None:
-        standing = affairs.standing
-        lines = status.standing_lines(standing, now_ms) if standing is not None else ["not read yet"]
+        known = affairs.rollout
+        lines = status.rollout_lines(known, now_ms) if known is not None else ["not read yet"]
         rollout = f"<h2>Rollout</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"
     return (
         Region("head", f"<h1>{safe(headline(health, status.figures(live)))}</h1>"),

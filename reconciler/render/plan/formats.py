@@ -17,12 +17,12 @@ from reconciler.render.plan.markdown import GITHUB_LIMIT, offline_markdown, plan
 from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem, sections_lines
 from reconciler.render.plan.text import AboutEdit, plan_text
 from reconciler.render.reports.edit import (
+    base_problems_section,
     comparison_sections,
     comparison_text,
     effects_section,
     renames_section,
     review_json,
-    untold_section,
 )
 from reconciler.render.style import PLAIN, Format, Style
 
@@ -42,7 +42,7 @@ class Review:
     against: Against | None = None
     undone: EditComparison | None = None
     """For a way back, the edit that it takes back; ``comparison`` then leads from now to what was."""
-    untold: tuple[Problem, ...] = ()
+    base_problems: tuple[Problem, ...] = ()
     """What is wrong with the base, so that there is no ``comparison`` with it."""
     drawn: Callable[[], TopologyMap] | None = None
     """Draws the plan on the map of its environment; a call, since only pages and comments have a picture."""
@@ -77,8 +77,8 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
     plan, comparison, against = review.plan, review.comparison, review.against
     kept = None if review.undone is None else lasting(plan, review.undone)
     before: tuple[Section, ...] = ()
-    if against is not None and review.untold:
-        before = (untold_section(review.untold, against),)
+    if against is not None and review.base_problems:
+        before = (base_problems_section(review.base_problems, against),)
     elif comparison is not None and against is not None:
         edited, renamed = comparison_sections(comparison, against), renames_section(comparison)
         before = (*renamed, *effects_section(review.effectless, comparison), *edited)

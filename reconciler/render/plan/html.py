@@ -40,7 +40,7 @@ from reconciler.text import counted, grouped
 
 Owners = Mapping[TopicRef, str]
 NO_OWNERS: Owners = MappingProxyType({})
-NOBODY = "without an owner"
+WITHOUT_OWNER = "without an owner"
 SIGN_CLASSES = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
 OPEN_ROWS = 150
 """A kind with more lines than that is folded at first."""
@@ -211,11 +211,11 @@ def change_tables(plan: Plan, owners: Owners) -> Iterator[str]:
         by_owner: dict[str, list[Planned]] = {}
         for planned in by_kind[kind]:
             change = planned.change
-            owner = owners.get(change.ref, NOBODY) if isinstance(change, ChangeOfTopic) else NOBODY
+            owner = owners.get(change.ref, WITHOUT_OWNER) if isinstance(change, ChangeOfTopic) else WITHOUT_OWNER
             by_owner.setdefault(owner, []).append(planned)
-        for owner in sorted(by_owner, key=lambda owner: (owner == NOBODY, owner)):
-            if owners and (len(by_owner) > 1 or owner != NOBODY):
-                title = safe(owner if owner == NOBODY else f"owner {owner}")
+        for owner in sorted(by_owner, key=lambda owner: (owner == WITHOUT_OWNER, owner)):
+            if owners and (len(by_owner) > 1 or owner != WITHOUT_OWNER):
+                title = safe(owner if owner == WITHOUT_OWNER else f"owner {owner}")
                 head = f"{title}: {counted(len(by_owner[owner]), 'change')}"
                 rows.append(f'<tr class="group"><th colspan="{len(_HEADS)}" scope="rowgroup">{head}</th></tr>')
             rows += _rows(by_owner[owner], step_of)

@@ -98,8 +98,8 @@ class PlanStep:
         return tuple(entry for place in self.places for entry in place.entries)
 
 
-def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
-    """``heedless``: without gates and soaks of its waves."""
+def outline(plan: Plan, ungated: bool = False) -> tuple[PlanStep, ...]:
+    """``ungated``: without gates and soaks of its waves."""
     steps: list[PlanStep] = []
     waves: set[str] = {""}
     targets = any(planned.stage == Stage.TARGET_TOPICS for planned in plan.changes)
@@ -124,7 +124,7 @@ def outline(plan: Plan, heedless: bool = False) -> tuple[PlanStep, ...]:
             why = why if targets else "as git describes them"
         if any(isinstance(planned.change, AclChange) for planned in together):
             why = f"{why}; {PROBED}"
-        opens = "" if wave in waves else wave_heading(plan, wave, heedless)
+        opens = "" if wave in waves else wave_heading(plan, wave, ungated)
         waves.add(wave)
         steps.append(PlanStep(number, title, why, len(together), tuple(places), opens))
     return tuple(steps)

@@ -23,10 +23,10 @@ _FEW = 4
 """Names in an item on access."""
 MOST_LINES = 40
 """Of a section in text."""
-_OUTSIDE_SIGNS = {Outside.DELETED: "-", Outside.MADE_ANEW: "!", Outside.MIN_INSYNC: "!"}
+_OUTSIDE_SIGNS = {Outside.DELETED: "-", Outside.RECREATED: "!", Outside.MIN_INSYNC: "!"}
 _OUTSIDE_WORDS = {
     Outside.DELETED: "deleted",
-    Outside.MADE_ANEW: "deleted and recreated",
+    Outside.RECREATED: "deleted and recreated",
     Outside.PARTITIONS: "partitions",
 }
 

@@ -11,13 +11,13 @@ def duration(milliseconds: int) -> str:
     return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
 
 
-def wave_heading(plan: Plan, name: str, heedless: bool = False) -> str:
-    """``wave canary (1 of 2): east; 3 changes; then its gates and 10m of soak``. ``heedless``: without that."""
+def wave_heading(plan: Plan, name: str, ungated: bool = False) -> str:
+    """``wave canary (1 of 2): east; 3 changes; then its gates and 10m of soak``. ``ungated``: without that."""
     assert plan.rollout is not None
     wave, index = plan.rollout.wave(name), plan.rollout.index(name)
     count = sum(planned.wave == name for planned in plan.changes)
     soak = f" and {duration(wave.soak_ms)} of soak" if wave.soak_ms else ""
-    then = "" if heedless else f"; then its gates{soak}"
+    then = "" if ungated else f"; then its gates{soak}"
     place = f"{index + 1} of {len(plan.rollout.waves)}"
     return f"wave {name} ({place}): {', '.join(wave.clusters)}; {counted(count, 'change')}{then}"
 

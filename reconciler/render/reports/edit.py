@@ -120,7 +120,7 @@ def effects_section(effectless: Sequence[edit.NoEffect], comparison: edit.EditCo
     return (Section("Edits without effect", why, items, urgent=loud),) if items else ()
 
 
-def untold_section(problems: Sequence[Problem], against: edit.Against) -> Section:
+def base_problems_section(problems: Sequence[Problem], against: edit.Against) -> Section:
     """In place of what an edit means, where its base is not valid: an edit that fixes it is still planned."""
     since = f"What the edit since {against.base} (commit {against.commit[:12]}) means is not known"
     why = f"{since}: that commit is not valid. What apply would do now is shown below."

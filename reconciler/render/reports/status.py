@@ -38,7 +38,7 @@ class StatusInputs:
     """What else happens in the environment."""
 
     lock: Lock
-    standing: RolloutStatus | None = None
+    rollout: RolloutStatus | None = None
     """Of its rollout; None if it has none."""
     verdict: Verdict | None = None
     """None: it follows from what was seen alone."""
@@ -75,7 +75,7 @@ def status_json(topology: Topology, live: LiveState, now_ms: int, affairs: Statu
                 "taken_because": lock.steal.reason if lock.steal else None,
             }
         more |= {"drills": drills} if (drills := drill_values(topology, affairs.drills, now_ms)) else {}
-        more |= {"rollout": standing_value(affairs.standing, now_ms)} if affairs.standing is not None else {}
+        more |= {"rollout": rollout_value(affairs.rollout, now_ms)} if affairs.rollout is not None else {}
     return report_json(
         "status",
         topology.environment,
@@ -181,7 +181,7 @@ def status_text(
     if affairs is not None:
         lines += [lock_line(affairs.lock, live, now_ms)]
         lines += drill_lines(topology, affairs.drills, now_ms)
-        lines += ["", *standing_lines(affairs.standing, now_ms)] if affairs.standing is not None else []
+        lines += ["", *rollout_lines(affairs.rollout, now_ms)] if affairs.rollout is not None else []
     for name, mirror in live.mirrors.items():
         if isinstance(mirror, Unknown):
             lines += ["", f"mirror {name}: unknown"]
@@ -356,7 +356,7 @@ def _duration(seconds: int | None) -> str:
 # rollout
 
 
-def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
+def rollout_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
     """For JSON."""
     kept = status.promotion if isinstance(status.promotion, Promotion) else None
     return {
@@ -372,7 +372,7 @@ def standing_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
     }
 
 
-def standing_lines(status: RolloutStatus, now_ms: int) -> list[str]:
+def rollout_lines(status: RolloutStatus, now_ms: int) -> list[str]:
     if isinstance(status.promotion, Unknown):
         lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
     elif status.under_way:

@@ -136,7 +136,7 @@ class _Forms:
         if self._left < 0:
             todo = "Write several expressions as a list, or exclude the names with an expression of their own"
             raise ExpressionError("its lookarounds are in too many alternatives", todo, costly=True)
-        at = next((at for at, item in enumerate(items) if _looks(item)), None)
+        at = next((at for at, item in enumerate(items) if _is_lookaround(item)), None)
         if at is None:
             return Plain(tuple(items))
         before, item, after = tuple(items[:at]), items[at], tuple(items[at + 1 :])
@@ -221,14 +221,14 @@ def _body(items: list[tuple[Any, Any]]) -> Any:
     return sre_parser.SubPattern(sre_parser.State(), items)
 
 
-def _looks(item: Item) -> bool:
+def _is_lookaround(item: Item) -> bool:
     """Whether a lookaround is in it."""
     kind, value, _ = item
     if kind in _LOOKAROUNDS:
         return True
     if kind is sre.BRANCH:
-        return any(_looks(inner) for body in value[1] for inner in flat(body, 0))
-    return kind in _REPEATS and any(_looks(inner) for inner in flat(value[2], 0))
+        return any(_is_lookaround(inner) for body in value[1] for inner in flat(body, 0))
+    return kind in _REPEATS and any(_is_lookaround(inner) for inner in flat(value[2], 0))
 
 
 MOST_COUNT = 1000

@@ -262,15 +262,15 @@ def _without_repeated(copies: list[Stretch]) -> list[Stretch]:
     lane has written after all."""
     kept: list[Stretch] = []
     for stretch in copies:
-        if kept and _says_all_of(kept[-1], stretch):
+        if kept and _covers(kept[-1], stretch):
             continue
-        while kept and _says_all_of(stretch, kept[-1]):
+        while kept and _covers(stretch, kept[-1]):
             kept.pop()
         kept.append(stretch)
     return kept
 
 
-def _says_all_of(stretch: Stretch, given_stretch: Stretch) -> bool:
+def _covers(stretch: Stretch, given_stretch: Stretch) -> bool:
     first, last = given_stretch.runs[0], given_stretch.runs[-1]
     return (
         stretch.begin <= given_stretch.begin

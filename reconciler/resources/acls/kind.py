@@ -24,7 +24,7 @@ from reconciler.model.changes.vocabulary import Action
 from reconciler.model.environment.topology import Mirror, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, Made
 from reconciler.model.plan import Planned
-from reconciler.model.reports.drift import Cause, Deviation, History, Told
+from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, access_clusters, desired_rules
 from reconciler.resources.acls.roles import flows_of, title_of
@@ -95,21 +95,21 @@ def deviations(change: AclChange) -> Iterator[Deviation]:
             assert_never(change)
 
 
-def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told:
+def cause(planned: Planned, _: History, __: ConfigChange | None) -> FoundCause:
     """From the cluster's ownership record, which runs on all machines read."""
     match planned.change:
         case CreateAcl(reason=Reason(code=Why.REMOVED_OUTSIDE)):
-            return Told(Cause.EDITED_OUTSIDE, "an earlier run made the rule, and someone has removed it since")
+            return FoundCause(Cause.EDITED_OUTSIDE, "an earlier run made the rule, and someone has removed it since")
         case CreateAcl(reason=Reason(code=Why.NOT_PROBED)) | DeleteAcl(reason=Reason(code=Why.NOT_PROBED)):
-            return Told(Cause.HALF_FINISHED, "an earlier run did it, and no probe has confirmed it")
+            return FoundCause(Cause.HALF_FINISHED, "an earlier run did it, and no probe has confirmed it")
         case CreateAcl(rests_on=""):
-            return Told(Cause.NOT_TOLD, "no earlier run made the rule: new in git")
+            return FoundCause(Cause.UNDETERMINED, "no earlier run made the rule: new in git")
         case CreateAcl(rests_on=rule):
-            return Told(Cause.NOT_TOLD, f"no earlier run made the rule: new in git, or {rule} is new")
+            return FoundCause(Cause.UNDETERMINED, f"no earlier run made the rule: new in git, or {rule} is new")
         case DeleteAcl(reason=Reason(code=Why.DECLARED_ABSENT)):
-            return Told(Cause.NOT_TOLD, "declared absent, and still or again there")
+            return FoundCause(Cause.UNDETERMINED, "declared absent, and still or again there")
         case _:
-            return Told(Cause.NOT_TOLD, "an earlier run made the rule, and nothing asks for it any more")
+            return FoundCause(Cause.UNDETERMINED, "an earlier run made the rule, and nothing asks for it any more")
 
 
 def counts(changes: Sequence[AclChange]) -> Counts:

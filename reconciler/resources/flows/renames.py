@@ -45,7 +45,7 @@ def as_called_now(before: Topology, after: Topology) -> Topology:
     return replace(before, flows=flows, mirrors=mirrors)
 
 
-def look_renamed(before: Iterable[Handover], after: Iterable[Handover]) -> Mapping[str, str]:
+def renamed_flows(before: Iterable[Handover], after: Iterable[Handover]) -> Mapping[str, str]:
     """New flow -> the former flow that was the same under another name, where only one can be meant."""
     old, new = ({str(flow["name"]): flow for flow in side} for side in (before, after))
     gone = {name: _content(old[name]) for name in old.keys() - new.keys()}

@@ -10,7 +10,7 @@ from reconciler.model.copying import Copying, look
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.replication.policy import make_selector
-from reconciler.resources.flows.renames import KEEPS, entry, left_behind, look_renamed, state_of
+from reconciler.resources.flows.renames import KEEPS, entry, left_behind, renamed_flows, state_of
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.flows.same_offsets import kept_before
 from reconciler.resources.mirrors.flow_edits import flow_edits
@@ -62,7 +62,7 @@ def compare_mirrors(
             hints = tuple(
                 f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name,"
                 f" write {entry(old, new)}, and its positions, offset map and pauses go along"
-                for new, old in sorted(look_renamed(before, mirrors["flows"]).items())
+                for new, old in sorted(renamed_flows(before, mirrors["flows"]).items())
             )
             yield Findings(refused=tuple(left_behind(before, mirrors["flows"])), notes=hints)
     for name, stray in live.mirrors.items():

@@ -9,7 +9,7 @@ from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.quotas import Limits, QuotaEntity, QuotaPart, limit_words, limits_text
-from reconciler.model.reports.drift import Cause, Deviation, History, Told
+from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
 from reconciler.resources.topics.explain import ExplainBasis
@@ -47,7 +47,7 @@ def deviations(change: AlterQuota) -> Iterator[Deviation]:
         yield Deviation(f"{change.cluster}: {change.entity} {limit.key}", "quota", desired, text)
 
 
-def cause(planned: Planned, history: History, _: ConfigChange | None) -> Told | None:
+def cause(planned: Planned, history: History, _: ConfigChange | None) -> FoundCause | None:
     last = history.last(planned.id)
     if last is None or not isinstance(planned.change, AlterQuota):
         return None
@@ -57,7 +57,7 @@ def cause(planned: Planned, history: History, _: ConfigChange | None) -> Told | 
     done = [(limit.get("key"), limit.get("after")) for limit in limits or () if isinstance(limit, Mapping)]
     if last.get("result") != "done" or any((limit.key, limit.after) not in done for limit in planned.change.limits):
         return None
-    return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then")
+    return FoundCause(Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then")
 
 
 def counts(changes: Sequence[AlterQuota]) -> Counts:

@@ -18,7 +18,7 @@ from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveCluster, LiveTopic
 from reconciler.model.plan import Planned
-from reconciler.model.reports.drift import Cause, Deviation, History, Told
+from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.resources.kind import ABSENT, Assessment, Counts, Kind, World, of_clusters, of_topics, parts
 from reconciler.text import counted, size_words
 
@@ -79,11 +79,11 @@ def deviations(change: ReplicaChange) -> Iterator[Deviation]:
             assert_never(change)
 
 
-def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told | None:
+def cause(planned: Planned, _: History, __: ConfigChange | None) -> FoundCause | None:
     if isinstance(planned.change, FinishReassignment):
-        return Told(Cause.HALF_FINISHED, "an earlier run began it and did not clear up after it")
+        return FoundCause(Cause.HALF_FINISHED, "an earlier run began it and did not clear up after it")
     if isinstance(planned.change, ReassignReplicas) and planned.change.in_flight:
-        return Told(Cause.HALF_FINISHED, "an earlier run began it, and it has not ended")
+        return FoundCause(Cause.HALF_FINISHED, "an earlier run began it, and it has not ended")
     return None
 
 

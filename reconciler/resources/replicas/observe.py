@@ -18,7 +18,7 @@ from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.topics.defaults import layers_of, replication_factor
 
 
-def look_closer(topology: Topology, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
+def with_replicas(topology: Topology, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
     """``live`` with the replicas of the clusters where they matter; a look that fails is Unknown for that cluster."""
     wanted = {name: cluster for name in readers if (cluster := live.known(name)) and matter(topology, cluster)}
     if not wanted:

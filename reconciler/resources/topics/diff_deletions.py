@@ -21,7 +21,7 @@ from reconciler.text import counted
 
 def without_doomed(topology: Topology, live: LiveState) -> LiveState:
     """``live`` as it is once the tombstones are carried out, so that no flow plans with a topic that goes."""
-    doomed = {stone.ref for stone in topology.deletions if _meant(stone, live)}
+    doomed = {stone.ref for stone in topology.deletions if _applies(stone, live)}
     if not doomed:
         return live
     clusters: dict[str, LiveCluster | Unknown] = {}
@@ -39,7 +39,7 @@ def compare_tombstones(
     topology: Topology, live: LiveState, desired_topics: Mapping[TopicRef, DesiredTopic]
 ) -> Iterator[Findings]:
     # Hops from a topic that no flow makes, where more than one of a chain goes.
-    doomed = [stone.ref for stone in topology.deletions if _meant(stone, live)]
+    doomed = [stone.ref for stone in topology.deletions if _applies(stone, live)]
     sources = sources_among(topology, doomed)
     depths = dict.fromkeys(doomed, 0)
     for _ in topology.clusters:  # no chain is longer; a ring would never end
@@ -62,7 +62,7 @@ def compare_tombstones(
             yield Findings(changes=(DeleteTopic(ref, topic.topic_id, count, stone.expires, reason, depth),))
 
 
-def _meant(stone: Tombstone, live: LiveState) -> bool:
+def _applies(stone: Tombstone, live: LiveState) -> bool:
     topic = live.topic(stone.ref)
     return topic is not None and topic.topic_id == stone.topic_id and not stone.expired
 

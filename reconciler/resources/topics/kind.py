@@ -23,7 +23,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveCluster, LiveTopic, Source
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.model.reports.drift import Cause, Deviation, History, Line, Told
+from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History, Line
 from reconciler.resources.kind import ABSENT, Counts, Kind, of_clusters, of_topics, parts
 from reconciler.resources.topics.defaults import DECLARED
 from reconciler.resources.topics.risk import assess
@@ -148,7 +148,7 @@ def counts(changes: Sequence[TopicChange]) -> Counts:
     )
 
 
-def cause(planned: Planned, history: History, config: ConfigChange | None) -> Told | None:
+def cause(planned: Planned, history: History, config: ConfigChange | None) -> FoundCause | None:
     """The cause for one config, if ``key`` is given."""
     change = planned.change
     if isinstance(change, AlterConfigs) and config is not None:
@@ -156,7 +156,7 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> To
         before = sorted(lines, key=lambda line: str(line.get("at", "")))
         if config.undeclared:
             why = f"it comes from the source topic ({config.origin}), and the source's value is in no file"
-            return Told(Cause.EDITED_OUTSIDE, f"{why}: set there manually")
+            return FoundCause(Cause.EDITED_OUTSIDE, f"{why}: set there manually")
         ours = [
             (line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, config.key)
         ]
@@ -164,45 +164,51 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> To
         done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
         if len(done) > 1 and all(same(config.key, old.get("before"), config.before) for _, old in done[1:]):
             times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
-            return Told(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
+            return FoundCause(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
         if ours:
             return _since(*ours[-1], config, desired)
         if config.before_source != Source.TOPIC.value and config.source:
             why = f"the copy has no value of its own, and {config.origin} has one: new there, in git or manually"
-            return Told(Cause.NOT_TOLD, why)
+            return FoundCause(Cause.UNDETERMINED, why)
         if config.before_source != Source.TOPIC.value:
             default = f"the cluster's default ({config.before_source}) is not the desired value"
             why = (
                 f"the topic has no value of its own, and {default}: one of the two changed, or the desired value is new"
             )
-            return Told(Cause.DEFAULT_CHANGED, why)
-        return Told(Cause.NOT_TOLD, f"set on the topic, and {history.nobody}: edited outside, or new in git")
+            return FoundCause(Cause.DEFAULT_CHANGED, why)
+        return FoundCause(Cause.UNDETERMINED, f"set on the topic, and {history.no_run}: edited outside, or new in git")
     last = history.last(planned.id)
     if last is None or not isinstance(change, AddPartitions | CreateTopic):
         return None
     gone = "the topic is gone or was created again" if isinstance(change, CreateTopic) else "it has fewer again"
-    return Told(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
+    return FoundCause(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
 
 
-def grown_outside(ref: str, history: History) -> Told:
+def grown_outside(ref: str, history: History) -> FoundCause:
     """Why a topic has more partitions than git declares."""
     lines = [line for id_ in (f"create:{ref}", f"partitions:{ref}") for line in history.changes.get(id_, ())]
     done = [str(line.get("at")) for line in lines if line.get("result") == "done"]
     if done:
-        return Told(Cause.EDITED_OUTSIDE, f"set by the apply of {max(done)}, and partitions were added since then")
-    return Told(Cause.NOT_TOLD, "partitions were added outside, or git now declares fewer")
+        return FoundCause(
+            Cause.EDITED_OUTSIDE, f"set by the apply of {max(done)}, and partitions were added since then"
+        )
+    return FoundCause(Cause.UNDETERMINED, "partitions were added outside, or git now declares fewer")
 
 
-def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: str | None) -> Told:
+def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: str | None) -> FoundCause:
     """What happened since ``line``, the last run of ours that set it, to the value that ``old`` recorded."""
     at, goal = f"the apply of {line.get('at')}", old.get("goal")
     if config.before_source == Source.TOPIC.value and same(config.key, old.get("after"), config.before):
         if goal is not None:
-            return Told(Cause.HALF_FINISHED, f"{at} lowered it by one step of several; each further apply continues")
-        return Told(Cause.NOT_TOLD, f"as {at} left it: git declares another value since then")
+            return FoundCause(
+                Cause.HALF_FINISHED, f"{at} lowered it by one step of several; each further apply continues"
+            )
+        return FoundCause(Cause.UNDETERMINED, f"as {at} left it: git declares another value since then")
     if same(config.key, old.get("after") if goal is None else goal, desired):
-        return Told(Cause.EDITED_OUTSIDE, f"set by {at}, and changed since then")
-    return Told(Cause.NOT_TOLD, f"set otherwise by {at}; since then it was changed, and git declares another value too")
+        return FoundCause(Cause.EDITED_OUTSIDE, f"set by {at}, and changed since then")
+    return FoundCause(
+        Cause.UNDETERMINED, f"set otherwise by {at}; since then it was changed, and git declares another value too"
+    )
 
 
 def _settings_of(line: Line, key: str) -> list[Mapping[str, Any]]:

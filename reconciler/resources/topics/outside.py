@@ -24,7 +24,7 @@ Left: TypeAlias = Mapping[str, LeftCluster]
 NOTHING_LEFT: Left = MappingProxyType({})
 NOT_SET = "not set"
 NO_TOPIC = "no topic"
-ANEW = (
+RECREATED = (
     "its earlier records are gone, and positions of its readers and of mirrors belong to the earlier topic; the next"
     " apply takes note of the new one"
 )
@@ -32,7 +32,7 @@ COPIED_AGAIN = (
     "the mirror's positions went with it: once it is made again, its flow begins where it starts, and all that {source}"
     " still has from there on is copied again"
 )
-COPY_ANEW = (
+COPY_RECREATED = (
     "its earlier records are gone, and the mirror's positions with them: its flow begins where it starts, and all that"
     " {source} still has from there on is copied again; the next apply takes note of the new one"
 )
@@ -134,10 +134,10 @@ def _changed(
         yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why, _copied(source))
         return
     if topic.topic_id != before.topic_id:
-        why = COPY_ANEW.format(source=source) if source is not None else ANEW
+        why = COPY_RECREATED.format(source=source) if source is not None else RECREATED
         why = PAUSES_GONE if ref.name == STATUS_TOPIC else why
         now_id = f"topic id {topic.topic_id}"
-        yield OutsideChange(Outside.MADE_ANEW, subject, "", was, now_id, since, why, _copied(source))
+        yield OutsideChange(Outside.RECREATED, subject, "", was, now_id, since, why, _copied(source))
     if (count := len(topic.partitions)) != before.partitions:
         sides = _partitions(before.partitions), _partitions(count)
         yield OutsideChange(Outside.PARTITIONS, subject, "", *sides, since)

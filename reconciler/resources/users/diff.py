@@ -39,7 +39,7 @@ from reconciler.resources.users.own_logins import notes, refusals
 from reconciler.text import counted
 
 Records = Mapping[str, UserRecord]
-NOBODY: Credentials = {}
+NO_CREDENTIALS: Credentials = {}
 
 
 def compare_users(topology: Topology, live: LiveState, pruning: bool) -> Findings:
@@ -67,7 +67,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
             return Findings(unknown=(Unknown(f"users {name}", records.error, records.todo, detail),))
         text = f"no entry names it, and its users could not be read: {records.error}"
         return Findings(ignored=(Ignored(Subject(About.USERS, name), "users-not-looked-at", text),))
-    parts = [_user(name, user, there.get(who, NOBODY), recorded.get(who)) for who, user in mine.items()]
+    parts = [_user(name, user, there.get(who, NO_CREDENTIALS), recorded.get(who)) for who, user in mine.items()]
     parts.append(_undeclared(topology, name, mine, there, recorded, pruning))
     # Changes of users that the reconciler itself logs in as may be refused or noted.
     findings = merged(parts)

@@ -20,7 +20,7 @@ from reconciler.model.changes import (
 from reconciler.model.live import LiveCluster, LiveUsers
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.model.reports.drift import Cause, Deviation, History, Told
+from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.model.users import AS_FOUND, credentials_text
 from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
@@ -72,8 +72,8 @@ def _landed(change: UserChange, users: LiveUsers) -> bool:
     live_credentials = users.credentials.get(change.user, {})
     if isinstance(change, AlterUser):
         record = users.recorded.get(change.user)
-        set_and_said = record is not None and record.setting is None and record.version == change.version
-        return set_and_said and all(
+        recorded_whole = record is not None and record.setting is None and record.version == change.version
+        return recorded_whole and all(
             live_credentials.get(credential.mechanism) == credential.after for credential in change.credentials
         )
     return not any(mechanism in live_credentials for mechanism in change.mechanisms)
@@ -100,21 +100,23 @@ def deviations(change: UserChange) -> Iterator[Deviation]:
             assert_never(change)
 
 
-def cause(planned: Planned, _: History, __: ConfigChange | None) -> Told:
+def cause(planned: Planned, _: History, __: ConfigChange | None) -> FoundCause:
     """From the cluster's ownership record, which runs on all machines read."""
     match planned.change:
         case AlterUser(reason=Reason(code=Why.UNFINISHED, text=text)):
-            return Told(Cause.HALF_FINISHED, text)
+            return FoundCause(Cause.HALF_FINISHED, text)
         case AlterUser(reason=Reason(code=Why.REMOVED_OUTSIDE)):
-            return Told(Cause.EDITED_OUTSIDE, "an earlier run made the user, and someone has removed it since")
+            return FoundCause(Cause.EDITED_OUTSIDE, "an earlier run made the user, and someone has removed it since")
         case AlterUser(reason=Reason(code=Why.MECHANISM_MISSING | Why.ITERATIONS)):
-            return Told(Cause.NOT_TOLD, "new in git, or changed outside: Kafka does not record who set a credential")
+            return FoundCause(
+                Cause.UNDETERMINED, "new in git, or changed outside: Kafka does not record who set a credential"
+            )
         case AlterUser(version=version):
-            return Told(Cause.NOT_TOLD, f"no earlier run set version {version}: new in git")
+            return FoundCause(Cause.UNDETERMINED, f"no earlier run set version {version}: new in git")
         case DeleteUser(reason=Reason(code=Why.DECLARED_ABSENT)):
-            return Told(Cause.NOT_TOLD, "declared absent, and still or again there")
+            return FoundCause(Cause.UNDETERMINED, "declared absent, and still or again there")
         case _:
-            return Told(Cause.NOT_TOLD, "an earlier run made it, and git names it no longer")
+            return FoundCause(Cause.UNDETERMINED, "an earlier run made it, and git names it no longer")
 
 
 def counts(changes: Sequence[UserChange]) -> Counts:

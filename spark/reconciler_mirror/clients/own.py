@@ -50,7 +50,7 @@ class KeptCluster:
         self._cluster = None
 
 
-AGAIN_S, LOOK_S = 1.0, 1.0
+AGAIN_S, POLL_S = 1.0, 1.0
 FAILURES = (WireError, LookupError, OSError, ValueError)
 """Of a connection, of a secret reference, of a file that a setting names."""
 
@@ -73,7 +73,7 @@ async def follow(
                 while not end.is_set():
                     # A broker that does not answer must not keep ``end`` waiting.
                     step = asyncio.ensure_future(anext(records))
-                    while not end.is_set() and not (await asyncio.wait([step], timeout=LOOK_S))[0]:
+                    while not end.is_set() and not (await asyncio.wait([step], timeout=POLL_S))[0]:
                         pass
                     if not step.done():
                         step.cancel()

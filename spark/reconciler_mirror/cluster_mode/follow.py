@@ -57,7 +57,7 @@ class Folder:
     def stop_asked(self) -> bool:
         return (self.path / "stop").exists()
 
-    def tell(self, report: driver_records.DriverReport) -> None:
+    def announce(self, report: driver_records.DriverReport) -> None:
         """``pid`` is of this process, which is here as long as the driver is followed. Never raises."""
         content = {
             "pid": os.getpid(),
@@ -123,7 +123,7 @@ class Follower:
         self._submitted: Submitted | None = None
         self._orders = driver_records.RunOrders(self._id)
         self._written: bytes | None = None
-        self._told: driver_records.DriverReport | None = None
+        self._last_report: driver_records.DriverReport | None = None
         self._stopping_since: float | None = None
         self._was_current = folder.place.is_current()
         self._seen_own = False
@@ -221,10 +221,10 @@ class Follower:
         return None
 
     def _hear(self, report: driver_records.DriverReport) -> None:
-        before = self._told
+        before = self._last_report
         if before is None or replace(before, beat=0) != replace(report, beat=0):
             if report.application_id:  # before that Spark may refuse to start, which trying again does not change
-                self._folder.tell(report)
+                self._folder.announce(report)
             if report.application_id and (before is None or before.application_id != report.application_id):
                 self._say(f"{report.application_id} runs on {report.host}, process {report.pid}")
             if report.phase and (before is None or before.phase != report.phase):
@@ -236,7 +236,7 @@ class Follower:
         if report.left and (before is None or not before.left):
             with contextlib.suppress(OSError):
                 place.leave()
-        self._told = report
+        self._last_report = report
 
     def _order(self, report: driver_records.DriverReport | None) -> None:
         """Writes what the driver has to do as a record, and kills it if it does not. Orders are only ever added to: a

@@ -58,7 +58,7 @@ class RecordRun:
                 "submitted: another writer wrote it. Check which principals may write to the status topic"
             )
         self._definition = definition
-        threading.Thread(target=self._tell_on, name="reports", daemon=True).start()
+        threading.Thread(target=self._keep_reporting, name="reports", daemon=True).start()
         return definition.handover
 
     def place(self) -> RecordPlace:
@@ -78,7 +78,7 @@ class RecordRun:
         except ValueError:
             return driver_records.RunOrders()
 
-    def tell(self, who: Application, phase: str) -> None:
+    def announce(self, who: Application, phase: str) -> None:
         self.report(0.0, application_id=who.application_id, started_at_ms=who.started_at_ms, phase=phase)
 
     def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:
@@ -101,7 +101,7 @@ class RecordRun:
             self._guard.notify_all()
             return self._guard.wait_for(lambda: self._said >= number, patience_s)
 
-    def _tell_on(self) -> None:
+    def _keep_reporting(self) -> None:
         """The only writer of the report, until ``close``. It writes the newest report after each change, and otherwise
         every ``BEAT_S`` with a higher ``beat``: the follower takes a driver whose beat does not move for gone. What
         cannot be written is tried again, with what the report says by then."""

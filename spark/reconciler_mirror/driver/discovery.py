@@ -217,7 +217,7 @@ class WireTopics:
         self._loop = asyncio.new_event_loop()
         self._cluster: ClusterClient | None = None
         self._listing: TopicListing | None = None
-        self._told: Sequence[TopicOf] | None = None
+        self._last_listed: Sequence[TopicOf] | None = None
         self._topics: Mapping[str, SourceTopic] = {}
 
     def topics(self) -> Mapping[str, SourceTopic]:
@@ -227,11 +227,11 @@ class WireTopics:
         except WireError:
             self._let_go()
             raise
-        if listed is not self._told:
+        if listed is not self._last_listed:
             assert self._cluster is not None
             self.endpoint = replace(self.endpoint, cluster_id=self._cluster.cluster_id)
             topics = {t.name: SourceTopic(len(t.partitions), printed_id(t.topic_id)) for t in listed if not t.error}
-            self._told = listed
+            self._last_listed = listed
             self._topics = topics if topics != self._topics else self._topics
         return self._topics
 

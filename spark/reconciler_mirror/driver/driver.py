@@ -39,7 +39,7 @@ _CONFIRM_S, _CONFIRMS_S = 0.25, 3.0  # how often the status is written after a c
 _PAUSES_S = 10.0
 """Seconds that a flow waits for what is paused before it says so."""
 _SHARE_S = 0.5
-_LOOK_S = 2.0
+_POLL_S = 2.0
 _ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application
 _PREDECESSOR_S = 3.0  # to commit and leave its lanes; after that they are fenced
 _log = logs.logger("driver")
@@ -115,7 +115,7 @@ class Driver:
         if (ended := self._succeed(stop_asked, phase)) is not None:
             return ended
         self._may_take.set()
-        self._tell("starting")
+        self._report_state("starting")
         self._metrics.open()
         try:
             return self._run(stop_asked)
@@ -141,9 +141,9 @@ class Driver:
             # Once it runs it stays `running`: a lane that later loses its task is a condition, and no second start.
             settled = settled or self._settled(began)
             now: ApplicationState = "running" if settled else "starting"
-            if time.monotonic() - looked >= _LOOK_S:
+            if time.monotonic() - looked >= _POLL_S:
                 looked = time.monotonic()
-                if hopeless := self._leases.tell_untasked():
+                if hopeless := self._leases.report_untasked():
                     return self._ended("failed", hopeless, announced=False)
             # A change of state is written at once, since apply waits for it.
             # Who pauses or resumes waits until the status says so, and a cut-over refuses writes meanwhile.
@@ -151,7 +151,7 @@ class Driver:
             interval = min(usual, _CONFIRM_S) if confirms else usual
             if now != state or time.monotonic() - number >= interval:
                 number, state = time.monotonic(), now
-                self._tell(state)
+                self._report_state(state)
                 self._metrics.open()
             if time.monotonic() - shared >= _SHARE_S:
                 shared = time.monotonic()
@@ -161,7 +161,7 @@ class Driver:
         if self._superseded_by:
             self._leases.stop(patience_s=10.0)
             if self._pauses.writer in ("", self._who.application_id):
-                self._tell(
+                self._report_state(
                     "failed", self._superseded_by
                 )  # by an application of another mirror, which has no record here
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
@@ -193,7 +193,7 @@ class Driver:
             if now - began > _ROOM_S and self._leases.wait_for_room():
                 phase("Spark has no room for two applications: the old one leaves before the new one's tasks can start")
                 break
-            if now - looked > LOOK_S:
+            if now - looked > POLL_S:
                 looked, before, lacks = now, lacks, self._lacking(waiting)
                 if lacks != before:
                     phase(f"not ready yet: {lacks}")
@@ -230,11 +230,11 @@ class Driver:
         Another application may have what this one lost: folders, executors."""
         self._stop_group_syncs()
         if announced:
-            self._tell("stopping")
+            self._report_state("stopping")
         self._end.set()
         if not self._leases.stop(_STOP_PATIENCE_S) and not detail:
             detail = "some leases had to be cancelled; what they had not committed is copied next time"
-        self._tell(state, detail)
+        self._report_state(state, detail)
         return DriverOutcome(state, Exit.STOPPED if state == "stopped" else Exit.FAILED, detail)
 
     def _superseded(self, why: str) -> None:
@@ -341,7 +341,7 @@ class Driver:
         running, lost = self._leases.counts()
         return MetricsSnapshot(self._settings, self._who, self._state, self._board.view(), running, lost)
 
-    def _tell(self, state: ApplicationState, detail: str = "") -> None:
+    def _report_state(self, state: ApplicationState, detail: str = "") -> None:
         with self._status_guard:
             self._state = state
             flows = self._board.view()
@@ -376,7 +376,7 @@ def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condit
 
 STALLED_S, AT_MOST_S = 120.0, 900.0
 """Given up after so long without a change, and in any case. The old application copies all the while."""
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
 def lacking(flow: str, lanes: Mapping[str, tuple[int, ...]], conditions: Iterable[str]) -> str:

@@ -39,7 +39,7 @@ class Heartbeats:
         self._interval = (flow.mirrormaker.heartbeats_ms or 1_000) / 1000
         self._flow = flow.name
         self._end = end
-        self._tell = tell
+        self._report = tell
         self._troubles: dict[str, str] = {}
 
     def start(self) -> None:
@@ -77,4 +77,4 @@ class Heartbeats:
         self._troubles[cluster] = why
         whole = "; ".join(f"{name}: {each}" for name, each in sorted(self._troubles.items()) if each)
         text = f"heartbeats of {self._flow} cannot be written; records are still copied: {whole}"
-        self._tell(Condition("heartbeats_not_written", text, todo, HEARTBEATS) if whole else None)
+        self._report(Condition("heartbeats_not_written", text, todo, HEARTBEATS) if whole else None)

@@ -85,7 +85,7 @@ class PauseReader:
                 now_ms = int(time.time() * 1000)
                 unknown = {Scope(flow) for flow in self._flows} - said.keys()
                 self._pauses |= {scope: Pause(scope, now_ms, "its mirror", reason) for scope in unknown}
-            self._tell(said)
+            self._hand_over(said)
         # Pauses that hold here, but whose records the topic has lost (retention of a wrong cleanup policy, a deleted
         # topic), are written again; one write at a time.
         lost = [self._pauses[scope] for scope in sorted(self._gone) if scope.flow in self._flows]
@@ -105,7 +105,7 @@ class PauseReader:
             _log.warning("lost pauses cannot be written again yet", topic=self._place.topic, why=str(error))
         self._write_at, self._writing = time.monotonic() + patience, None
 
-    def _tell(self, said: Mapping[Scope, Pause | None]) -> None:
+    def _hand_over(self, said: Mapping[Scope, Pause | None]) -> None:
         """Takes over what the records say. ``said`` has None for a pause that was lifted by a tombstone; a scope that
         is missing altogether was lost, and its pause goes on (``_gone``). Calls ``changed`` only for news, and sets
         ``known`` once the pauses are known at all: lanes do not begin before."""
@@ -137,7 +137,7 @@ class PauseReader:
         said."""
         place, cluster = self._place, self._place.cluster.cluster
         if isinstance(error, AbsentTopicError) and self.known.is_set():
-            self._tell({})
+            self._hand_over({})
         elif isinstance(error, AbsentTopicError):
             self._was_absent = True
             self.trouble = Condition(

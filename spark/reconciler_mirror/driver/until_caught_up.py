@@ -25,7 +25,7 @@ GRACE_S = 20.0
 """A condition that stops a partition for longer ends the mode; one that waits for a cluster has PATIENCE_S."""
 PATIENCE_S = 90.0
 _WAITING = ("unavailable", "unreachable", "unreadable", "undecided")
-_MOST_TOLD = 8
+_MOST_NAMED = 8
 _AUTOMATIC = re.compile(
     r"[;.]? ?[^;.]*\b(?:automatically|by itself)\b[^;.]*"
 )  # true of a job that goes on; this one ends
@@ -161,7 +161,7 @@ async def _ends(flow: FlowSettings, keys: Collection[Key]) -> tuple[Ends, Ends]:
 
 def _in_words(conditions: Sequence[Condition]) -> str:
     """All that is in the way, and what to do, each once."""
-    all_conditions = conditions[:_MOST_TOLD]
+    all_conditions = conditions[:_MOST_NAMED]
     texts = [f"{condition.code}: {condition.text.rstrip('. ')}." for condition in all_conditions]
     texts += (
         [f"And {len(conditions) - len(all_conditions):,} more, see reconciler status ENV."]

@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.replication.runs.run_folders import alive
 
-LOOK_S = 1.0
+POLL_S = 1.0
 QUIET = {"spark.port.maxRetries": "100", "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 _SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 
@@ -56,7 +56,7 @@ def waited_for(name: str, description: str, request: str, arguments: list[str]) 
 
 def _end_with(pid: int, run_dir: Path) -> None:
     while alive(pid):
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     shutil.rmtree(run_dir, ignore_errors=True)
     os._exit(1)  # not sys.exit: this is a thread, and Spark's own threads would keep the process
 

@@ -45,7 +45,7 @@ class JobRun(Protocol):
     def goal(self) -> Goal | None: ...
     def stop_asked(self) -> bool: ...
 
-    def tell(self, who: Application, phase: str) -> None:
+    def announce(self, who: Application, phase: str) -> None:
         """Who runs, and what goes on before the first status record."""
         ...
 
@@ -77,7 +77,7 @@ class FolderRun:
     def stop_asked(self) -> bool:
         return (self._folder / "stop").exists()
 
-    def tell(self, who: Application, phase: str) -> None:
+    def announce(self, who: Application, phase: str) -> None:
         content = {
             "pid": who.pid,
             "host": who.host,
@@ -149,11 +149,11 @@ def _run(context: Any, settings: MirrorSettings, run: JobRun, started: int, aske
         if (path := context.getConf().get("spark.mirror.path", "batch")) != "batch":
             logs.logger("driver").warning("spark.mirror.path has no effect: there is one way of copying", value=path)
         who = Application(context.applicationId, started, socket.gethostname(), os.getpid(), run.run)
-        run.tell(who, "")
+        run.announce(who, "")
         local = context.master.startswith("local")
         host = "127.0.0.1" if local else context.getConf().get("spark.driver.host")
         driver = Driver(context, settings, who, host, run.place(), run.goal())
-        return driver.run(lambda: asked.is_set() or run.stop_asked(), partial(run.tell, who))
+        return driver.run(lambda: asked.is_set() or run.stop_asked(), partial(run.announce, who))
     finally:
         context.stop()
 

@@ -60,7 +60,7 @@ def _look(context: Any, settings: MirrorSettings, listener: Listener) -> list[di
     address = (listener.advertised, listener.socket.getsockname()[1])
     given = preflight.packed(address, (tuple(sides.values()), preflight.installed()))
     count = settings.parallelism
-    answers = context.parallelize([given] * count, count).mapPartitions(preflight.looked_at).collect()
+    answers = context.parallelize([given] * count, count).mapPartitions(preflight.checked_packages).collect()
     by_folder = {folder: rest for folder, *rest in answers}
     names = ("host", "python", "versions", "problems")
     return [dict(zip(names, rest, strict=True)) for _, rest in sorted(by_folder.items())]

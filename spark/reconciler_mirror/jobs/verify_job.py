@@ -29,7 +29,7 @@ from reconciler_mirror.verify.resuming import ProgressFile, ReadSoFar
 from reconciler_mirror.verify.sampling import sampled
 from reconciler_mirror.verify.tasks import KeyCounts
 
-_TELL_S = 2.0
+_REPORT_S = 2.0
 _NO_CORE_S = 30.0
 _SETTLED_S = 2.0
 """A mean over less than this jumps."""
@@ -109,13 +109,13 @@ def _begun(
     earlier = kept.earlier(ranges) if request.resume else {}
     so_far = ReadSoFar(ranges, earlier)
     again = f"; compared in part by an earlier run: {len(earlier)}" if request.resume else ""
-    _tell(f"partitions to compare: {len(ranges)}; not readable: {len(bounds.unread)}{again}")
+    _say(f"partitions to compare: {len(ranges)}; not readable: {len(bounds.unread)}{again}")
 
     def keep() -> None:
         try:
             kept.keep(ranges, so_far.readings)
         except OSError as error:
-            _tell(f"{WARNING}what is compared cannot be kept for --resume: {error.strerror or error}")
+            _say(f"{WARNING}what is compared cannot be kept for --resume: {error.strerror or error}")
 
     with _progress(so_far):
         so_far.read_here(over)
@@ -165,7 +165,7 @@ def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> Bounds:
     unread: list[Unread] = []
     window = TimeWindow(request.from_ms, request.to_ms)
     for flow in flows:
-        _tell(f"flow {flow.name}: reading positions and ends")
+        _say(f"flow {flow.name}: reading positions and ends")
         bounds = bounds_of(flow, window, request.topics, len(ranges))
         ranges += bounds.ranges
         unread += bounds.unread
@@ -184,17 +184,17 @@ class CoreWait:
     """Whether Spark gives tasks no core; to be asked every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._since, self._told = clock, 0.0, False
+        self._clock, self._since, self._said = clock, 0.0, False
 
     def look(self, tasks: int, stages: int) -> str:
         """``tasks``: of the active ``stages``, that run or are done. What to report, once; else empty."""
         if tasks or not stages:
-            self._since, self._told = 0.0, False
+            self._since, self._said = 0.0, False
             return ""
         self._since = self._since or self._clock()
-        if self._told or self._clock() - self._since < _NO_CORE_S:
+        if self._said or self._clock() - self._since < _NO_CORE_S:
             return ""
-        self._told = True
+        self._said = True
         return (
             f"Spark has had no free core for it for {_NO_CORE_S:.0f} s: other applications hold them. It waits on. "
             "Lower spark.cores.max of another application, add a worker, or end this and verify with --master local[2]"
@@ -211,21 +211,21 @@ def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
     reading = ReadProgress(so_far.total_offsets, before=so_far.offsets_read)
 
     def watch() -> None:
-        """Says how far it is every ``_TELL_S`` seconds, if that has changed: while offsets are read by offsets, later
+        """Says how far it is every ``_REPORT_S`` seconds, if that has changed: while offsets are read by offsets, later
         by Spark's tasks, whose number alone would say little about bytes."""
         said = ""
-        while not over.wait(_TELL_S):
+        while not over.wait(_REPORT_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()] if tracker else []
             known = [stage for stage in stages if stage is not None]
             if waiting := cores.look(sum(item.numActiveTasks + item.numCompletedTasks for item in known), len(known)):
-                _tell(f"{WARNING}{waiting}")
+                _say(f"{WARNING}{waiting}")
             done, every = sum(item.numCompletedTasks for item in known), sum(item.numTasks for item in known)
             tasks = f"{done} of {every} tasks done" if known else ""
             step = "reading" if so_far.offsets_read < so_far.total_offsets else "comparing"
             line = reading.words(so_far.offsets_read) or (tasks and f"{step}: {tasks}")
             if line and line != said:
                 said = line
-                _tell(line)
+                _say(line)
 
     thread = threading.Thread(target=watch, name="progress", daemon=True)
     thread.start()
@@ -236,7 +236,7 @@ def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
         thread.join(5.0)
 
 
-def _tell(text: str) -> None:
+def _say(text: str) -> None:
     sys.stdout.write(f"verify: {text}\n")
     sys.stdout.flush()
 

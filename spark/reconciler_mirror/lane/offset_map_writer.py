@@ -25,9 +25,9 @@ from reconciler_mirror.lane.state import Lane
 
 WRITE_EVERY, LAST_WRITE_WITHIN = 1.0, 5.0
 PAUSE_LAST, PRUNE_EVERY = 30.0, 3600.0
-LOOK_EVERY = 30.0
+CHECK_EVERY = 30.0
 """Seconds without a write, after which the topic is looked for."""
-TELL_AFTER = 5.0
+REPORT_AFTER = 5.0
 """Seconds: a broker that has just started may not know the topic yet."""
 _log = logs.logger("offset map")
 
@@ -76,7 +76,7 @@ class MapWriter:
 
     async def _mapped(self, changed: list[Partition]) -> bool:
         lane, now = self._lane, time.monotonic()
-        if not changed and now - self._looked < LOOK_EVERY and lane.unmapped is None:
+        if not changed and now - self._looked < CHECK_EVERY and lane.unmapped is None:
             return True
         self._looked = now
         written = await self._tried(OFFSETS_TOPIC, self._write(lane.target, changed) if changed else self._look())
@@ -85,7 +85,7 @@ class MapWriter:
             lane.unmapped, self._refused_since = None, 0.0
         elif isinstance(error, BrokerError) and error.code in DENIED | {UNKNOWN_TOPIC}:
             self._refused_since = self._refused_since or now
-            if now - self._refused_since >= TELL_AFTER:
+            if now - self._refused_since >= REPORT_AFTER:
                 lane.unmapped = offset_map_missing(lane.spec, error.code)
         return written
 

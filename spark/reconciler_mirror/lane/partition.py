@@ -44,7 +44,7 @@ class Tuning:
     idle_commit: float = 1.0
     delivery_timeout: float = 20.0
     retry_stopped: float = 5.0
-    look_paused: float = 2.0
+    poll_paused: float = 2.0
 
 
 UNKNOWN = -1
@@ -99,7 +99,7 @@ class SourceLog:
     """The source's last stable offset, or its high watermark for read_uncommitted: from an answer that has the
     partition (fetch), or from a question for it (start, source_ends)."""
     end_at: float = 0.0
-    """When the source last said ``end`` outside of a fetch session; see ``Partition.heard_at``."""
+    """When the source last said ``end`` outside of a fetch session; see ``Partition.end_known_at``."""
     answers: Answers | None = None
     """Of the fetch session that has the partition, whose answers confirm ``end`` by leaving the partition out."""
     silent_since_ms: int | None = None
@@ -182,8 +182,8 @@ class SourceLog:
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """Whether the partition is copied, and if not, why and until when. ``retry_at`` is set while STOPPED, ``look_at``
-    while PAUSED."""
+    """Whether the partition is copied, and if not, why and until when. ``retry_at`` is set while STOPPED,
+    ``recheck_at`` while PAUSED."""
 
     phase: Phase = Phase.STARTING
     condition: Condition | None = None
@@ -198,7 +198,7 @@ class Hold:
     """When its source first did not serve it, 0.0 while it does; the start reports it once it lasts."""
     pausing: bool = False
     """A pause is asked for; the session follows the control."""
-    look_at: float = 0.0
+    recheck_at: float = 0.0
     """When its end is read again."""
     left_waiting: int | None = None
     """Milliseconds: the oldest record that a stop or a pause leaves at the source, or when it was first seen."""
@@ -228,7 +228,7 @@ class Hold:
         """``behind``: it leaves something at the source."""
         self.left_waiting = (self.left_waiting or waiting_ms or int(time.time() * 1000)) if behind else None
         self.phase = Phase.PAUSED
-        self.look_at = time.monotonic() + look_in
+        self.recheck_at = time.monotonic() + look_in
 
     def ask_pause(self, wanted: bool) -> None:
         self.pausing = wanted
@@ -364,15 +364,15 @@ class Partition:
         return self.hold.why if self.hold.phase is Phase.COPYING else ""
 
     @property
-    def heard_at(self) -> float:
+    def end_known_at(self) -> float:
         """Until when ``log.end`` is known to be the end."""
         log = self.log
         fetched = log.answers is not None and self.hold.phase is Phase.COPYING
         return max(log.end_at, log.answers.at) if fetched and log.answers is not None else log.end_at
 
-    def hear_no_more(self) -> None:
+    def freeze_end(self) -> None:
         """From now on its fetch session confirms nothing; before the phase changes."""
-        self.log.end_at = self.heard_at
+        self.log.end_at = self.end_known_at
 
     @property
     def caught_up(self) -> bool:

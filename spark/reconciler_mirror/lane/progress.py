@@ -94,7 +94,7 @@ def row(lane: Lane, partition: Partition) -> PartitionProgress:
     )
 
 
-LOOK_S = 3.0
+POLL_S = 3.0
 SILENT_S = 10.0
 """Some fetches and looks: a fetch waits half a second for data, and a long line takes a few for an answer."""
 
@@ -108,7 +108,7 @@ class SourceEnds:
     def mark_silent(self, now: float) -> None:
         """``now``: monotonic. Marks partitions whose end the source has not confirmed for long."""
         for partition in self._lane.partitions.values():
-            silent_s = now - partition.heard_at
+            silent_s = now - partition.end_known_at
             if (silent_s > SILENT_S) is (partition.log.silent_since_ms is None) and partition.log.end >= 0:
                 since_ms = int((time.time() - silent_s) * 1000)
                 partition.log.silent_since_ms = since_ms if silent_s > SILENT_S else None
@@ -120,9 +120,9 @@ class SourceEnds:
         10,000 takes a while."""
         lane = self._lane
         while True:
-            await asyncio.sleep(LOOK_S + len(lane.partitions) / 2_000)
-            due = time.monotonic() - LOOK_S
-            wanted = [p.source for p in lane.partitions.values() if p.log.end >= 0 and p.heard_at < due]
+            await asyncio.sleep(POLL_S + len(lane.partitions) / 2_000)
+            due = time.monotonic() - POLL_S
+            wanted = [p.source for p in lane.partitions.values() if p.log.end >= 0 and p.end_known_at < due]
             by_leader = lane.source.by_leader(wanted)
             lost = by_leader.pop(NO_LEADER, [])
             moved = await asyncio.gather(*map(self._ask, by_leader.values()))

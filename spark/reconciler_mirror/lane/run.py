@@ -45,7 +45,7 @@ from reconciler_mirror.model.lane import (
     PartitionSpec,
 )
 
-PAUSE_FIRST, PAUSE_LAST, LOOK_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
+PAUSE_FIRST, PAUSE_LAST, POLL_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
 """Seconds: between sessions after a failure, first and last; between looks at the control; before preparing is tried
 again."""
 # Another client may have ended or replaced the transaction: beginning again shows which. A broker that is fencing in
@@ -141,7 +141,7 @@ class Attempt:
                     self._control.report(self._progress)
                     self._control.prepared()
                     claimed = True
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
         finally:
             preparing.cancel()
             await asyncio.gather(preparing, return_exceptions=True)

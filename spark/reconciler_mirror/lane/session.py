@@ -70,7 +70,7 @@ class LaneSession:
         for work in (*lane.delivery.reads(), self._metadata_now_and_then(), self._ends.run()):
             self._spawn(work, self._readers)
         last = self._spawn(lane.delivery.commit(), self._tasks)
-        look = self._spawn(self._look_around(), self._tasks)
+        look = self._spawn(self._follow_control(), self._tasks)
         # A failure ends the session at once. Else ``look`` ends when the lane must, and then the last commit has its
         # time: what it does not commit is copied again by the next holder.
         try:
@@ -117,7 +117,7 @@ class LaneSession:
         if node < 0 or until < time.monotonic() or not self.lane.source.address_known(node):
             node = leader.node if leader else -1
         if node < 0:
-            self.look_again(partition, "no leader")
+            self.recheck(partition, "no leader")
             return
         self._fetchers.place(node, partition)
 
@@ -160,7 +160,7 @@ class LaneSession:
         if not self.lane.failed.done() and (partition.outbox.resend or partition.outbox.queue):
             self.lane.resolve(self.offer, partition)
 
-    def look_again(self, partition: Partition, why: str) -> None:
+    def recheck(self, partition: Partition, why: str) -> None:
         self.forget(partition)
         self.lane.changed.add(partition)
         partition.hold.why = why
@@ -223,9 +223,9 @@ class LaneSession:
                 known = lane.source.topics.get(partition.spec.topic)
                 stale = known is None or known.topic_id != partition.log.topic_id
                 if partition.hold.phase is Phase.COPYING and stale:
-                    self.look_again(partition, "the source topic changed")
+                    self.recheck(partition, "the source topic changed")
 
-    async def _look_around(self) -> None:
+    async def _follow_control(self) -> None:
         """Follows the control; returns when the lane should end, after the readers are gone.
 
         Sleeps until the control or a partition has something new. What only time changes is seen once a second.
@@ -324,7 +324,7 @@ class LaneSession:
         lane = self.lane
         for partition in lane.partitions.values():
             if partition.hold.phase is Phase.PAUSED and partition.hold.pausing:
-                if now >= partition.hold.look_at:
+                if now >= partition.hold.recheck_at:
                     self.lane.delivery.begin(partition)
                 continue
             resumed = partition.hold.phase is Phase.PAUSED

@@ -26,7 +26,7 @@ from reconciler_mirror.model.lane import Ahead, Condition, TargetLoss
 PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 """Seconds: between tries after a failure, first and last; before waiting partitions are checked again."""
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
-TELL_AFTER = 5.0
+REPORT_AFTER = 5.0
 """Seconds that something may last before it is a condition: elections and restarts of brokers are over by then."""
 
 
@@ -49,7 +49,7 @@ class Starter:
         """Those of the lane when this session began its first partition."""
 
     def add(self, partition: Partition) -> None:
-        partition.hear_no_more()
+        partition.freeze_end()
         partition.hold.start()
         self._lane.changed.add(partition)
         self._pending.add(partition)
@@ -61,7 +61,7 @@ class Starter:
                 self.add(partition)
 
     async def run(self) -> None:
-        """Until cancelled. What cannot be asked now is tried again with growing pauses; after ``TELL_AFTER`` seconds
+        """Until cancelled. What cannot be asked now is tried again with growing pauses; after ``REPORT_AFTER`` seconds
         the lane reports why nothing starts. UNSTABLE (a transaction over the positions is undecided, KIP-447) is over
         within milliseconds after a takeover, so it is asked again almost at once."""
         pause, failing_since = PAUSE_FIRST, 0.0
@@ -79,7 +79,7 @@ class Starter:
                 again = [p for p in taken if p.hold.phase is Phase.STARTING]
                 failing_since = failing_since or time.monotonic()
                 undecided = isinstance(error, BrokerError) and error.code == UNSTABLE
-                if time.monotonic() - failing_since > TELL_AFTER:
+                if time.monotonic() - failing_since > REPORT_AFTER:
                     side = "target" if self._at_target else "source"
                     self._lane.trouble = (
                         conditions.positions_undecided(self._lane.spec, str(error))
@@ -146,7 +146,7 @@ class Starter:
         """Tried again several times a second; a condition once it lasts."""
         now = time.monotonic()
         partition.hold.waits_since = partition.hold.waits_since or now
-        if now - partition.hold.waits_since > TELL_AFTER and partition.hold.condition is None:
+        if now - partition.hold.waits_since > REPORT_AFTER and partition.hold.condition is None:
             partition.hold.report(conditions.unavailable(partition.spec, "source", why))
             self._lane.changed.add(partition)
 

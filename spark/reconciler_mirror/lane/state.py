@@ -50,7 +50,7 @@ class PartitionRoutes(Protocol):
     def later(self, partition: Partition, pause: float, *, moved: bool) -> None:
         """Offer it after ``pause`` seconds; ``moved``: learn first who leads it."""
 
-    def look_again(self, partition: Partition, why: str) -> None:
+    def recheck(self, partition: Partition, why: str) -> None:
         """Its leader or log may have changed: check it before fetching on."""
 
     def forget(self, partition: Partition) -> None:
@@ -356,7 +356,7 @@ class Lane:
         waiting_ms = partition.figures.waiting_since or partition.outbox.oldest_ms
         if not keep:
             self.drop_unsent(partition)
-        partition.hear_no_more()
+        partition.freeze_end()
         partition.hold.stop(condition, at, waiting_ms, self.tuning.retry_stopped)
         self.changed.add(partition)
         self.progress.set()
@@ -375,8 +375,8 @@ class Lane:
         """Fetches no more of it. What is on its way is still acknowledged and committed; its end is read again."""
         waiting_ms = partition.outbox.oldest_ms
         self.drop_unsent(partition)
-        partition.hear_no_more()
-        look_in = self.tuning.look_paused + len(self.partitions) / 500
+        partition.freeze_end()
+        look_in = self.tuning.poll_paused + len(self.partitions) / 500
         partition.hold.pause(waiting_ms, look_in, behind=partition.log.end > partition.log.covered)
         self.changed.add(partition)
         self.progress.set()
@@ -392,10 +392,10 @@ class Lane:
         """A batch at ``covered``: read it once more, perhaps it was damaged on the way; then leave it out, or stop.
         What is queued lies before it."""
         if partition.hold.strike():
-            self.routes.look_again(partition, why)
+            self.routes.recheck(partition, why)
         elif self.goes_on("corrupt_source_batch") and not partition.hold.checking:
             partition.hold.check()
-            self.routes.look_again(partition, why)
+            self.routes.recheck(partition, why)
         else:
             self.stop(
                 partition,
@@ -407,7 +407,7 @@ class Lane:
     def source_failed(self, partitions: Iterable[Partition], code: int) -> None:
         for partition in partitions:
             if code in RETRIABLE:
-                self.routes.look_again(partition, name_of(code))
+                self.routes.recheck(partition, name_of(code))
             else:
                 self.stop(partition, conditions.source_refuses(partition.spec, code))
 

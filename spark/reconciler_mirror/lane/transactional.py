@@ -29,7 +29,7 @@ from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 # A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
 LONG_COMMIT, LARGER = 0.1, 4  # a round trip or more: then also over more bytes
-LOOK_EVERY = 0.2  # seconds: until then two applications may both write, which repeats records
+CHECK_EVERY = 0.2  # seconds: until then two applications may both write, which repeats records
 PAUSE_SHARE = 0.5  # of what the last commit took: slow brokers are left alone in between
 
 
@@ -102,7 +102,7 @@ class Committer:
             await lane.drained.wait()
             moved = {p: p.log.reached for p in moved}
             # Nothing fences an idempotent producer: a later application shows by the claim it wrote into positions.
-            if (now := time.monotonic()) - self._looked >= LOOK_EVERY:
+            if (now := time.monotonic()) - self._looked >= CHECK_EVERY:
                 self._looked = now
                 committed = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
                 if (later := positions.superseding(committed, lane.spec.claim)) is not None:

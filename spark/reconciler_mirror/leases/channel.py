@@ -55,7 +55,7 @@ class ChannelServer:
         self._secret = secrets.token_hex(16)
         self._tls = listener.tls
         self.token = f"{listener.pin}:{self._secret}" if listener.tls else self._secret
-        self._orders, self._told, self._broken, self._begins = orders, report, broken, begins
+        self._orders, self._report, self._broken, self._begins = orders, report, broken, begins
         self._lines: dict[str, Line] = {}
         self._tasks: dict[str, str] = {}  # by lease, the word of the task that connected last
         self._guard = threading.Lock()
@@ -145,7 +145,7 @@ class ChannelServer:
         line.send(self._orders(lease) or orders)  # again: what changed before the line was listed
         while (message := line.receive()) is not None:
             if self._lines.get(lease) is line:
-                self._told(lease, message)
+                self._report(lease, message)
         with self._guard:
             mine = self._lines.get(lease) is line
             if mine:

@@ -69,7 +69,7 @@ class Leases:
         self._placed = LanePlacement(self._board.measure_loads(), settings.parallelism)
         self._untasked = Untasked(key for key in self._lanes if key in self._placed)
         self._running = RunningLeases()
-        self._server = channel.ChannelServer(listener, self._orders, self._told, self._broken, self._begins)
+        self._server = channel.ChannelServer(listener, self._orders, self._on_message, self._broken, self._begins)
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
             for slot in range(settings.parallelism)
@@ -128,7 +128,7 @@ class Leases:
         with self._guard:
             return len(self._running), self._lost
 
-    def tell_untasked(self) -> str:
+    def report_untasked(self) -> str:
         """Lanes without a task that is heard of, to the board; to be called every few seconds. Ends tasks that were
         silent for longer than a lease. Returns why no task can run at all; empty while there is hope."""
         if self.context_stopped():
@@ -290,7 +290,7 @@ class Leases:
         finally:
             self._server.end(name)
             self._ends(name, mine)
-            self._looked_at(slot, mine, ())
+            self._preflight_done(slot, mine, ())
             with self._guard:
                 self._running.ends(name)
                 self._guard.notify_all()
@@ -366,7 +366,7 @@ class Leases:
         self._untasked.ends(lanes, why)
         self._board.lost(lanes)
 
-    def _told(self, lease: str, message: channel.Message) -> None:
+    def _on_message(self, lease: str, message: channel.Message) -> None:
         """A message of a task. The guard is held only for the leases' own state: the board has a lock of its own, and
         decoding a report of thousands of partitions must not hold up other tasks."""
         with self._guard:
@@ -386,7 +386,7 @@ class Leases:
             note("executor looked at", lease=lease, host=said["host"], python=said["python"], problems=problems)
             with self._guard:
                 lanes = self._running.lanes_of(lease) or ()
-            self._looked_at(slot_of(lease), lanes, problems)
+            self._preflight_done(slot_of(lease), lanes, problems)
         if "progress" in message:
             self._board.progress(ROWS.decoded(LaneProgress, message["progress"]))
         if "report" in message:
@@ -394,7 +394,7 @@ class Leases:
             if report.end is LaneEnd.SUPERSEDED:
                 self._superseded(report.error)
 
-    def _looked_at(self, slot: int, lanes: Collection[LaneKey], problems: tuple[str, ...]) -> None:
+    def _preflight_done(self, slot: int, lanes: Collection[LaneKey], problems: tuple[str, ...]) -> None:
         condition = executor_unfit(problems) if problems else None
         for flow in {flow for flow, _ in lanes}:
             self._board.set_condition(flow, f"executor of lease {slot}", condition)

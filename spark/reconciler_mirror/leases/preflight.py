@@ -151,7 +151,7 @@ def checked(given: Iterable[Checked]) -> Iterator[Any]:
         yield from run((spec,))
 
 
-def looked_at(given: Iterable[Checked]) -> Iterator[tuple[str, str, str, dict[str, str | None], list[str]]]:
+def checked_packages(given: Iterable[Checked]) -> Iterator[tuple[str, str, str, dict[str, str | None], list[str]]]:
     """What Spark runs for ``doctor``: a look at this machine and nothing else. Folder of the executor, machine, version
     of Python, packages, problems. Each look holds its core for a while, so that others get theirs elsewhere."""
     import time

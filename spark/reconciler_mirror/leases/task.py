@@ -15,7 +15,7 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.lane.state import LaneCounts
 from reconciler_mirror.leases import channel, preflight
 from reconciler_mirror.leases.channel import ROWS, SPECS
-from reconciler_mirror.leases.worker_stderr import heard_while_at_work
+from reconciler_mirror.leases.worker_stderr import stderr_while_at_work
 from reconciler_mirror.model.lane import (
     Claim,
     Control,
@@ -30,7 +30,7 @@ from reconciler_mirror.model.lane import (
 
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
-_TELL_S = 0.25
+_REPORT_S = 0.25
 ALIVE_S = 2.0
 """How often a lease says which of its lanes are at work: a lane without news says nothing else."""
 LOOK_AGAIN_S = 30.0
@@ -102,7 +102,7 @@ class LaneControl:
         self.newly_prepared = self._is_prepared = False
         self.reported_at = float("-inf")
         self.wake: Callable[[], None] = lambda: None
-        self._untold = ReportDelta()
+        self._unreported = ReportDelta()
         self._flow, self._claim = lane.flow, lane.claim
 
     def stopping(self) -> bool:
@@ -145,17 +145,17 @@ class LaneControl:
         """The lane's partitions from now on. The driver forgets those that leave, so all are sent once more."""
         if specs != self.specs:
             self.specs = specs
-            self._untold.everything = True
+            self._unreported.everything = True
             self._lease.news.set()
 
-    def tell_again(self) -> None:
+    def report_again(self) -> None:
         """The line to the driver broke, and what came through is unknown."""
         self.newly_prepared = self._is_prepared
-        self._untold.everything = True
+        self._unreported.everything = True
 
-    def untold(self) -> LaneProgress | None:
+    def unreported(self) -> LaneProgress | None:
         """What the driver does not know yet: only the partitions that changed; None when nothing did."""
-        return self._untold.of(self.latest)
+        return self._unreported.of(self.latest)
 
 
 class LeaseState:
@@ -229,20 +229,20 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             if lines != line.lines:
                 lines = line.lines
                 for control in controls.values():
-                    control.tell_again()
+                    control.report_again()
                 for key in ended_lanes:
                     line.send({"left": [*key]})
-            _tell_prepared(line, controls)
+            _report_prepared(line, controls)
             # Progress waits until the driver can take as many rows again as the last message had.
             if time.monotonic() >= told_until:
-                rows = _tell(line, controls)
+                rows = _report(line, controls)
                 told_until = time.monotonic() + (rows / lease.rows_per_s if lease.rows_per_s else 0.0)
             if time.monotonic() - told_alive >= ALIVE_S:
                 told_alive = time.monotonic()
                 line.send({"alive": [[*key] for key, control in controls.items() if control.at_work()]})
-            state.stop.wait(_TELL_S)  # snapshots of that time travel as one
-        _tell_prepared(line, controls)
-        _tell(line, controls)
+            state.stop.wait(_REPORT_S)  # snapshots of that time travel as one
+        _report_prepared(line, controls)
+        _report(line, controls)
     finally:  # Spark uses this process again, and an open line would dial on
         state.ended.set()
         line.close()
@@ -255,7 +255,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
 
 def in_task(specs: Iterable[LeaseSpec]) -> Iterator[LaneReport]:
     """What Spark runs."""
-    with heard_while_at_work():
+    with stderr_while_at_work():
         for spec in specs:
             logs.configure(environment=spec.environment, mirror=spec.mirror, lease=spec.name)
             yield from run_lease(spec)
@@ -306,18 +306,18 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
     return report
 
 
-def _tell_prepared(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:
+def _report_prepared(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> None:
     for key, control in controls.items():
         if control.newly_prepared:
             control.newly_prepared = False
             line.send({"prepared": [*key]})
 
 
-def _tell(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> int:
+def _report(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> int:
     """What changed; returns how many rows."""
     rows = 0
     for control in controls.values():
-        if (news := control.untold()) is not None:
+        if (news := control.unreported()) is not None:
             line.send({"progress": ROWS.encoded(news)})
             rows += len(news.partitions)
     return rows

@@ -13,7 +13,7 @@ _held: int | None = None
 
 
 @contextmanager
-def heard_while_at_work() -> Iterator[None]:
+def stderr_while_at_work() -> Iterator[None]:
     """Standard error leads nowhere once the task is done, until the next one. What goes wrong then Spark reports:
     it hands the exception to the driver."""
     global _held

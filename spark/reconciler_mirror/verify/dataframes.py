@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  # as everyone writes it
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StringType, StructField, StructType
 
-from reconciler_mirror.leases.worker_stderr import heard_while_at_work
+from reconciler_mirror.leases.worker_stderr import stderr_while_at_work
 from reconciler_mirror.verify.first_difference import KeyEntry
 from reconciler_mirror.verify.in_order.compare import Continued, compared
 from reconciler_mirror.verify.model import SOURCE, TARGET, PartitionRange
@@ -207,12 +207,12 @@ def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
 
 
 def _in_worker(read: Any, bundle: Any) -> Any:
-    with heard_while_at_work():
+    with stderr_while_at_work():
         yield from each(read, bundle)
 
 
 def _piece_in_worker(bundle: Sequence[Continued]) -> Any:
-    with heard_while_at_work():
+    with stderr_while_at_work():
         over = after(PIECE_S)
         yield from each(lambda given, readers: compared(given, readers, over), bundle, over)
 

@@ -154,7 +154,7 @@ class Journey:
         try:
             topology = load(texts, "hostile", TODAY, unread=unread)
         except TopologyError as error:
-            self._render(Review(self._plan(BASE), untold=error.problems, against=AGAINST))
+            self._render(Review(self._plan(BASE), base_problems=error.problems, against=AGAINST))
             return
         self.addresses += two_in_one(topology)
         self._reviewed(topology)

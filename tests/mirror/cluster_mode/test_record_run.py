@@ -95,7 +95,7 @@ def test_a_run_from_its_definition_to_its_end(place: StatusPlace, topic: RunTopi
     assert (goal.flows, goal.calm_s) == (frozenset({"a"}), 2.5)
     assert (where.needs, where.is_current(), where.predecessor_left(), run.stop_asked()) == (("a", "b"),) + (False,) * 3
 
-    run.tell(WHO, "it gets ready")
+    run.announce(WHO, "it gets ready")
     until(lambda: (told := report(topic)) and (told.application_id, told.phase) == ("application_7", "it gets ready"))
     before = report(topic)
     until(lambda: (told := report(topic)) and before and told.beat > before.beat)

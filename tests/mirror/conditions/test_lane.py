@@ -350,8 +350,8 @@ def test_a_source_whose_answers_drip_is_told_and_its_lag_is_unknown_until_it_is_
     for place, seconds in {
         "lane.fetch.fetcher.ANSWER_WITHIN": 1.0,
         "lane.progress.SILENT_S": 3.0,
-        "lane.progress.LOOK_S": 0.5,
-        "lane.start.TELL_AFTER": 1.0,
+        "lane.progress.POLL_S": 0.5,
+        "lane.start.REPORT_AFTER": 1.0,
     }.items():
         monkeypatch.setattr(f"reconciler_mirror.{place}", seconds)
     monkeypatch.setattr("reconciler.kafka.client.cluster.ANSWER_WITHIN", 1.0)

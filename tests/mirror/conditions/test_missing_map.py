@@ -21,8 +21,8 @@ RECORDS: list[Content] = [(b"%d" % i, b"v%d" % i, (), NOW) for i in range(20)]
 def test_a_missing_map_is_said_while_a_lane_copies_and_while_it_rests(
     plain: Sandbox, unique: str, create_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offset_map_writer, "LOOK_EVERY", 0.5)
-    monkeypatch.setattr(offset_map_writer, "TELL_AFTER", 1.0)
+    monkeypatch.setattr(offset_map_writer, "CHECK_EVERY", 0.5)
+    monkeypatch.setattr(offset_map_writer, "REPORT_AFTER", 1.0)
     monkeypatch.setattr(offset_map_writer, "PAUSE_LAST", 1.0)
     flow = with_topics(Flow(plain["east"], plain["west"], unique), create_topic, RECORDS)
     with running(Lane(flow.lane())) as lane:

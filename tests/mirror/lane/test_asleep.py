@@ -61,7 +61,7 @@ def test_a_quiet_lane_looks_once_a_second_at_most_and_at_once_when_it_is_woken()
             )
             lane.partitions[partition.source] = partition
         session._specs = SPECS
-        looking = asyncio.ensure_future(session._look_around())
+        looking = asyncio.ensure_future(session._follow_control())
         await asyncio.sleep(0.1)
         looks, began = control.looks, time.monotonic()
         await asyncio.sleep(1.0)

@@ -149,7 +149,7 @@ def test_what_a_session_told_counts_to_the_moment_it_stops_or_pauses(monkeypatch
             partition.log.answers.at = NOW + 3
             stop(partition)
             partition.log.answers.at = NOW + 50
-            assert partition.heard_at == NOW + 3
+            assert partition.end_known_at == NOW + 3
             partition.log.end_at = NOW
 
     in_lane(test, monkeypatch)

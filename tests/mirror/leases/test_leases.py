@@ -172,7 +172,7 @@ def view(board: Board) -> FlowView:
 
 
 def codes(leases: Leases, board: Board) -> set[str]:
-    leases.tell_untasked()
+    leases.report_untasked()
     return {condition.code for condition, _ in view(board).conditions}
 
 
@@ -207,11 +207,11 @@ def test_an_application_that_its_master_does_not_know_any_more_ends(
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     monkeypatch.setattr(module, "FORGOTTEN_S", 0.0)
     until(lambda: len(leases._untasked.lanes()) == 4)
-    assert leases.tell_untasked() == "", "there are executors, so Spark may try again"
+    assert leases.report_untasked() == "", "there are executors, so Spark may try again"
     spark.executors = 0
-    assert "has no executor for this application" in leases.tell_untasked()
+    assert "has no executor for this application" in leases.report_untasked()
     spark.master = "yarn"  # another master of the application asks for executors itself
-    assert leases.tell_untasked() == ""
+    assert leases.report_untasked() == ""
 
 
 def test_a_mirror_has_settled_only_when_every_lane_with_partitions_has_a_task(spark: Spark, leases: Leases) -> None:
@@ -304,22 +304,22 @@ def test_a_silent_task_is_told_and_ended_after_a_lease(
     for slot in range(2):
         spark.waiting(slot).run()
     until(lambda: view(board).figures.records_lag == 0)
-    leases.tell_untasked()
+    leases.report_untasked()
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     monkeypatch.setattr(running, "SILENT_S", 0.0)
     monkeypatch.setattr(SignsOfLife, "silent", lambda signs: dict.fromkeys(signs._heard, 20.0))
     assert codes(leases, board) == {"lane_unresponsive"}
     assert spark.cancelled == []
     monkeypatch.setattr(SignsOfLife, "silent", lambda signs: dict.fromkeys(signs._heard, module.LEASE_S + 1))
-    leases.tell_untasked()
+    leases.report_untasked()
     assert sorted(spark.cancelled) == ["lease-0", "lease-1"]
     until(lambda: spark.has(0) and spark.has(1))
 
 
 def test_a_stopped_context_is_the_end_at_once(spark: Spark, leases: Leases) -> None:
-    assert leases.tell_untasked() == ""
+    assert leases.report_untasked() == ""
     spark.stopped = True
-    assert "Spark has stopped the context" in leases.tell_untasked()
+    assert "Spark has stopped the context" in leases.report_untasked()
 
 
 def lose_the_task_of_slot_0(spark: Spark, leases: Leases, board: Board) -> Task:
@@ -328,7 +328,7 @@ def lose_the_task_of_slot_0(spark: Spark, leases: Leases, board: Board) -> Task:
     until(lambda: view(board).figures.records_lag == 0)
     lost.dies()
     until(lambda: view(board).figures.records_lag is None)
-    leases.tell_untasked()
+    leases.report_untasked()
     return other
 
 

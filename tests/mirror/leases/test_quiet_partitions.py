@@ -122,13 +122,13 @@ def test_once_the_lanes_partitions_changed_everything_is_told_again() -> None:
     control = LaneControl(lane_spec(0, *SPECS[:2]), LeaseState(10.0))
     both = snapshot(quiet(0), quiet(1))
     control.report(both)
-    assert control.untold() == both
+    assert control.unreported() == both
     for specs in (SPECS[:1], SPECS[:2]):
         control.take(specs)
-        assert control.untold() == both
-        assert control.untold() is None
+        assert control.unreported() == both
+        assert control.unreported() is None
     control.take(SPECS[:2])
-    assert control.untold() is None
+    assert control.unreported() is None
 
 
 def test_the_board_builds_views_of_what_was_reported_and_of_what_lags() -> None:
@@ -173,7 +173,7 @@ def test_told_in_pieces_the_board_shows_what_it_shows_when_told_everything(steps
         now = snapshot(*(rows[spec.partition] for spec in specs), conditions=conditions)
         control.report(replace(now, path=path))
         whole.progress(control.latest)
-        if (news := control.untold()) is not None:
+        if (news := control.unreported()) is not None:
             pieces.progress(ROWS.decoded(LaneProgress, json.loads(json.dumps(ROWS.encoded(news)))))
 
     for board in (whole, pieces):

@@ -132,7 +132,7 @@ def test_a_lane_that_is_not_ready_says_what_it_waits_for(spark: Spark, why: str)
     for leases in leases_on(spark, partitions=8):
         until(lambda: why in leases.unready("orders"))  # noqa: B023
         assert sorted(lane for lanes in leases.unready("orders").values() for lane in lanes) == [0, 1, 2, 3]
-        leases._told("", {"prepared": ["orders", 2]})
+        leases._on_message("", {"prepared": ["orders", 2]})
         assert sorted(lane for lanes in leases.unready("orders").values() for lane in lanes) == [0, 1, 3]
 
 

@@ -9,7 +9,7 @@ from reconciler.errors import Unknown
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, Plan, SeenCluster
 from reconciler.model.reports.topology_map import Chain, PlanMark, State
-from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
+from reconciler.model.state.rollout_progress import ClusterRollout, Promotion, SoakState
 from tests.support.builders import topic, world
 from tests.support.documents.maps import changed_plan, copying, observed, regions, regions_world, running
 
@@ -123,7 +123,7 @@ def test_a_refusal_blocks_its_cluster() -> None:
 
 
 def test_waves_tell_where_the_rollout_stands() -> None:
-    kept = Promotion("shop", clusters={"east": ClusterStand("canary", Stand.SOAKING, 1_000)})
+    kept = Promotion("shop", clusters={"east": ClusterRollout("canary", SoakState.SOAKING, 1_000)})
     assert [wave.state for wave in topology_map(regions(), progress=kept).waves] == ["soaking", "not begun"]
     assert [wave.state for wave in topology_map(regions()).waves] == ["", ""]
     unread = topology_map(regions(), progress=Unknown("rollout", "no answer"))

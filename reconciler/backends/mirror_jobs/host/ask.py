@@ -19,7 +19,7 @@ from reconciler.replication.names import desired_key, host_key, presence_key
 TAKEN_S = 20.0
 """Until a host has taken up what was written."""
 AT_MOST_S = 900.0
-LOOK_S = 0.5
+POLL_S = 0.5
 ATTEMPTS = 3
 
 Progress = Callable[[str], None]
@@ -172,7 +172,7 @@ class HostedMirror:
             )
             if self._control.swap(key, value, mirror_control.DESIRED.dumps(record)):
                 return generation
-            self._sleep(LOOK_S)  # readers see another writer's commit a moment later
+            self._sleep(POLL_S)  # readers see another writer's commit a moment later
         raise RunnerError(
             f"mirror {self._mirror}: its desired record was changed by another writer meanwhile",
             "The lock of the environment should have kept that from happening.",
@@ -196,7 +196,7 @@ class HostedMirror:
                     raise
                 lines.show(f"mirror {self._mirror}: {error.what}")
                 unread_until = self._clock()
-                self._sleep(LOOK_S)
+                self._sleep(POLL_S)
                 continue
 
             # What a host says of this generation ends the wait, also where waiting would not change it.
@@ -240,7 +240,7 @@ class HostedMirror:
                     f" stop ENV {self._flow}.",
                 )
             lines.show(f"mirror {self._mirror}: {words}")
-            self._sleep(LOOK_S)
+            self._sleep(POLL_S)
 
     def _unanswered(self, entries: Mapping[str, bytes], generation: int) -> RunnerError:
         """Which hosts were asked, by their presence records, since no answer has many causes: none runs, none accepts,

@@ -193,7 +193,7 @@ class Keeper:
 
     def _run(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
         if look.busy:
-            return self._told(desired, HostPhase.STARTING, look)
+            return self._report(desired, HostPhase.STARTING, look)
         if desired.generation != self._begun:
             self._restarts, self._pause_s, self._again_at = 0, FIRST_PAUSE_S, None
             self._begun = desired.generation
@@ -203,7 +203,7 @@ class Keeper:
             self._again_at = None
             if now - self._started_at > STEADY_AFTER_S:
                 self._pause_s = FIRST_PAUSE_S
-            return self._told(desired, HostPhase.RUNNING if look.ready else HostPhase.STARTING, look)
+            return self._report(desired, HostPhase.RUNNING if look.ready else HostPhase.STARTING, look)
 
         # After a crash, or a start that failed: then an application of the old definition may go on meanwhile.
         if self._again_at is None:
@@ -214,15 +214,15 @@ class Keeper:
         if now >= self._again_at:
             return self._begin(desired, look, now)
         why = look.failed or "its application has ended"
-        return self._told(desired, HostPhase.PAUSING, replace(look, words=why))
+        return self._report(desired, HostPhase.PAUSING, replace(look, words=why))
 
     def _begin(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
         self._again_at, self._started_at = None, now
         self._say(f"mirror {self._mirror}: generation {desired.generation} begins, fingerprint {desired.fingerprint}")
         self._jobs.begin(desired)
-        return self._told(desired, HostPhase.STARTING, replace(look, application_id="", words="submitted"))
+        return self._report(desired, HostPhase.STARTING, replace(look, application_id="", words="submitted"))
 
-    def _told(self, desired: DesiredMirror, phase: HostPhase, look: JobLook) -> HostReport:
+    def _report(self, desired: DesiredMirror, phase: HostPhase, look: JobLook) -> HostReport:
         """``words`` of the job only while it does not run: later they would be stale."""
         return HostReport(
             desired.generation,

@@ -68,7 +68,7 @@ class ClusterHost:
         try:
             entries = self.control.read()
             if self.control.missing:
-                self._tell(f"{name}: waiting for its topic __mirror_control, which apply makes")
+                self._say_once(f"{name}: waiting for its topic __mirror_control, which apply makes")
                 return
 
             # So that ``apply`` can say which hosts it asked. Written again where someone has deleted it.
@@ -81,14 +81,14 @@ class ClusterHost:
                 value = PRESENCE.dumps(presence)
                 if self.control.swap(key, entries.get(key), value):
                     self._present = value
-                    self._say(f"{name}: waiting for desired records of environment {environment}")
+                    self._say_once(f"{name}: waiting for desired records of environment {environment}")
 
             # A name becomes a part of a path: one that no environment could give leads anywhere.
             prefix = desired_key(environment, "")
             named = {key.removeprefix(prefix) for key in entries if key.startswith(prefix)}
             strange = sorted(mirror for mirror in named if not is_mirror_name(mirror))
             if strange:
-                self._tell(
+                self._say_once(
                     f"{name}: left alone, since no mirror can have such a name:"
                     f" {first_of([repr(mirror[:100]) for mirror in strange], 3)}. A writer other than apply put"
                     " that into __mirror_control: check which principals may write there"
@@ -98,9 +98,9 @@ class ClusterHost:
             for mirror in sorted({*self.keepers, *named.difference(strange)}):
                 self._keeper(mirror).step(entries)
         except ReconcilerError as error:
-            self._tell(f"{name}: {error.what}")
+            self._say_once(f"{name}: {error.what}")
 
-    def _tell(self, words: str) -> None:
+    def _say_once(self, words: str) -> None:
         """Once, until it is something else."""
         if words != self._trouble:
             self._say(words)
@@ -116,7 +116,9 @@ class ClusterHost:
             if self._present is not None:
                 self.control.swap(key, self._present, None)
         except ReconcilerError as error:
-            self._say(f"{self._cluster.name}: leases could not be given back, so they end by themselves: {error.what}")
+            self._say_once(
+                f"{self._cluster.name}: leases could not be given back, so they end by themselves: {error.what}"
+            )
 
     def close(self) -> None:
         self.control.close()

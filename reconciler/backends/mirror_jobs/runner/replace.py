@@ -21,7 +21,7 @@ SPARK_S, STALLED_S, AT_MOST_S = 600.0, 180.0, 900.0
 """Until Spark is up; then without anything new; and altogether."""
 CANNOT_RUN = "The mirror job cannot run: "
 ENDED = ("failed", "superseded", "stopped")
-_LOOK_S = 0.3
+_POLL_S = 0.3
 _NAMED = 3
 
 
@@ -93,7 +93,7 @@ def await_running(
             problem = f"did not report itself running in {now - began:.0f} s"
             raise NotRunningError(problem, f"{words}.\nIts log ends with:\n{folder.log_tail()}", ended=False)
         lines.show(f"mirror {mirror}: {words}")
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def why_ended(folder: RunFolder) -> str:

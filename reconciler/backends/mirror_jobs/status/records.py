@@ -50,7 +50,7 @@ class MalformedStatusError(ValueError):
     """A status record that cannot be read."""
 
 
-def _nobody_knows(_: LiveMirror) -> bool:
+def _knows_none(_: LiveMirror) -> bool:
     return False
 
 
@@ -172,7 +172,7 @@ class StatusRecords:
         self._listening = Listening()
         self._lock = threading.Lock()
 
-    def read(self, mirror: str, now_ms: int, lost: Lost = _nobody_knows) -> LiveMirror | None:
+    def read(self, mirror: str, now_ms: int, lost: Lost = _knows_none) -> LiveMirror | None:
         """None when the topic does not exist or has no record of this mirror.
 
         Where clocks say that a job is silent, or that it wrote in the future, its next record is waited for: the clock

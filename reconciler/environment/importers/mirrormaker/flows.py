@@ -125,11 +125,11 @@ class FlowReading:
         self.notes.differs(words, self.name, of)
 
     def _get(self, *names: str) -> Property | None:
-        return self._looked_at(self.config.of_connector(self.flow, *names))
+        return self._asked_for(self.config.of_connector(self.flow, *names))
 
-    def _looked_at(self, prop: Property | None) -> Property | None:
+    def _asked_for(self, prop: Property | None) -> Property | None:
         if prop is not None:
-            self.notes.looked_at.add(prop)
+            self.notes.asked_for.add(prop)
         return prop
 
     def _flag(self, name: str, *, default: bool) -> bool:
@@ -258,7 +258,7 @@ class FlowReading:
                 "delivery is exactly_once, where MirrorMaker 2 copies at least once: the mirror writes in transactions "
                 "and needs the rights that doctor names; delivery: at_least_once keeps MirrorMaker 2's way"
             )
-        reset = self._looked_at(self.config.of_consumer(self.flow, "auto.offset.reset"))
+        reset = self._asked_for(self.config.of_consumer(self.flow, "auto.offset.reset"))
         match reset.value.strip().lower() if reset else "earliest":
             case "earliest":
                 pass

@@ -166,7 +166,7 @@ def settle(config: Configuration, sources: Collection[str], notes: Notes) -> Non
     for name, prop in config.all():
         if prop in notes.settled:
             continue
-        if prop in notes.looked_at:
+        if prop in notes.asked_for:
             notes.drops(prop, SAME)
         elif name.removeprefix("consumer.") in OF_CONSUMER and prop.name.removesuffix(f".{name}") not in sources:
             notes.leaves_out(prop, "is of reading from a cluster that no flow reads from")

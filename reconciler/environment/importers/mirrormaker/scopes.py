@@ -56,7 +56,7 @@ class Configuration:
 class Notes:
     """What the import reports: ``different`` from MirrorMaker 2, with the flows that it concerns; ``unneeded``:
     settings by words; ``secrets``: what each variable must hold; ``owners``: cluster and setting of each variable.
-    ``settled``: properties that became a line or are reported; ``looked_at``: those that a flow asked for;
+    ``settled``: properties that became a line or are reported; ``asked_for``: those that a flow asked for;
     ``unfilled``: those with a placeholder, which is all that is reported of them."""
 
     mistakes: list[Mistake] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Notes:
     secrets: dict[str, str] = field(default_factory=dict)
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
     settled: set[Property] = field(default_factory=set)
-    looked_at: set[Property] = field(default_factory=set)
+    asked_for: set[Property] = field(default_factory=set)
     unfilled: set[Property] = field(default_factory=set)
 
     def mistake(self, prop: Property, words: str) -> None:

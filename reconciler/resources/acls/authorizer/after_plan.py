@@ -15,7 +15,7 @@ from reconciler.model.plan import Plan, Planned
 from reconciler.model.reports.impact import AccessShift, ImpactQuery, ReadingGroup, Stakes
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import shifts
-from reconciler.resources.acls.authorizer.lockout import own_standing, takes_away
+from reconciler.resources.acls.authorizer.lockout import own_lockouts, takes_away
 from reconciler.resources.flows.routes import Route
 from reconciler.text import counted, first_of, grouped
 
@@ -85,7 +85,7 @@ def _of_cluster(
     before, after = Rulebook.of(cluster.acls), Rulebook.of(rules)
     names = {ResourceType.TOPIC: cluster.topics.keys() | new_topics}
     all_shifts = shifts(before, after, [change.acl for change in changes], names, cluster.name)
-    ours = own_standing(topology, cluster.name, routes, (before, after), changes)
+    ours = own_lockouts(topology, cluster.name, routes, (before, after), changes)
     losses = [shift for shift in all_shifts if not shift.gained]
     harmless = [
         change for change in changes if takes_away(change) and not any(_by(change.acl, loss) for loss in losses)

@@ -16,7 +16,7 @@ Names = Mapping[ResourceType, Collection[str]]
 """The names that exist: topics and groups of the cluster. Others count only as names that may come."""
 
 SOMEBODY_ELSE = "User:(anyone else)"
-_NOBODYS = "\0"
+_UNUSED_NAME = "\0"
 _LAST = "\U0010ffff"
 _Whose = tuple[str, bool, ResourceType, str]
 """Principal, whether it gains, the kind of resource, its host."""
@@ -154,7 +154,7 @@ class _Classes:
 
 def _to_come(rule: AclBinding) -> str:
     """A name that matches the pattern and that no resource has: NUL is in no name."""
-    return f"{'' if rule.wildcard else rule.name}{_NOBODYS}"
+    return f"{'' if rule.wildcard else rule.name}{_UNUSED_NAME}"
 
 
 def _merged(cluster: str, given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[AccessShift]:
@@ -164,6 +164,6 @@ def _merged(cluster: str, given_operations: Mapping[_Whose, Mapping[str, set[Ope
         for name, operations in reach.items():
             together[tuple(sorted(operations))].append(name)
         for shared, names in sorted(together.items()):
-            to_come = tuple(sorted(f"{name[:-1]}*" for name in names if name.endswith(_NOBODYS)))
-            named = tuple(sorted(name for name in names if not name.endswith(_NOBODYS)))
+            to_come = tuple(sorted(f"{name[:-1]}*" for name in names if name.endswith(_UNUSED_NAME)))
+            named = tuple(sorted(name for name in names if not name.endswith(_UNUSED_NAME)))
             yield AccessShift(cluster, principal, gained, resource, shared, named, to_come, host=host)

@@ -60,7 +60,7 @@ def takes_away(change: AclChange) -> bool:
     return isinstance(change, DeleteAcl) is (change.acl.permission is Permission.ALLOW)
 
 
-def own_standing(
+def own_lockouts(
     topology: Topology, cluster: str, routes: Sequence[Route], books: Books, changes: Iterable[AclChange]
 ) -> LockoutFindings:
     """Whether the plan takes from one of this environment's own principals what it needs: a program that locks itself

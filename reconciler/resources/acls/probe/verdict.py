@@ -19,7 +19,7 @@ from reconciler.resources.acls.probe.undo import by_hand, carried_out
 from reconciler.text import counted
 
 SHOWN = 3
-_NOBODYS = "\0"
+_UNUSED_NAME = "\0"
 
 Views = Mapping[int, frozenset[AclBinding]]
 """Broker -> the rules its authorizer works with now."""
@@ -84,7 +84,7 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
         names: dict[ResourceType, set[str]] = {}
         for acl in differing:
             if not acl.wildcard:
-                name = f"{acl.name}{_NOBODYS}" if acl.pattern is PatternType.PREFIXED else acl.name
+                name = f"{acl.name}{_UNUSED_NAME}" if acl.pattern is PatternType.PREFIXED else acl.name
                 names.setdefault(acl.resource, set()).add(name)
         all_shifts = shifts(Rulebook.of(expected), Rulebook.of(view), touched, names) if differing else ()
         if all_shifts:

@@ -91,7 +91,7 @@ class Fetcher:
     def _forget(self, partition: Partition) -> None:
         """Its answers do not cover the partition any more."""
         if partition.log.answers is self._answers:
-            partition.hear_no_more()
+            partition.freeze_end()
             partition.log.answers = None
         self._session.forget(partition.source)
 
@@ -129,7 +129,7 @@ class Fetcher:
                 self._session.reset()
                 for partition in self.members():
                     self.remove(partition)
-                    lane.routes.look_again(partition, "the source broker is not reachable")
+                    lane.routes.recheck(partition, "the source broker is not reachable")
 
     async def _room(self) -> None:
         """Waits until memory is free and not every partition is paused."""
@@ -294,7 +294,7 @@ class Fetcher:
         self.remove(partition)
         if answer.error == OUT_OF_RANGE or answer.error in MOVED:
             partition.log.read_from = (-1, 0.0)
-            lane.routes.look_again(partition, "")
+            lane.routes.recheck(partition, "")
         elif answer.error == CORRUPT:
             lane.corrupt(partition, "the source broker found it corrupt")
         else:

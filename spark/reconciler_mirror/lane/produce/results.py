@@ -51,17 +51,17 @@ def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int,
     is copied, and only it stops its partition or is left out."""
     code, _ = failure
     if code == errors.CORRUPT and partition.hold.strike():  # read and sent once more
-        lane.routes.look_again(partition, "the target found a batch damaged")
+        lane.routes.recheck(partition, "the target found a batch damaged")
     elif piece.records > 1 and code in errors.TOO_LARGE:
         partition.sizes.refused(len(piece.raw), TRY_LARGER)
-        lane.routes.look_again(partition, "larger than the target takes")
+        lane.routes.recheck(partition, "larger than the target takes")
     elif piece.records > 1 and code in OF_ONE_RECORD | {errors.CORRUPT}:
         partition.sizes.seek(len(piece.raw), piece.next_offset)
-        lane.routes.look_again(partition, "a refused record is looked for")
+        lane.routes.recheck(partition, "a refused record is looked for")
     elif code in OF_ONE_RECORD and lane.goes_on("record_refused"):
         text = _condition(partition, piece, failure).text
         lane.delivery.left_out(partition, piece, Loss("record_refused", 1, 1, text=text))
-        lane.routes.look_again(partition, "a refused record is left out")
+        lane.routes.recheck(partition, "a refused record is left out")
     else:
         lane.stop(partition, _condition(partition, piece, failure), at=partition.log.reached)
 

@@ -120,7 +120,7 @@ class Copies:
             return False
         if not partition.outbox.unacked and now - same.at > SILENT_S:
             self._lane.drop_unsent(partition)
-            self._lane.routes.look_again(partition, "nothing was written for long")
+            self._lane.routes.recheck(partition, "nothing was written for long")
             return False
         return True
 
@@ -150,7 +150,7 @@ class Copies:
         lane.counts.refusals += 1
         partition.outbox.resend.clear()
         lane.give_up(partition)
-        lane.routes.look_again(partition, "its place is checked again")
+        lane.routes.recheck(partition, "its place is checked again")
 
     def left_out(self, partition: Partition, piece: Piece, loss: Loss) -> None:
         """The record becomes a hole."""
@@ -293,7 +293,7 @@ class Copies:
 
     def _again(self, partition: Partition) -> None:
         self._lane.drop_unsent(partition)
-        self._lane.routes.look_again(partition, "its place is checked again")
+        self._lane.routes.recheck(partition, "its place is checked again")
 
     async def delete_fillers(self, key: Key, start: int) -> None:
         """No reader needs what lies before the first record. If this fails, the next start tries again."""

@@ -22,7 +22,7 @@ from reconciler_mirror.model.lane import LaneSpec
 
 COMMIT_EVERY_S = 1.0
 """Positions are only a hint here, since the copy's own end says how far it came: so they are committed seldom."""
-LOOK_S = 3.0
+POLL_S = 3.0
 MOST_AT_ONCE = 1_000
 """Partitions of one look: those that were asked for longest ago."""
 ANSWER_WITHIN = 10.0
@@ -120,8 +120,8 @@ class TargetEnds:
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
-            due = time.monotonic() - LOOK_S
+            await asyncio.sleep(POLL_S)
+            due = time.monotonic() - POLL_S
             quiet = [p for p in self._lane.partitions.values() if self._is_quiet(p) and self._asked_at(p) < due]
             if len(quiet) > MOST_AT_ONCE:
                 quiet = sorted(quiet, key=self._asked_at)[:MOST_AT_ONCE]
@@ -138,7 +138,7 @@ class TargetEnds:
                     continue
                 same.end_at = time.monotonic()
                 if place is not None and end != place.look.end:
-                    self._lane.routes.look_again(partition, "its copy ends elsewhere than the lane left it")
+                    self._lane.routes.recheck(partition, "its copy ends elsewhere than the lane left it")
 
     def _is_quiet(self, partition: Partition) -> bool:
         same = self._same.state_of(partition)

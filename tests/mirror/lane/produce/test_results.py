@@ -29,7 +29,7 @@ class FakeLane:
     def give_up(self, partition: Partition) -> None:
         partition.outbox.unacked.clear()
 
-    def look_again(self, _partition: Partition, why: str) -> None:
+    def recheck(self, _partition: Partition, why: str) -> None:
         self.looks.append(why)
 
     def goes_on(self, _code: str) -> bool:

@@ -50,5 +50,5 @@ def test_where_topics_begin_and_what_brokers_know(plain: Sandbox, unique: str, c
 
 def test_a_cluster_that_does_not_answer_is_unknown() -> None:
     told = read_copy_facts(cluster("east", bootstrap_servers=("127.0.0.1:1",)), Principal.PLAN, {("t", 0): EARLIEST})
-    assert (told.tells_writers, told.offsets) == (None, {})
+    assert (told.reports_writers, told.offsets) == (None, {})
     assert told.unknown.startswith("where its topics begin: ")

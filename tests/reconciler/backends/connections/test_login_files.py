@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.backends.connections.login_files import told_of_login_files
+from reconciler.backends.connections.login_files import login_file_problems
 from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.model.environment.topology import Cluster, Topology
 from tests.support.access.issuer import pem
@@ -28,7 +28,7 @@ KERBEROS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI", "sasl.k
 
 
 def told(client: dict[str, str]) -> tuple[str, ...]:
-    return told_of_login_files(Topology("e", {"east": Cluster("east", ("e:1",), client=client)}, {}, {}, {}))
+    return login_file_problems(Topology("e", {"east": Cluster("east", ("e:1",), client=client)}, {}, {}, {}))
 
 
 def test_a_file_that_is_not_there_is_told_once(tmp_path: Path) -> None:

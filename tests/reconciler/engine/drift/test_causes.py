@@ -74,8 +74,8 @@ def test_without_an_override_the_brokers_default_speaks() -> None:
 
 
 def test_two_stories_that_fit_are_not_told_as_one() -> None:
-    assert cause(config()) is Cause.NOT_TOLD
-    assert cause(config(after="80000"), run(1, config())) is Cause.NOT_TOLD, "git changed since"
+    assert cause(config()) is Cause.UNDETERMINED
+    assert cause(config(after="80000"), run(1, config())) is Cause.UNDETERMINED, "git changed since"
 
 
 def test_steps_of_retention_are_our_own_doing_until_someone_sets_another_value() -> None:
@@ -96,7 +96,7 @@ def test_what_an_earlier_run_left_there_is_no_edit_by_others() -> None:
     there = config(before="60000", after="70000")
     runs = (run(1, config(before="1", after="70000")), run(2, config(before="70000", after="60000")))
     told = cause_of(planned(there), history(line for lines in runs for line in lines), there)
-    assert told.cause is Cause.NOT_TOLD
+    assert told.cause is Cause.UNDETERMINED
     assert told.why == "as the apply of 1970-01-03T00:00:00.000Z left it: git declares another value since then"
 
 
@@ -107,7 +107,7 @@ def test_a_topic_that_was_made_and_a_run_that_was_cut_off() -> None:
     assert cause_of(create, history([made])).cause is Cause.EDITED_OUTSIDE
     assert cause(config(), [made]) is Cause.EDITED_OUTSIDE, "what it was made with counts as set by us"
     assert cause_of(grow, history(run(1, None, end=False))).cause is Cause.HALF_FINISHED
-    assert cause_of(grow, history(run(1, None))).cause is Cause.NOT_TOLD
+    assert cause_of(grow, history(run(1, None))).cause is Cause.UNDETERMINED
 
 
 def test_a_run_that_was_cut_off_says_nothing_for_certain_once_others_ended() -> None:
@@ -115,7 +115,7 @@ def test_a_run_that_was_cut_off_says_nothing_for_certain_once_others_ended() -> 
     grow = Planned("partitions:east/orders", AddPartitions(REF, "id", 1, 2, Role.DECLARED, BECAUSE), "", "low", "", "")
     killed, whole = run(1, None, end=False), run(2, config())
     told = cause_of(grow, history([*killed, *whole]))
-    assert told.cause is Cause.NOT_TOLD
+    assert told.cause is Cause.UNDETERMINED
     assert told.why.endswith("new in git, changed outside, or left by the run of 2026-01-01, which was cut off")
     assert cause_of(grow, history([*whole, *killed])).cause is Cause.HALF_FINISHED
 
@@ -124,19 +124,19 @@ def test_only_a_run_that_had_something_left_to_do_was_cut_off() -> None:
     """A command by hand plans nothing, and a run may be killed after its last change."""
     grow = Planned("partitions:east/orders", AddPartitions(REF, "id", 1, 2, Role.DECLARED, BECAUSE), "", "low", "", "")
     begun, touched = run(1, config(), end=False)
-    assert cause_of(grow, history([{**begun, "plan_digest": None, "changes": 1}])).cause is Cause.NOT_TOLD
-    assert cause_of(grow, history([{**begun, "plan_digest": "d", "changes": 1}, touched])).cause is Cause.NOT_TOLD
+    assert cause_of(grow, history([{**begun, "plan_digest": None, "changes": 1}])).cause is Cause.UNDETERMINED
+    assert cause_of(grow, history([{**begun, "plan_digest": "d", "changes": 1}, touched])).cause is Cause.UNDETERMINED
     assert cause_of(grow, history([{**begun, "plan_digest": "d", "changes": 2}, touched])).cause is Cause.HALF_FINISHED
 
 
 def test_lines_of_another_shape_are_passed_over() -> None:
     odd: list[Mapping[str, Any]] = [{}, {"kind": "change"}, {"kind": "change", "id": ID, "result": "done", "change": 7}]
-    assert cause(config(), odd) is Cause.NOT_TOLD
+    assert cause(config(), odd) is Cause.UNDETERMINED
     assert history([]) == History()
 
 
 def test_partitions_above_what_we_made_were_added_outside() -> None:
     made: Mapping[str, Any] = {"kind": "change", "id": f"create:{REF}", "result": "done", "at": "2026-01-01"}
     assert grown_outside(str(REF), history([made])).cause is Cause.EDITED_OUTSIDE
-    assert grown_outside(str(REF), history([{**made, "result": "failed"}])).cause is Cause.NOT_TOLD
-    assert grown_outside(str(REF), History()).cause is Cause.NOT_TOLD
+    assert grown_outside(str(REF), history([{**made, "result": "failed"}])).cause is Cause.UNDETERMINED
+    assert grown_outside(str(REF), History()).cause is Cause.UNDETERMINED

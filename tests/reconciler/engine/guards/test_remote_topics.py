@@ -258,7 +258,7 @@ def test_a_remote_topic_that_another_environment_copies_into_is_not_shared(start
 
 
 def test_what_could_not_be_read_is_unknown_or_left_to_the_job_of_a_flow_that_ran_before() -> None:
-    facts = RemoteFacts(untold={"east-to-west": "group mirror.east-to-west: this principal may not ask"})
+    facts = RemoteFacts(unanswered={"east-to-west": "group mirror.east-to-west: this principal may not ask"})
     made, _ = blocked(facts)
     assert [type(one) for one in made.unknown] == [Unknown]
     assert made.exit_code is ExitCode.ERROR

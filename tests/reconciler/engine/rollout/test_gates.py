@@ -12,7 +12,7 @@ from reconciler.model.environment.rollout import Gates, MirrorGate
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.replicas import ReassignmentInFlight
 from reconciler.model.reports.health import ClusterHealth, Short, Sight, lacks_replicas
-from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand, dumps, loads
+from reconciler.model.state.rollout_progress import ClusterRollout, Promotion, SoakState, dumps, loads
 from reconciler.replication.status import FlowStatus
 from tests.support.documents.live_values import condition, pause
 
@@ -93,7 +93,7 @@ def test_a_replica_that_is_being_copied_is_not_missing() -> None:
 
 
 def test_the_record_comes_back_as_it_was_written() -> None:
-    one = Promotion("e", 5, "ada", "why", {"east": ClusterStand("canary", Stand.SOAKING, 7)})
+    one = Promotion("e", 5, "ada", "why", {"east": ClusterRollout("canary", SoakState.SOAKING, 7)})
     assert loads(dumps(one)) == one
     for bad in (b"", b"[]", b"{}", dumps(one).replace(b"soaking", b"boiling"), dumps(one).replace(b":1,", b":2,")):
         with pytest.raises(ValueError, match="no record of a rollout"):

@@ -21,7 +21,7 @@ from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import ClusterHealth, Short, Sight
-from reconciler.model.state.rollout_progress import Promotion, Stand, dumps, loads
+from reconciler.model.state.rollout_progress import Promotion, SoakState, dumps, loads
 from reconciler.render.reports.run import round_lines
 from reconciler.resources.mirrors.handover import handovers
 from tests.support.builders import World, cluster, topic, topology, world
@@ -222,7 +222,7 @@ def test_a_gate_has_time_to_hold_after_a_wave() -> None:
     keep = course.keep
 
     def falls_ill(promotion: Promotion) -> str:
-        if course.at == 0 and promotion.clusters["east"].stand is Stand.SOAKING:
+        if course.at == 0 and promotion.clusters["east"].stand is SoakState.SOAKING:
             course.sick = {"east"}
         return keep(promotion)
 
@@ -340,7 +340,7 @@ def test_a_round_that_waits_says_so_without_alarm() -> None:
 
 def test_heedless_goes_in_order_and_asks_nobody() -> None:
     course = Course(sick={"east", "west"})
-    outcomes, conductor = run(course, wished(), RolloutOptions(heedless=True))
+    outcomes, conductor = run(course, wished(), RolloutOptions(ungated=True))
     assert {one.result for one in outcomes} == {Result.DONE}
     assert conductor.halted == ""
     assert [kind for kind, _, _ in course.diary] == ["run", "change", "change"]

@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from rich.console import Console, Group
 
 from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record
-from reconciler.engine.rollout.gates import RolloutStatus, standing_now
+from reconciler.engine.rollout.gates import RolloutStatus, rollout_now
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import Course, CourseWave, Gates
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LAG_LATE_MS, JobState, LiveMirror, LiveState
 from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.lock import Holder, LockRecord, Steal
-from reconciler.model.state.rollout_progress import ClusterStand, Promotion, Stand
+from reconciler.model.state.rollout_progress import ClusterRollout, Promotion, SoakState
 from reconciler.render.live.pages import live_html, regions
 from reconciler.render.live.view import JobsSeen, LivePage, LiveReading, PageKind
 from reconciler.render.reports.status import Lock, StatusInputs, status_code, status_json, status_text
@@ -349,10 +349,10 @@ EVERYTHING = FLOW | {
 
 
 def standings() -> list[RolloutStatus | None]:
-    stood = Promotion("test", halted="a gate", clusters={"east": ClusterStand("canary", Stand.SOAKING, 5)})
+    stood = Promotion("test", halted="a gate", clusters={"east": ClusterRollout("canary", SoakState.SOAKING, 5)})
     state = LiveState({"east": EAST, "west": SILENT}, {})
     promotions = (None, stood, Unknown("rollout", "no answer", "Check it."))
-    return [None, *(standing_now(topology(), state, COURSE, one, None) for one in promotions)]
+    return [None, *(rollout_now(topology(), state, COURSE, one, None) for one in promotions)]
 
 
 HELD = LockRecord(Holder("id", "ada", "build-7", 4711, "", "apply", 1_000), 41_000, 60_000)

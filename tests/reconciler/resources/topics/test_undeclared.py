@@ -254,7 +254,7 @@ def test_the_cause_of_a_copy_that_differs_is_the_hand_on_its_source() -> None:
     assert "source east/orders" in it.why
     assert "in no file" in it.why
     higher = mirrored(max_message_bytes="9000000").plan(flowing())
-    assert [one.cause for one in differences(higher) if one.subject.startswith(COPY)] == [Cause.NOT_TOLD]
+    assert [one.cause for one in differences(higher) if one.subject.startswith(COPY)] == [Cause.UNDETERMINED]
 
 
 @pytest.mark.parametrize(

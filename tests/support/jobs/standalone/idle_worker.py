@@ -1,6 +1,6 @@
 """A Spark application whose worker sees the end of the JVM before its daemon can kill it: ``idle_worker HEARD FILE``.
 
-The worker writes its standard error to FILE, within ``heard_while_at_work`` if HEARD is ``within``.
+The worker writes its standard error to FILE, within ``stderr_while_at_work`` if HEARD is ``within``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def task(heard: str, file: str, rows: Iterable[int]) -> Iterator[tuple[int, int]
 
     if worker_words._held is None:
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
-    with worker_words.heard_while_at_work() if heard == "within" else contextlib.nullcontext():
+    with worker_words.stderr_while_at_work() if heard == "within" else contextlib.nullcontext():
         sys.stderr.write("at work\n")
         sys.stderr.flush()
         yield from ((os.getpid(), os.getppid()) for _ in rows)

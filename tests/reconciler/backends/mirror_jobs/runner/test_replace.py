@@ -47,7 +47,7 @@ class Source:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    monkeypatch.setattr(replacing, "_LOOK_S", 0.0)
+    monkeypatch.setattr(replacing, "_POLL_S", 0.0)
     (tmp_path / "driver.json").write_text("{}")
     write(tmp_path, "driver.json", pid=1)
     write(tmp_path, "supervisor.json", state="running")
