@@ -211,7 +211,7 @@ class LiveWorld:
             )
         return {key: bounds[key].end for key in keys}
 
-    def own_records(self, since: Mapping[Key, int]) -> Mapping[Key, int]:
+    def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
         """How many records lie behind ``since`` at the destination, by partition: what clients wrote there since the
         switch. Undecided transactions count as records: they may be committed any moment."""
         side = self._survey.destination
@@ -228,7 +228,7 @@ class LiveWorld:
             counts: dict[Key, int] = {}
             for key, at in grown.items():
                 stable, end = bounds[key].stable, bounds[key].end
-                decided = await count_from(Log(opened[0], key), at, stable) if stable > at else 0
+                decided = await count_from(Log(opened[0], key), at, stable, enough) if stable > at else 0
                 counts[key] = decided + max(0, end - max(stable, at))
             return {key: count for key, count in counts.items() if count}
 

@@ -108,8 +108,8 @@ class CutoverWorld(StepWorld, Protocol):
         """Of all topics there that clients of the plan's topics may write."""
         ...
 
-    def own_records(self, since: Mapping[Key, int]) -> Mapping[Key, int]:
-        """Partitions of the destination that have records from these offsets on -> how many."""
+    def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
+        """Partitions of the destination that have records from these offsets on -> how many, at least ``enough``."""
         ...
 
     def members(self) -> Mapping[str, int]:

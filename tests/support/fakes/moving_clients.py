@@ -103,6 +103,7 @@ class Clusters:
     aborted: list[str] = field(default_factory=list)
     created: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    enough: list[int | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.read = self.log[: self.at_origin]
@@ -262,10 +263,11 @@ class Clusters:
         self._call()
         return {COPY: self.copied + len(self.there)}
 
-    def own_records(self, since: Mapping[Key, int]) -> Mapping[Key, int]:
+    def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
         self._call()
         count = self.copied + len(self.there) - since[COPY]
-        return {COPY: count} if count else {}
+        self.enough.append(enough)
+        return {COPY: min(count, enough or count)} if count else {}
 
     def lift(self) -> StepEnd:
         return self._copies(read_only=False)

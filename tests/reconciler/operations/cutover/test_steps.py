@@ -175,6 +175,12 @@ def test_clients_that_do_not_come_leave_the_way_back_stopped_and_the_next_run_go
     assert clusters.read == [*clusters.log, *clusters.there]
 
 
+def test_while_clients_are_waited_for_what_they_write_is_not_counted_whole() -> None:
+    clusters = Clusters(plan(), linger=9)
+    assert run(clusters).failed is None
+    assert set(clusters.enough) == {1}, "each look would read all that was written since the switch"
+
+
 @pytest.mark.parametrize("spared", [(), ("User:mirror",)])
 def test_records_behind_the_fence_after_the_switch_are_counted(spared: tuple[str, ...]) -> None:
     """Also where a mirror is spared that writes other topics."""

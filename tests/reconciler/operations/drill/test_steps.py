@@ -266,7 +266,7 @@ class World:
         self._call()
         return {(COPY, 0): len(self._log(("west", COPY)))}
 
-    def own_records(self, since: Mapping[Key, int]) -> Mapping[Key, int]:
+    def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
         return dict.fromkeys(since, 0)
 
     def members(self) -> Mapping[str, int]:
