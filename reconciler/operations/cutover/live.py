@@ -33,6 +33,7 @@ from reconciler.replication.groups import make_group_selector
 from reconciler.replication.offsets.close_gaps import Log
 from reconciler.replication.offsets.parting import WholeRecord, bounds_of, count_from, read_from
 from reconciler.replication.records.pauses import Scope
+from reconciler.resources.mirrors.verify_request import traits_of
 from reconciler.text import counted
 
 CUT_OVER = "cut over to "
@@ -246,6 +247,12 @@ class LiveWorld:
         if self._flow.record_work:
             return False, f"not compared: {self.plan.flow} has {', '.join(self._flow.record_work)}, so copies differ"
         places = {topic.topic: topic.copy for topic in self.plan.topics if topic.copy not in self.plan.shared}
+        ours, theirs = (
+            traits_of(self.session.clusters[name].read(sorted(names)))
+            for name, names in ((self.plan.origin, places.keys()), (self.plan.destination, places.values()))
+        )
+        weak, timeless = ours.compacted | ours.unknown, theirs.append_time | theirs.unknown
+        weak_there = theirs.compacted | theirs.unknown
 
         async def compare(opened: Sequence[ClusterClient]) -> int:
             count = 0
@@ -253,14 +260,12 @@ class LiveWorld:
                 twin = (places.get(key[0], ""), key[1])
                 if twin not in there:
                     continue
-                here = await _last(Log(opened[0], key), end)
-                copied = await _last(Log(opened[1], twin), there[twin])
-                # Counted from the ends: the copy may have fewer records there, of which retention took some, but the
-                # last ones have to be equal.
-                some = min(len(here), len(copied))
-                if _bytes(here[len(here) - some :]) != _bytes(copied[len(copied) - some :]):
+                sides = await _last(Log(opened[0], key), end), await _last(Log(opened[1], twin), there[twin])
+                compacted = key[0] in weak or twin[0] in weak_there
+                some = alike(*sides, compacted=compacted, timed=twin[0] not in timeless)
+                if some is None:
                     raise ReconcilerError(
-                        f"the last {some} records of {key[0]}-{key[1]} differ from those of {twin[0]}-{twin[1]}",
+                        f"the last records of {key[0]}-{key[1]} differ from those of {twin[0]}-{twin[1]}",
                         f"What {self.plan.destination} has is not what {self.plan.origin} had.",
                         f"Compare all of it: reconciler verify ENV {self.plan.flow}",
                     )
@@ -338,10 +343,19 @@ def chosen_groups(moves: Iterable[GroupMove], expression: str, topics: Collectio
     return tuple(move for move in narrowed if move.offsets)
 
 
+def alike(here: Sequence[WholeRecord], copied: Sequence[WholeRecord], *, compacted: bool, timed: bool) -> int | None:
+    """How many of the last records are the same; None: they differ. Counted from the ends: the copy may have fewer
+    records, of which retention took some. ``compacted``: each side is when its cleaner comes to it, so that only the
+    newest record of each key, and no tombstone, is sure to be on both. ``timed``: the copy keeps timestamps."""
+    sides: list[list[tuple[object, ...]]] = []
+    for records in (here, copied):
+        newest = {record.key: record.offset for record in records if compacted}
+        kept = [r for r in records if not compacted or (newest[r.key] == r.offset and r.value is not None)]
+        sides.append([(each.timestamp if timed else 0, each.key, each.value, each.headers) for each in kept])
+    some = min(TAIL, *map(len, sides))
+    return some if sides[0][len(sides[0]) - some :] == sides[1][len(sides[1]) - some :] else None
+
+
 async def _last(log: Log, end: int) -> list[WholeRecord]:
     begin = max((await bounds_of(log)).begin, end - TAIL_OFFSETS)
-    return [record async for record in read_from(log, begin, end)][-TAIL:]
-
-
-def _bytes(records: Sequence[WholeRecord]) -> list[tuple[object, ...]]:
-    return [(each.timestamp, each.key, each.value, each.headers) for each in records]
+    return [record async for record in read_from(log, begin, end)]

@@ -76,7 +76,7 @@ def request_fields(
         None if size is None else verification.Sample(size.fraction, size.records, request.seed),
         progress,
         request.resume,
-        {name: _traits(live) for name, live in clusters.items()},
+        {name: traits_of(live) for name, live in clusters.items()},
     )
     document: dict[str, Any] = verification.REQUEST_CODEC.encoded(asked)
     return document
@@ -93,7 +93,7 @@ def answered(document: Mapping[str, Any]) -> tuple[verification.ComparedPartitio
     return tuple(verification.CODEC.decoded(verification.ComparedPartition, item) for item in document["partitions"])
 
 
-def _traits(cluster: LiveCluster) -> verification.TopicTraits:
+def traits_of(cluster: LiveCluster) -> verification.TopicTraits:
     """How topics have to be compared: compacted ones by key, those with LogAppendTime without timestamps. Unknown where
     configs could not be read."""
     compacted, append_time, unknown = set[str](), set[str](), {*cluster.hidden}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -24,6 +25,7 @@ from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.world import StepNotes
 from reconciler.operations.failover import rejoin_live, steps
 from reconciler.operations.mirror import seek
+from reconciler.replication.offsets.parting import WholeRecord
 from reconciler.resources.acls.read_only import denial
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
 
@@ -179,6 +181,27 @@ def test_while_clients_are_waited_for_what_they_write_is_not_counted_whole() -> 
     clusters = Clusters(plan(), linger=9)
     assert run(clusters).failed is None
     assert set(clusters.enough) == {1}, "each look would read all that was written since the switch"
+
+
+def test_the_ends_of_both_sides_are_compared_as_far_as_they_must_be_the_same() -> None:
+    def records(*said: str, time: int = 7) -> list[WholeRecord]:
+        """``a1``: key and value; ``a-``: a tombstone."""
+        values = [None if each[1] == "-" else each[1].encode() for each in said]
+        return [WholeRecord(n, time, said[n][0].encode(), value, ()) for n, value in enumerate(values)]
+
+    all_of_it = records("a1", "b1", "a2", "c1")
+    exactly = partial(live.alike, compacted=False, timed=True)
+    assert exactly(all_of_it, all_of_it) == 4
+    assert exactly(all_of_it, all_of_it[1:]) == 3, "retention took one"
+    assert exactly(all_of_it, []) == 0
+    assert exactly(all_of_it, records("a1", "b1", "c1")) is None
+    assert exactly(all_of_it, records("a1", "b1", "a2", "c1", time=9)) is None
+    assert live.alike(all_of_it, records("a1", "b1", "a2", "c1", time=9), compacted=False, timed=False) == 4
+    by_key = partial(live.alike, compacted=True, timed=True)
+    assert by_key(all_of_it, records("b1", "a2", "c1")) == 3, "one side is cleaned"
+    assert by_key(records("a1", "b1", "b-", "c1"), records("a1", "c1")) == 2, "and its tombstone gone"
+    assert by_key(all_of_it, records("b1", "c1")) is None, "the newest of a key is missing"
+    assert by_key(all_of_it, records("b1", "a3", "c1")) is None
 
 
 @pytest.mark.parametrize("spared", [(), ("User:mirror",)])
