@@ -11,10 +11,11 @@ import tempfile
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from reconciler.backends.connections.credentials import resolved_each
 from reconciler.backends.files import keep_names
@@ -26,6 +27,7 @@ from reconciler.replication.allowed import VARIABLE, allowed
 from reconciler.replication.secret_references import REFERENCE, resolve
 from reconciler.text import time_words
 
+Answer = TypeVar("Answer")
 MOST_OUTPUT = 4_000
 """Bytes of output that are kept, the last ones."""
 _TWICE = "It may still have taken effect. Run the command again: the hook runs again, so it must do no harm twice."
@@ -122,12 +124,18 @@ def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: lis
         problem = f"hook {hook.target}: the authorities in {hook.ca} cannot be read: {error.strerror or error}"
         todo = "Correct ca, or put the file there, in PEM."
         raise ReconcilerError(problem, "Without them the server's certificate cannot be checked.", todo) from None
+    seconds = hook.timeout_ms / 1000
+
+    def answered() -> tuple[int, bytes]:
+        try:
+            with urllib.request.build_opener(NoRedirect, trusted).open(request, timeout=seconds) as answer:
+                return answer.status, answer.read(MOST_OUTPUT)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read(MOST_OUTPUT)
+
     try:
-        with urllib.request.build_opener(NoRedirect, trusted).open(request, timeout=hook.timeout_ms / 1000) as answer:
-            status, output = answer.status, answer.read(MOST_OUTPUT)
-    except urllib.error.HTTPError as error:
-        with error:
-            status, output = error.code, error.read(MOST_OUTPUT)
+        status, output = _within(seconds, answered)
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         problem = _with_output(called, f"no answer: {reason}".encode(), secrets)
@@ -137,6 +145,24 @@ def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: lis
         todo = "Correct what it says, and run the command again: the hook is called again."
         raise ReconcilerError(problem, "Its status decides about the step.", todo)
     return _with_output(f"{hook.method} {hook.target} answered {status}", output, secrets)
+
+
+def _within(seconds: float, act: Callable[[], Answer]) -> Answer:
+    """A socket's timeout begins anew with each byte: a server that sends one a minute would keep a cut-over waiting
+    while writes are refused. Raises what ``act`` raises, and TimeoutError."""
+    ended = Future[Answer]()
+
+    def run() -> None:
+        try:
+            ended.set_result(act())
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            ended.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return ended.result(seconds)
+    except TimeoutError:
+        raise TimeoutError(f"timed out after {time_words(seconds)}") from None
 
 
 def _write(hook: CutoverHook, text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import ssl
 import stat
@@ -113,6 +114,12 @@ class Calls(BaseHTTPRequestHandler):
         self.seen.append((self.command, self.path, self.headers.get("Authorization"), body))
         if self.path == "/slow":
             time.sleep(3)
+        if self.path == "/drop-by-drop":
+            with contextlib.suppress(OSError):
+                for _ in range(30):
+                    self.wfile.write(b"H")
+                    self.wfile.flush()
+                    time.sleep(0.1)
         code = {"/moved": 302, "/refused": 403}.get(self.path, 204)
         self.send_response(code)
         if code == 302:
@@ -164,6 +171,10 @@ def test_a_redirect_is_not_followed_and_a_slow_one_is_given_up(address: str) -> 
     assert len(Calls.seen) == 1
     with pytest.raises(ReconcilerError, match=r"no answer: .*timed out"):
         run_hook(call(address, "/slow", 300), FACTS)
+    began = time.monotonic()
+    with pytest.raises(ReconcilerError, match=r"no answer: .*timed out"):
+        run_hook(call(address, "/drop-by-drop", 500), FACTS)
+    assert time.monotonic() - began < 2.5, "a byte now and then is no answer"
 
 
 def test_a_call_by_tls_trusts_the_authorities_of_its_file_and_no_others(
