@@ -85,6 +85,8 @@ def report_verdict(report: CutoverReport) -> str:
         return f"{head}: this is a failback: reconciler failback ENV {plan.flow} --dry-run"
     if report.failed is not None:
         return f"Stopped: cutover {report.command} of {plan.flow} at step {report.failed.name}"
+    if not report.steps and report.command == "apply":
+        return f"Nothing to do: the cut-over of {plan.flow} by this plan is done; another one needs a plan of its own"
     if not report.steps:
         return f"Nothing to do: no cut-over of {plan.flow} by this plan is to be taken back"
     if all(step.result in (StepResult.ALREADY, StepResult.SKIPPED) for step in report.steps):

@@ -52,6 +52,8 @@ def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
         if journal is None:
             _require_true(execute.session, plan)
             journal = fresh_journal(plan, digest(plan), execute.lock.holder.who, now_ms())
+        if journal.state is CutoverState.DONE:  # a failback may have led clients home since
+            return CutoverReport("apply", plan, ())
         world = LiveWorld(execute.session, plan, execute, say)
         return CutoverRun(world, plan, journal, now_ms).run()
 

@@ -277,6 +277,9 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
     assert report["writes_stopped_s"] < 60
+    code, again, _ = cut_over(running, plan, lambda _: False)
+    assert (code, again["steps"]) == (0, []), "a failback may have led clients home since"
+    assert "is done" in again["verdict"]
     each = ", ".join(f"{step['name']} {step['seconds']:.1f}" for step in report["steps"])
     sys.stdout.write(f"writes stopped {report['writes_stopped_s']:.1f} s: {each}; load {os.getloadavg()[0]:.0f}\n")
 

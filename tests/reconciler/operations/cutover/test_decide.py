@@ -312,6 +312,7 @@ REPORT = CutoverReport(
         (replace(REPORT, steps=(FailoverStep("verify-fence", StepResult.FAILED, "a"),)), ExitCode.PARTIAL),
         (CutoverReport("rollback", plan(), (), own={"orders-0": 4}), ExitCode.BLOCKED),
         (CutoverReport("rollback", plan(), ()), ExitCode.DONE),
+        (CutoverReport("apply", plan(), ()), ExitCode.DONE),
     ],
 )
 def test_a_report_has_an_exit_code_and_a_document(report: CutoverReport, code: ExitCode) -> None:
@@ -321,6 +322,9 @@ def test_a_report_has_an_exit_code_and_a_document(report: CutoverReport, code: E
     assert all((text, *others))
     if report.own:
         assert "has 4 records of its own in orders-0: this is a failback" in text
+    if not report.steps and not report.own:
+        done = {"apply": "by this plan is done", "rollback": "by this plan is to be taken back"}
+        assert done[report.command] in text
 
 
 def test_a_plan_shows_who_writes_who_reads_and_the_way_back_of_each_step() -> None:
