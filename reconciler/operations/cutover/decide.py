@@ -57,7 +57,10 @@ def fence_of(
     for rule in denials.open:
         why = f"{head}, and the rule {rule} names neither it nor the producers: a fence would stop both"
         return FenceChosen(obstacle=why)
-    return FenceChosen(everyone | frozenset(denials.because), (mirror,))
+    if not (denied := everyone | frozenset(denials.because)):
+        why = f"{head}, and no rule lets anyone but {mirror} write there, so that no producer can be named"
+        return FenceChosen(obstacle=f"{why}: those that do log in as it does, are super users, or need no rule")
+    return FenceChosen(denied, (mirror,))
 
 
 def group_seen(move: GroupMove, members: Sequence[MemberSeen]) -> GroupSeen:

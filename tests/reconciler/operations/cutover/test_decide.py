@@ -92,6 +92,10 @@ def test_a_fence_is_for_everyone_unless_it_would_stop_a_mirror() -> None:
     )
     assert not anyone.rules
     assert "would stop both" in anyone.obstacle
+    alone = frozenset(rules("allow User:ANONYMOUS write topic *"))
+    shared = fence_of(["orders"], alone, "east", {"orders": "back"}, "User:ANONYMOUS")
+    assert not shared.rules
+    assert "no rule lets anyone but User:ANONYMOUS write there" in shared.obstacle
     unnamed = fence_of(["orders"], standing, "east", {"orders": "back"}, "User:<principal mirror>")
     assert not unnamed.rules
     assert "not known here" in unnamed.obstacle
