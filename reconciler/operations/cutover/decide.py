@@ -203,9 +203,13 @@ def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterato
     yield FailoverCheck("left-out", Level.WARNS, text + first_of(words, SHOWN), todo)
 
 
-def in_the_way(plan: CutoverPlan, journal: CutoverJournal) -> str:
-    """Of which cut-over that is under way this one would move the same, in words; empty for none."""
-    both = sorted(set(journal.topics) & plan.names) if journal.origin == plan.origin else []
+def in_the_way(plan: CutoverPlan, journal: CutoverJournal, back: Collection[str]) -> str:
+    """Of which cut-over that is under way this one would move the same, in words; empty for none. ``back``: flows from
+    the destination to the origin, whose cut-over moves clients of the same topics the other way."""
+    names = plan.names if journal.origin == plan.origin else frozenset[str]()
+    if journal.flow in back:
+        names = frozenset(name for topic in plan.topics for name in (topic.topic, topic.copy))
+    both = sorted(names.intersection(journal.topics))
     if journal.state is not CutoverState.UNDER_WAY or not (both or journal.flow == plan.flow):
         return ""
     subject = f"flow {plan.flow}" if journal.flow == plan.flow else first_of(both, SHOWN)

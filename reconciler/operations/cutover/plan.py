@@ -308,11 +308,16 @@ def _gates(session: Session, plan: CutoverPlan) -> Iterator[FailoverCheck]:
         yield FailoverCheck("gates", Level.STOPS, text, "Repair it, and plan again; a plan without --soak asks no gate")
 
 
+def flows_back(topology: Topology, plan: CutoverPlan) -> list[str]:
+    ways = ((flow.name, (flow.source, flow.target)) for flow in topology.flows.values())
+    return [name for name, way in ways if way == (plan.destination, plan.origin)]
+
+
 def _under_way(session: Session, plan: CutoverPlan) -> Iterator[FailoverCheck]:
     topology = session.topology
     home = lock_cluster(topology) if topology.lock_home else session.find_home()
     for journal in read_cutovers(home, topology.environment, Principal.APPLY):
-        if words := decide.in_the_way(plan, journal):
+        if words := decide.in_the_way(plan, journal, flows_back(topology, plan)):
             yield FailoverCheck("under-way", Level.WARNS, words, decide.ended(journal))
 
 

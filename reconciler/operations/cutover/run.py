@@ -1,6 +1,6 @@
 """``cutover plan``, ``apply`` and ``rollback``: what is asked, whether it may, and what comes of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover.decide import ended, in_the_way, moved_since, stands_in
 from reconciler.operations.cutover.live import LiveWorld
-from reconciler.operations.cutover.plan import CutoverRequest, planned
+from reconciler.operations.cutover.plan import CutoverRequest, flows_back, planned
 from reconciler.operations.cutover.plan_file import digest, dumps, loads, plan_exit_code
 from reconciler.operations.cutover.rollback import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
@@ -98,22 +98,25 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
         # lock that was lost meanwhile is complained about.
         with execution(session, f"cutover {command}", options.steal) as execute:
             journals = read_cutovers(execute.lock.cluster, plan.environment, Principal.APPLY)
-            report = run(execute, plan, journal_of(plan, digest(plan), journals))
+            back = flows_back(session.topology, plan)
+            report = run(execute, plan, journal_of(plan, digest(plan), journals, back))
         document = partial(report_document, report, int(exit_code(report)))
         show(page_in(options.form, report_page(report), document, style()), options.form)
         execute.require_kept()
         return exit_code(report)
 
 
-def journal_of(plan: CutoverPlan, own: str, journals: Sequence[CutoverJournal]) -> CutoverJournal | None:
+def journal_of(
+    plan: CutoverPlan, own: str, journals: Sequence[CutoverJournal], back: Collection[str] = ()
+) -> CutoverJournal | None:
     """The journal that this plan goes on with; None: it begins. Raises BlockedError while another one is under way that
-    moves the same topics. ``own``: digest of the plan. Another plan that chooses the same goes on with a journal, too:
-    its file may be lost, or wait for clients that never come."""
+    moves the same topics. ``own``: digest of the plan; ``back``: as for ``in_the_way``. Another plan that chooses the
+    same goes on with a journal, too: its file may be lost, or wait for clients that never come."""
     mine = next((journal for journal in journals if journal.plan == own), None)
     if mine is None:
         mine = next((each for each in journals if stands_in(plan, each)), None)
     for journal in journals:
-        if journal is not mine and (words := in_the_way(plan, journal)):
+        if journal is not mine and (words := in_the_way(plan, journal, back)):
             why = "Two cut-overs of the same topics would undo each other's fences."
             raise BlockedError(words, why, ended(journal))
     return None if mine is not None and mine.state is CutoverState.TAKEN_BACK else mine

@@ -266,6 +266,11 @@ def test_a_plan_goes_on_with_its_own_journal_and_beside_no_other() -> None:
         journal_of(plan(), "mine", [beside])
     assert journal_of(plan(), "mine", [replace(beside, topics=("prices",))]) is None
     assert journal_of(plan(), "mine", [replace(beside, origin="south")]) is None
+    back = replace(mine, flow="west-to-east", origin="west", plan="theirs", topics=("east.orders",))
+    assert journal_of(plan(), "mine", [back]) is None
+    with pytest.raises(BlockedError, match=r"a cut-over of west-to-east by ann is under way and moves east\.orders"):
+        journal_of(plan(), "mine", [back], ["west-to-east"])
+    assert journal_of(plan(), "mine", [replace(back, topics=("prices",))], ["west-to-east"]) is None
     waves = [replace(mine, plan=name, state=CutoverState.DONE) for name in ("first", "mine", "last")]
     assert journal_of(plan(), "mine", waves) == waves[1], "a later wave hides none"
     assert len({cutover_key("prod", wave.flow, wave.plan) for wave in waves}) == 3
