@@ -251,7 +251,9 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             here = (change for change in sides.changes if change.cluster == item.name)
             if heeding is None or not any(isinstance(change, heeding) for change in here):
                 yield quiet(item, field.means or f"it changes nothing on the cluster; {why}", field)
-        elif not sides.restarts(f.name for f in sides.after.flows.values() if item.name in (f.source, f.target)):
+        elif known and not sides.restarts(
+            f.name for f in sides.after.flows.values() if item.name in (f.source, f.target)
+        ):
             yield quiet(item, field.means or "it says how the cluster is reached; nothing on it changes", field)
 
 

@@ -19,7 +19,7 @@ from reconciler.model.live import LiveState, usual_configs
 from reconciler.model.plan import Plan
 from reconciler.model.state import last_apply
 from reconciler.model.state.last_apply import Applied, Consent
-from reconciler.model.state.left_by_apply import NOTHING_RECORDED, LeftCluster, dumps, left_key, left_on, left_topics
+from reconciler.model.state.left_by_apply import NOTHING_RECORDED, LeftCluster, dumps, left_key, left_on
 from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.operations.session.session import Session
 from reconciler.resources.shrink_limit import shrunken
@@ -119,7 +119,10 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
             now = now.without(topics)
             # Another cluster answers at this address: nothing that was read before belongs to it.
             base = now if now.cluster_id == again.cluster_id else replace(NOTHING_RECORDED, cluster_id=again.cluster_id)
-            now = replace(base, topics={**base.topics, **left_topics(again.topics.values())})
+            # Topics that were made show defaults that no topic showed before.
+            shown = left_on(again, again.topics, usual_configs(again))
+            defaults = None if base.defaults is None else {**base.defaults, **(shown.defaults or {})}
+            now = replace(base, topics={**base.topics, **shown.topics}, defaults=defaults)
         if now.cluster_id and not now.same(before):
             left[name] = replace(now, at_ms=by.at_ms, who=by.who)
     return _kept(session, lock, left)

@@ -254,6 +254,14 @@ def test_what_nobody_can_tell_is_no_edit_without_effect() -> None:
     assert without_effect(compare(old, new), sides) == ()
 
 
+def test_an_address_that_does_not_answer_is_no_edit_without_effect() -> None:
+    old, new = (load({"1.yaml": text}, "shop") for text in (BASE, BASE.replace("west:9092", "other:9092")))
+    live = applied().seen.look(new)
+    silent = LiveState({**live.clusters, "west": Unknown("cluster west", "no answer")}, live.mirrors)
+    sides = EditAndPlan(old, new, plan(new, silent), silent)
+    assert without_effect(compare(old, new), sides) == (), "its mirrors restart once it answers"
+
+
 # flows, mirrors, what counts for many
 
 

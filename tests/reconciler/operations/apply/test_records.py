@@ -68,6 +68,16 @@ def test_it_holds_what_the_apply_made_with_its_id_and_no_strangers(run: Run) -> 
     assert run.written().since == "the apply of 1970-01-01T00:00:01Z by ada"
 
 
+def test_a_default_that_only_made_topics_show_was_not_changed_outside() -> None:
+    """Kafka sets min.insync.replicas for the whole cluster where it elects among eligible leader replicas."""
+    first = Run(world("east"))
+    first.world.clusters["east"].broker_configs = {"min.insync.replicas": ("1", Source.CLUSTER)}
+    first.apply()
+    assert first.written().defaults == {"min.insync.replicas": "1"}
+    first.last = replace(first.last, left={"east": first.written()})
+    assert first.world.plan(first.topology, left=first.last.left).outside == ()
+
+
 def test_what_is_as_it_was_is_not_written_again(run: Run) -> None:
     run.records.clear()
     run.apply()
