@@ -202,6 +202,9 @@ class Codec:
         return _Coder(encoded, decoded)
 
     def _fields(self, kind: type) -> _Coder:
+        """A dataclass as an object. ``metadata["name"]`` is the field's title in the document, SPARSE fields are left
+        out at their default. A strict reader asks for every other field and refuses unknown ones, a lenient one takes
+        defaults for what an older program did not write, and skips what a newer one added."""
         sparse, members = sparse_fields(kind), fields(kind)
         coders = {name: self._coder(hint) for name, hint in _hints(kind).items()}
         titles = {field.name: field.metadata.get("name", field.name) for field in members}
@@ -293,6 +296,8 @@ def _tuple(
 
     def decoded(given: Any) -> Any:
         _expect(given, list)
+        # Thousands of rows have the same types in their places. The first of them is checked in full, the others only
+        # in the places whose own items may differ.
         types_given = tuple(map(type, given))
         if types_given not in known:
             if len(given) != len(decoders):

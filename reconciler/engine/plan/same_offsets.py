@@ -189,6 +189,8 @@ def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], fac
 
 
 def _above_limit(flow: Flow, firsts: Mapping[Key, int]) -> Iterator[Refused]:
+    """``firsts``: where each partition begins. A copy at the same offsets needs a filler for each offset before
+    that."""
     above = sorted(key for key, offset in firsts.items() if above_limit(offset, flow.filler_limit))
     if not above:
         return

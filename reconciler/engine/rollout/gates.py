@@ -75,6 +75,7 @@ def faults(gates: Gates, scope: GateScope, sight: Sight) -> tuple[Fault, ...]:
 
 
 def _of_cluster(gates: Gates, name: str, health: ClusterHealth | Unknown | None) -> Iterator[Fault]:
+    """A cluster whose health is unknown fails its gates: a wave must not go on past what cannot be seen."""
     subject = f"cluster {name}"
     if not isinstance(health, ClusterHealth):
         why = health.error if health is not None else "it was not read"

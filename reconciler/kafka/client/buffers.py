@@ -37,6 +37,7 @@ class Spares:
             return self._buffers.pop(when)
 
     def give(self, data: bytearray) -> None:
+        """Keeps it for a later ``take``. The ones that were given longest ago make room."""
         size = len(data)
         if size > self._keep:
             return

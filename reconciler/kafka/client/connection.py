@@ -239,12 +239,14 @@ class Connection:
                     sent = self._sock.send(unsent[0])
                 else:
                     sent = self._sock.sendmsg(list(itertools.islice(unsent, VECTORS)))
+                # A broker that still takes bytes of the oldest request, at ``LEAST_RATE`` or faster, is not silent.
                 if self._waiting and self._sent < self._waiting[0].end:
                     self._progressed(sent, time.monotonic())
                 self._sent += sent
                 if self._sent == self._enqueued:
                     unsent.clear()
                     break
+                # The call may end anywhere: in the middle of one part, or behind several.
                 while sent >= len(unsent[0]):
                     sent -= len(unsent.popleft())
                 if sent:

@@ -101,6 +101,8 @@ class Steal:
 
 @dataclass(frozen=True, slots=True)
 class LockRecord:
+    """``renewed_ms``: since 1970. ``steal``: set where it was taken from another holder."""
+
     holder: Holder
     renewed_ms: int
     lease_ms: int = LEASE_MS

@@ -240,6 +240,8 @@ class CompactedTopic:
             self._next[answer.partition] = logs.next_offset(answer, before)
 
     def _take(self, answer: FetchedPartition, first: int, end: int) -> None:
+        """Records from ``first`` up to ``end``: whole batches arrive, which may begin before and reach beyond. A batch
+        that cannot be read is noted, and those behind it still count."""
         keep = CommittedFilter(answer.records, answer.aborted if self._committed else ())
         for batch in scan(answer.records):
             if not keep.delivers(batch):
@@ -319,6 +321,8 @@ class CompactedTopic:
         described = await self._patiently(describe)
         if described is None:
             raise self._absent()
+        # By CRC-32 of the key, librdkafka's default partitioner: records of one key stay in one partition, which
+        # compaction needs, also those that releases before this client wrote.
         count = len(described.leaders)
         keyed = ((key.encode() if isinstance(key, str) else key, value) for key, value in entries)
         placed = ((zlib.crc32(key) % count if partition is None else partition, key, value) for key, value in keyed)

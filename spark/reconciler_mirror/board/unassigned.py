@@ -32,6 +32,9 @@ class WithoutTask:
 
 
 class Untasked:
+    """Since when each lane has been without a task, and why. Threads of the channel report changes and the driver's
+    loop reads them, hence the lock."""
+
     def __init__(self, lanes: Iterable[LaneKey], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._guard = clock, threading.Lock()
         self._since: dict[LaneKey, float] = dict.fromkeys(lanes, clock())
@@ -52,7 +55,7 @@ class Untasked:
         with self._guard:
             for lane in lanes:
                 self._silent.pop(lane, None)
-                self._since.setdefault(lane, self._clock())
+                self._since.setdefault(lane, self._clock())  # a second loss does not start the time again
                 if why:
                     self._why[lane] = why
 

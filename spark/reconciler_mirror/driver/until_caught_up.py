@@ -76,6 +76,8 @@ class CatchUp:
     _seen: dict[tuple[str, str, str | None, int | None], float] = field(default_factory=dict)
 
     def look(self) -> CatchUpVerdict | None:
+        """A flow that cannot get there ends the wait for all. Without ``calm_s`` the ends are those of the beginning,
+        so that a busy source cannot keep the job for ever; with it the lag must stay 0 for that long."""
         flows = [view for view in self.board.view() if not self.goal.flows or view.settings.name in self.goal.flows]
         hopeless = [(view.settings.name, why) for view in flows if (why := self._hopeless(view)) is not None]
         if hopeless:

@@ -206,6 +206,7 @@ class GroupRounds:
                 del entries[key]
             for key, committed in offsets.items():
                 entry = entries.get(key)
+                # Most positions have not moved since the last round: their translation still holds.
                 if entry is None:
                     entry = entries[key] = _Entry(committed, last=self._last.get((group, routes[key], key[1])))
                 elif entry.committed == committed:

@@ -68,12 +68,14 @@ class Starter:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            # Some may have been stopped, paused or taken away while they waited here.
             taken = [p for p in self._pending if p.hold.phase is Phase.STARTING]
             self._pending.clear()
             try:
                 again = await self._start(taken)
                 self._lane.trouble, failing_since = None, 0.0
             except (ConnectionLostError, BrokerError) as error:
+                # A later try would get the same answer: the session ends with it.
                 if isinstance(error, BrokerError) and not error.retriable:
                     raise
                 again = [p for p in taken if p.hold.phase is Phase.STARTING]
@@ -126,6 +128,8 @@ class Starter:
             if isinstance(known := bounds[partition.source], tuple):
                 top = tops.get(partition.source)
                 logs[partition] = (*known, max(known[1], top) if isinstance(top, int) else known[1])
+        # A log that was cut, and has grown past the position since, looks whole by its bounds. The leader epoch of the
+        # last copied batch shows it (KIP-320), else that batch itself: the source has another one in its place.
         truncated = await self._truncated(there)
         grown = {p: low for p, (low, _, top) in logs.items() if low <= p.log.covered <= top}
         truncated |= await self._last.replaced({p: low for p, low in grown.items() if p not in truncated})
@@ -169,6 +173,7 @@ class Starter:
     async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
         """Reads positions that are not known; a fresh partition begins where the flow says."""
         lane = self._lane
+        # The others are known from this session: a leader or a log may have changed, their position did not.
         unknown = [p for p in there if p.log.covered < 0]
         if not unknown:
             return list(there)

@@ -301,6 +301,7 @@ class GroupPositions:
         """At what this lane did not write, once it is decided. Where committed records of others end is asked only for
         copies that may have some."""
         lane = self._lane
+        # One request for both: the last stable offset says up to where every transaction is decided.
         gaps = [p for p in lane.partitions.values() if p.copied.gaps]
         asked = dict.fromkeys([p.target for p in (*undecided, *gaps)], LATEST)
         stables = await lane.target.list_offsets(asked, committed=True) if asked else {}
@@ -313,6 +314,8 @@ class GroupPositions:
                     lane.changed.add(partition)
                 if stable >= end:
                     self._decided.add(partition)
+        # A gap below the last stable offset is decided. Markers and aborted records fill it as well as records of
+        # others, so only reading it shows which. A flow that repeats or edits records cannot tell its own from others'.
         for partition in gaps:
             copied, stable = partition.copied, stables[partition.target]
             if isinstance(stable, int) and stable >= copied.gaps[-1][1]:
@@ -322,6 +325,7 @@ class GroupPositions:
                     and (first := await self._tails.strangers(partition, taken)) is not None
                 ):
                     copied.others_wrote(first)
+        # Reported for as long as it copies: a condition that another one replaced meanwhile comes back.
         for partition in lane.partitions.values():
             if partition.copied.strange >= 0 and partition.hold.phase is Phase.COPYING:
                 condition = faults.copy_written_by_others(partition.spec, partition.copied.strange)

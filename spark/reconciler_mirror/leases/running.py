@@ -15,6 +15,8 @@ SILENT_S = 10.0
 
 
 class SignsOfLife:
+    """When each connected task was heard last. It has no lock: ``Leases`` calls it under its guard."""
+
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._heard: dict[str, float] = {}
@@ -33,6 +35,7 @@ class SignsOfLife:
         self._heard[lease] = self._clock()
 
     def hear(self, lease: str) -> None:
+        """A message came. One that was on its way when the line closed does not bring the lease back."""
         if lease in self._heard:
             self._heard[lease] = self._clock()
 

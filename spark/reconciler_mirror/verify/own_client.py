@@ -102,6 +102,8 @@ class OwnClient:
             raise _in_words(span, error) from None
 
     async def _fetched(self, span: OffsetSpan, committed: bool, to_end: bool) -> AsyncIterator[FetchedPartition]:
+        """Goes on at the next offset after a lost connection or a change of the leader. Gives up once nothing new has
+        come for ``UNREAD_S``: then the partition is unknown, never empty."""
         place = (span.topic, span.partition)
         until, at = time.monotonic() + UNREAD_S, span.start
         while True:

@@ -195,6 +195,8 @@ def _state(
     located: Located | None,
     differences: Sequence[verification.FirstDifference],
 ) -> tuple[verification.Equality, str, str]:
+    """The state, why, and what to do. A difference that was seen twice outweighs a reading that broke off afterwards;
+    one that was seen once is unknown."""
     if read is None:
         return verification.Equality.UNKNOWN, "the Spark task that read it gave nothing back", _AGAIN
     if differences and not plan.compacted:

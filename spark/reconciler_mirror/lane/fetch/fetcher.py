@@ -206,6 +206,7 @@ class Fetcher:
             rack=lane.source.settings.rack,
         )
         body = fetching.pack(version, self._session, limits)
+        # The broker may hold the request for as long as it was allowed to, which is no silence.
         patience = lane.tuning.fetch_wait_ms / 1000 + ANSWER_WITHIN
         lane.requested += limits.max_bytes
         try:

@@ -266,7 +266,7 @@ class Sender:
         self._bytes -= size
         if future.cancelled() or self._lane.failed.done():
             return
-        # A lost connection is an answer for each batch of the request, so that one place decides what becomes of it.
+        # A lost connection counts as an answer for each batch, so that ``_outcome`` alone decides what becomes of one.
         try:
             answers = self._read(connection, future, chosen)
             self._flight.acknowledged(size, sent_at, now := time.monotonic(), connection.round_trip)
@@ -277,8 +277,7 @@ class Sender:
             partition, piece = chosen[answer.topic, answer.partition]
             partition.outbox.outstanding -= 1
             self._lane.resolve(self._outcome, partition, piece, answer)
-        # Partitions that joined the transaction with this request could send no second one before its answer: a batch
-        # that overtakes the join is refused with INVALID_TXN_STATE.
+        # The coordinator is free for the next join (``JOIN_IN_TURN``).
         if joining:
             self._joining -= 1
             self._lane.joining(-1)

@@ -88,6 +88,7 @@ def segments(
     offsets whose records become holes. Raises CorruptBatchError and MalformedResponseError for a batch that has to be
     opened and cannot.
     """
+    # Holes side by side become one: each run of fillers costs a request and a marker of its own.
     hole: Hole | None = None
     for segment in _segments(view, batches, position, opened, left_out):
         if isinstance(segment, Hole):
