@@ -185,6 +185,9 @@ def client_setting(key: str, node: Node) -> str | Wrong:
         if not is_reference(text):
             why, todo = "A reference takes the place of a whole value", "Put the whole value behind one reference"
             return Wrong("bad-reference", f"{key} mixes references with text or with each other", why, todo)
+        if key in FILES and (path := text[2:-1].removeprefix("file:")) != text[2:-1]:
+            why = f"What {path} holds would be taken for the path"
+            return Wrong("reference-not-here", f"{key} refers to a file's content", why, f"Write the path, {path}")
         return text
     if is_secret(key):
         why = "Anyone who can read the repository could use it"

@@ -172,7 +172,8 @@ class Client:
         self._add_gssapi(prop)
         keytab = options.get("keyTab", options.get("useKeytab", "")).removeprefix("file://")
         if keytab:
-            self._add("sasl.kerberos.keytab", self._plain(prop, keytab), prop)
+            path = self._plain(prop, keytab)
+            self._add("sasl.kerberos.keytab", re.sub(r"\$\{file:(.+)\}", r"\1", path), prop)
         elif options.get("useKeyTab", "").lower() == "true":
             self.notes.mistake(prop, "useKeyTab is true, and no keyTab is named. Name the file, and import again.")
         else:
@@ -260,7 +261,13 @@ class Client:
 
     def _pairs(self, prop: Property, options: Mapping[str, str], pairs: tuple[tuple[str, str], ...]) -> None:
         """Options of a login module as settings; passwords become references to variables."""
-        if others := [option for option in options if option not in dict(pairs)]:
+        if options.get("tokenauth", "").lower() == "true":
+            self.notes.mistake(
+                prop,
+                "tokenauth is true: its user and password are a delegation token, which ends, and which brokers take "
+                "from no other client for a password. Give the mirror a SCRAM or TLS identity and import again.",
+            )
+        if others := [option for option in options if option not in {"tokenauth", *dict(pairs)}]:
             words = f"{prop.where}: {', '.join(others)} of the login module has no counterpart and is left out"
             self.notes.differs(words, of=prop)
         for option, setting in pairs:

@@ -175,6 +175,8 @@ class FlowReading:
             if policy.origin is not version:
                 self.notes.drops(version, "`naming.policy`, which follows from it")
             naming = [field for field in naming if field.path != _POLICY]
+        elif version is not None and release is not None:
+            self.notes.drops(version, "none: internal topics are those of Kafka 4.0 and later")
         elif release is None and _INTERNAL.isdisjoint(excluded):
             self._differs(
                 "MirrorMaker 2 before 4.0 carries no topic that ends in -internal or .internal. Add "

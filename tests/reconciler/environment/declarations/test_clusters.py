@@ -17,7 +17,7 @@ from reconciler_mirror.report.status import Application
 
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.kafka.client.auth.supported_settings import forbidden
+from reconciler.kafka.client.auth.supported_settings import FILES, forbidden
 from reconciler.kafka.client.errors import SettingError
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.handover_reader import parse
@@ -142,6 +142,13 @@ def test_a_login_that_a_service_refuses_is_known_by_its_addresses(
 )
 def test_a_login_that_a_service_may_take_is_no_problem(server: str, client: dict[str, str]) -> None:
     assert _refusals(client, server=server) == []
+
+
+@pytest.mark.parametrize("setting", sorted({*FILES} - {"sasl.oauthbearer.assertion.jwt.template.file"}))
+def test_the_path_of_a_file_is_not_what_a_file_holds(setting: str) -> None:
+    said = _refusals({setting: "${file:/run/secrets/of-mine}"})
+    assert ("reference-not-here", f"cluster east: {setting} refers to a file's content") in said
+    assert not [words for code, words in _refusals({setting: "${env:PLACE}"}) if code == "reference-not-here"]
 
 
 @pytest.mark.parametrize(

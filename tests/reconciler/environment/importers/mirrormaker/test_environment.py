@@ -377,6 +377,23 @@ def test_what_mirrormaker_does_not_read_is_left_out_and_said() -> None:
     assert said.count('cluster "C" is not in clusters, so MirrorMaker 2 does not read it either') == 2
 
 
+def test_a_keytab_of_a_mounted_secret_is_its_path() -> None:
+    lines = f'{_KRB5}useKeyTab=true keyTab="${{directory:/opt/keytabs:mm.keytab}}" principal="mm@REALM";\n'
+    client = topology(f"{BASE}A.security.protocol=SASL_PLAINTEXT\n{lines}").clusters["A"].client
+    assert client["sasl.kerberos.keytab"] == "/opt/keytabs/mm.keytab"
+
+
+@pytest.mark.parametrize(("tokenauth", "mistakes"), [("true", 1), ("false", 0)])
+def test_a_delegation_token_is_no_password(tokenauth: str, mistakes: int) -> None:
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+    login = f'A.sasl.jaas.config={module} username="id" password="hmac" tokenauth="{tokenauth}";\n'
+    found = environment(
+        {"mm2.properties": f"{BASE}A.security.protocol=SASL_SSL\nA.sasl.mechanism=SCRAM-SHA-256\n{login}"}
+    )
+    assert len(["delegation token" in mistake.words for mistake in found.notes.mistakes]) == mistakes
+    assert not [words for words in found.notes.different if "tokenauth" in words]
+
+
 def test_a_login_by_the_ticket_cache_alone_is_one_remark() -> None:
     lines = f"A.security.protocol=SASL_PLAINTEXT\nA.sasl.mechanism=GSSAPI\n{_KRB5}useTicketCache=true;\n"
     said = [
@@ -899,7 +916,7 @@ def test_yaml_that_is_no_mirrormaker_s_is_called_what_it_is(text: str, words: st
     assert mistake.where.line == 1
 
 
-STRIMZI = """
+OF_RELEASE = """
 apiVersion: kafka.strimzi.io/v1
 kind: KafkaMirrorMaker2
 spec:
@@ -922,8 +939,9 @@ spec:
 )
 def test_topics_that_an_older_release_keeps_back_do_not_travel(version: str, policy: str, said: bool) -> None:
     """Before 4.0 none that ends in .internal does, whatever ``topics.exclude`` says."""
-    made = environment({"mm2.yaml": STRIMZI.format(version=version)})
+    made = environment({"mm2.yaml": OF_RELEASE.format(version=version)})
     assert made.notes.mistakes == []
     [only] = load(made.texts(), "e").flows.values()
     assert policy_word(only.naming.policy) == policy
     assert any("before 4.0" in words for words in made.notes.different) is said
+    assert not any("spec.version" in words for words in made.notes.different), "it is a setting that is known"
