@@ -50,7 +50,7 @@ def test_a_double_fork_into_a_session_of_its_own(looks: list[list[Process]]) -> 
     assert (spent.cpu_s, spent.processes) == (4.0, 1)
 
 
-def test_children_that_nobody_saw_alive_are_counted_through_their_parent(looks: list[list[Process]]) -> None:
+def test_children_that_no_one_saw_alive_are_counted_through_their_parent(looks: list[list[Process]]) -> None:
     spent = usage(looks, [process(100, own=1)], [process(100, own=1, children=5)], [])
     assert spent.by_program == {"program-100": 1.0, "(ended children)": 5.0}
 

@@ -59,7 +59,7 @@ def test_ratios_are_of_medians_against_both_baselines() -> None:
     assert (row[3], row[4], row[5], row[6]) == ("10.00", "2.00", "12.50", "4.00")
 
 
-def test_one_unequal_copy_spoils_the_row_and_a_failure_is_told() -> None:
+def test_one_unequal_copy_spoils_the_row_and_a_failure_is_reported() -> None:
     rows = copy_rows([COPIED, replace(COPIED, repeat=1, verified=False)])
     assert rows[0][-1] == "NO"
     text = markdown([COPIED, Failed("single", "ours", 0, "ended early")], {"cores": "2"})

@@ -56,7 +56,7 @@ def test_what_is_lost_doubled_or_moved_is_counted(records: int, data: st.DataObj
     assert judged_copy(followed([*source, *swapped])) == (0, 0, 1)
 
 
-def test_a_record_of_nobody_is_held_and_seen() -> None:
+def test_a_record_of_no_one_is_held_and_seen() -> None:
     part = followed([("s", 1), ("t", 99), ("t", 1)])
     assert list(part.held) == [b"99", b"1"]
 
@@ -89,7 +89,7 @@ def test_a_sample_is_wrong_when_all_is_called_well_while_records_stand() -> None
     assert not Sample(0.0, "running, lag 0", well=True, stood=0).wrong
 
 
-def test_what_status_said_is_told_once_for_as_long_as_it_was_the_same() -> None:
+def test_what_status_said_is_reported_once_for_as_long_as_it_was_the_same() -> None:
     samples = [Sample(at, said, well=False, stood=0) for at, said in ((2, "running, lag 9"), (7, "running, lag 12"))]
     assert list(told([*samples, Sample(12, "stale, lag unknown", False, 0)], 1)) == [
         "1 s: running, behind",

@@ -67,7 +67,7 @@ def test_what_a_deny_rule_names_is_in_no_list_and_hidden_when_it_is_asked_for(
     assert (set(named.topics), set(named.hidden), named.sees_all) == (set(), set(names[:2]), False)
 
 
-def test_what_may_not_be_described_any_more_is_neither_told_to_be_done_nor_to_be_gone(
+def test_what_may_not_be_described_any_more_is_neither_reported_to_be_done_nor_to_be_gone(
     east: ClusterHandle, unique: str, create_topic: MakeTopic
 ) -> None:
     old, new = create_topic(east, f"{unique}.old"), f"{unique}.new"
@@ -156,7 +156,7 @@ def test_an_untrusted_certificate_is_an_authentication_error(secure: Sandbox) ->
     assert "certificate" in str(caught.value).lower()
 
 
-def test_a_certificate_authority_that_is_no_file_is_told_before_anything_is_sent(east: ClusterHandle) -> None:
+def test_a_certificate_authority_that_is_no_file_is_reported_before_anything_is_sent(east: ClusterHandle) -> None:
     refused = real_cluster(east, "plan", ssl_ca_location="no-such-file.pem")
     with pytest.raises(ClusterError) as caught, KafkaCluster(refused) as cluster:
         cluster.read()
@@ -189,7 +189,7 @@ def test_secrets_are_taken_from_the_environment_when_connecting(
     assert reader.read().cluster_id == east.cluster_id
 
 
-def test_an_audit_copy_that_may_not_be_read_is_an_error_and_one_that_is_not_there_is_empty(
+def test_an_audit_copy_that_may_not_be_read_is_an_error_and_one_that_is_missing_is_empty(
     east: ClusterHandle, unique: str, create_topic: MakeTopic
 ) -> None:
     with pytest.raises(ClusterError) as caught:

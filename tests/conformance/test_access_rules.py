@@ -148,7 +148,7 @@ def test_without_an_authorizer_there_are_no_rules_to_speak_of(plain: Sandbox, un
         assert "has no authorizer" in outcome.error
 
 
-def test_who_may_not_describe_the_cluster_is_told_which_rule_is_missing(secure: Sandbox, unique: str) -> None:
+def test_who_may_not_describe_the_cluster_learns_which_rule_is_missing(secure: Sandbox, unique: str) -> None:
     found = KafkaCluster(real_cluster(secure.clusters["east"], "user"), Principal.PLAN, unique).read_access()
     assert isinstance(found.acls, Unknown)
     assert "--allow-principal 'User:user' --operation Describe --cluster" in found.acls.todo
@@ -215,7 +215,7 @@ def test_a_failover_keeps_producers_off_and_the_failback_takes_back_what_it_made
         perform(other, *map(delete, [*allow, denial(stands)]))
 
 
-def test_a_fence_by_principal_keeps_producers_off_and_lets_a_mirror_go_on(
+def test_a_fence_by_principal_keeps_producers_off_and_lets_a_mirror_continue(
     secure: Sandbox, unique: str, create_topic: MakeTopic
 ) -> None:
     """Same names both ways: a rule for everyone would stop the flow back, too."""

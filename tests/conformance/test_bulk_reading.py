@@ -80,7 +80,7 @@ def test_named_topics_are_read_and_those_that_do_not_exist_are_left_out(
     assert list(read(real_cluster(plain.clusters["east"]), named).topics) == [there]
 
 
-def test_over_tls_and_scram_what_is_hidden_or_denied_is_told(
+def test_over_tls_and_scram_what_is_hidden_or_denied_is_reported(
     secure: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     east: ClusterHandle = secure.clusters["east"]

@@ -175,7 +175,7 @@ def test_changing_a_topic_that_is_gone_fails(subject: Subject) -> None:
 
 
 @kraft  # ZooKeeper forgets a deleted name later than it says
-def test_a_topic_made_anew_since_the_plan_is_not_touched(subject: Subject) -> None:
+def test_a_recreated_topic_since_the_plan_is_not_touched(subject: Subject) -> None:
     subject.stranger.make(subject.named("orders"))
     planned = subject.known("orders")
     subject.stranger.delete(subject.named("orders"))
@@ -264,7 +264,7 @@ def test_a_deletion_asks_nothing_of_validation(subject: Subject) -> None:
     assert subject.topic("old") is not None
 
 
-def test_topic_ids_are_told_as_kafka_prints_them(plain: Sandbox, unique: str) -> None:
+def test_topic_ids_are_reported_as_kafka_prints_them(plain: Sandbox, unique: str) -> None:
     """URL-safe, without padding: a tombstone carries what kafka-topics.sh shows."""
     east = plain["east"]
     new = [NewTopic(f"{unique}-{number}", 1, 1) for number in range(40)]

@@ -132,7 +132,7 @@ def _put(cluster: ClusterHandle, topic: str, records: Mapping[str, bytes | None]
     assert made.flush(30) == 0
 
 
-def test_who_may_not_read_or_write_is_told_what_is_missing(
+def test_who_may_not_read_or_write_learns_what_is_missing(
     secure: Sandbox, create_topic: CreateTopic, unique: str
 ) -> None:
     west = secure["west"]

@@ -45,7 +45,7 @@ def test_apply_sets_throttles_keeps_its_journal_and_moves(
     assert "--operation Alter --cluster" in caught.value.todo
 
 
-def test_who_may_not_look_is_told_what_is_missing(east: ClusterHandle, unique: str) -> None:
+def test_who_may_not_look_learns_what_is_missing(east: ClusterHandle, unique: str) -> None:
     with KafkaCluster(real_cluster(east, "user")) as cluster, pytest.raises(ClusterError) as caught:
         cluster.replica_facts(unique)
     assert caught.value.kind == "denied"

@@ -63,7 +63,7 @@ def test_groups_with_members_and_those_that_only_committed(
     ]
 
 
-def test_a_principal_without_the_rights_is_told_what_it_may_not_ask(
+def test_a_principal_without_the_rights_learns_what_it_may_not_ask(
     secure: Sandbox, create_topic: CreateTopic, unique: str
 ) -> None:
     east = secure["east"]

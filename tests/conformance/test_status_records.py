@@ -145,7 +145,7 @@ def test_a_quiet_mirror_is_found_far_from_the_end_of_a_long_topic(topic: StatusT
 
 
 @kraft  # ZooKeeper forgets a deleted name later than it says
-def test_a_status_topic_made_anew_is_read_from_its_start(topic: StatusTopic, records: StatusRecords) -> None:
+def test_a_recreated_status_topic_is_read_from_its_start(topic: StatusTopic, records: StatusRecords) -> None:
     job = Job(topic)
     for number in range(30):
         job.tell("west", application_id=f"old-{number}")
@@ -210,7 +210,7 @@ def test_a_job_with_a_wrong_clock_is_alive_while_it_writes(
     assert known(records.read("west", NOW)).state is JobState.STALE
 
 
-def test_nobody_waits_for_an_application_that_is_known_to_be_gone(topic: StatusTopic, records: StatusRecords) -> None:
+def test_no_one_waits_for_an_application_that_is_known_to_be_gone(topic: StatusTopic, records: StatusRecords) -> None:
     job = Job(topic)
     job.tell("west", updated_at_ms=NOW - 3_600_000, application_id="local-7")
     job.flush()
@@ -234,7 +234,9 @@ def recovered(records: StatusRecords) -> LiveMirror:
             assert time.monotonic() < until, "the reader does not recover"
 
 
-def test_a_silent_cluster_is_told_in_time_and_the_reader_recovers(topic: StatusTopic, records: StatusRecords) -> None:
+def test_a_silent_cluster_is_reported_in_time_and_the_reader_recovers(
+    topic: StatusTopic, records: StatusRecords
+) -> None:
     job = Job(topic)
     job.tell("west")
     job.flush()

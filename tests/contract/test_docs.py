@@ -203,14 +203,14 @@ _RIGHTS, _IMAGE = "tests/e2e/mirror/test_failover_rights.py", "tests/interop/tes
 _JARS, _FILES = "tests/sandbox/install/test_jars.py", "tests/reconciler/backends/test_files.py"
 _PRIVILEGES = "tests/e2e/apply/test_least_privilege.py"
 BESIDE = {
-    "`channel` defaults to": f"{_CHANNEL}::test_what_is_bound_is_apart_from_what_tasks_are_told",
+    "`channel` defaults to": f"{_CHANNEL}::test_what_is_bound_is_apart_from_what_tasks_get",
     "A range needs two ports": f"{_MIRRORS}::test_a_range_has_two_ports_that_exist",
     "Without a secret anyone": f"{_MIRRORS}::test_a_standalone_cluster_lets_everybody_in_unless_it_is_said_otherwise",
     "One serves master, workers": (
         f"{_STANDALONE}::test_the_secret_of_the_cluster_is_nowhere_but_in_its_file_and_in_variables"
     ),
     "and in the environment the reference": (
-        f"{_COMMAND_LINE}::test_a_standalone_cluster_is_told_the_secret_by_a_variable_and_by_nothing_else"
+        f"{_COMMAND_LINE}::test_a_standalone_cluster_gets_the_secret_by_a_variable_and_by_nothing_else"
     ),
     "`make test-hostile`": "tests/e2e/hostile/test_hostile_environments.py::test_no_environment_does_harm",
     "`make fuzz": "tests/fuzz/test_corpus.py::test_fresh_inputs_end_as_documented",
@@ -233,7 +233,7 @@ BESIDE = {
         f"{_RIGHTS}::test_what_a_broker_hides_is_not_taken_for_what_is_not_there"
     ),
     "Packages are installed by": (
-        f"{_IMAGE}::test_the_container_file_copies_what_its_context_has_and_runs_as_nobody_special "
+        f"{_IMAGE}::test_the_container_file_copies_what_its_context_has_and_runs_as_no_one_special "
         f"{_JARS}::test_a_jar_that_is_not_the_listed_one_is_never_put_in_place"
     ),
     "[Licences]": "tests/requirements/test_sbom.py::test_every_locked_package_is_there_once_with_its_hashes",

@@ -55,7 +55,7 @@ def test_all_problems_come_at_once(cli: Cli, write: Write) -> None:
     assert {"eats", "many", "cluster"} <= {word for word in ("eats", "many", "cluster") if word in ended.words}
 
 
-def test_a_folder_that_is_not_there(cli: Cli, tmp_path: Path) -> None:
+def test_a_folder_that_is_missing(cli: Cli, tmp_path: Path) -> None:
     ended = cli("plan", tmp_path / "nowhere")
     assert ended.code == 1
     assert "nowhere" in ended.words
@@ -111,7 +111,7 @@ def test_another_cluster_than_the_declared_one_is_left_alone(
     assert unique not in AdminClient(plain["west"].client()).list_topics(timeout=10).topics
 
 
-def test_a_denied_principal_is_told_what_it_lacks(
+def test_a_denied_principal_learns_what_it_lacks(
     cli: Cli, write: Write, secure: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in secure.secrets().items():
@@ -163,7 +163,7 @@ def test_a_stale_plan_is_refused_with_what_moved(
     assert len(topic.partitions) == 1
 
 
-def test_a_plan_edited_by_hand_is_refused(cli: Cli, write: Write, plain: Sandbox, unique: str, tmp_path: Path) -> None:
+def test_a_plan_edited_manually_is_refused(cli: Cli, write: Write, plain: Sandbox, unique: str, tmp_path: Path) -> None:
     text = two_clusters(plain) + f"topics:\n  {unique}: {{clusters: [east], partitions: 3, replication_factor: 1}}\n"
     env, saved = write(text), tmp_path / "plan.json"
     assert cli("plan", env, "--out", saved).code == 2
@@ -173,7 +173,7 @@ def test_a_plan_edited_by_hand_is_refused(cli: Cli, write: Write, plain: Sandbox
     assert "digest" in ended.words
 
 
-def test_nobody_to_ask_means_nothing_is_done(cli: Cli, write: Write, plain: Sandbox, unique: str) -> None:
+def test_no_one_to_ask_means_nothing_is_done(cli: Cli, write: Write, plain: Sandbox, unique: str) -> None:
     text = two_clusters(plain) + f"topics:\n  {unique}: {{clusters: [east], partitions: 1, replication_factor: 1}}\n"
     ended = cli("apply", write(text))
     assert ended.code == 1
@@ -182,7 +182,7 @@ def test_nobody_to_ask_means_nothing_is_done(cli: Cli, write: Write, plain: Sand
 
 
 @pytest.mark.parametrize("command", ["validate", "plan", "run", "apply", "drift"])
-def test_a_folder_whose_links_lead_to_each_other_is_not_there(
+def test_a_folder_whose_links_lead_to_each_other_is_missing(
     cli: Callable[..., Ended], tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
@@ -205,7 +205,7 @@ def test_a_folder_whose_links_lead_to_each_other_is_not_there(
         ("reassignments", "show", "ENV"),
     ],
 )
-def test_an_environment_without_clusters_is_told(cli: Cli, write: Write, words: tuple[str, ...]) -> None:
+def test_an_environment_without_clusters_is_reported(cli: Cli, write: Write, words: tuple[str, ...]) -> None:
     env = write("topics: {}\n")
     ended = cli(*(env if word == "ENV" else word for word in words))
     assert (ended.code, ended.out) == (1, "")

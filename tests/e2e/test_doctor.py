@@ -94,7 +94,7 @@ def test_where_everything_is_granted_there_is_no_problem_and_every_part_was_aske
     assert cli("doctor", env, "--within", "5m").out.startswith("No problem found")
 
 
-def test_each_right_that_was_taken_away_is_told_as_the_command_that_gives_it_back(
+def test_each_right_that_was_taken_away_is_reported_as_the_command_that_gives_it_back(
     cli: Cli, env: Path, secure: Sandbox, unique: str
 ) -> None:
     east, west = secure["east"], secure["west"]

@@ -37,7 +37,7 @@ def test_a_plan_whose_reader_has_gone_ends_without_a_word(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [PLAN, VALIDATE])
-def test_an_output_without_space_is_told_and_is_no_success(words: tuple[str, ...], folder: Path) -> None:
+def test_an_output_without_space_is_reported_and_is_no_success(words: tuple[str, ...], folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*words, folder], stdout=full, stderr=subprocess.PIPE, text=True)
     assert done.returncode == 1

@@ -125,7 +125,7 @@ def test_the_host_of_the_manifests_accepts_the_mirror_of_the_page() -> None:
         assert refusals == ([problem] if problem else [])
 
 
-def test_the_container_file_copies_what_its_context_has_and_runs_as_nobody_special() -> None:
+def test_the_container_file_copies_what_its_context_has_and_runs_as_no_one_special() -> None:
     """What its steps do is run by `make test-image`."""
     text = re.sub(r"\\\n", " ", (DEPLOY / "Containerfile").read_text())
     steps = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]

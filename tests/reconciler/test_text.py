@@ -47,7 +47,9 @@ def test_letters_of_any_language_stay_as_they_are() -> None:
         (5, 10, 1.0, ""),
     ],
 )
-def test_how_long_it_takes_yet_is_told_once_that_says_something(done: int, of: int, seconds: float, words: str) -> None:
+def test_how_long_it_takes_yet_is_reported_once_that_says_something(
+    done: int, of: int, seconds: float, words: str
+) -> None:
     assert pace_words(done, of, seconds) == words
 
 

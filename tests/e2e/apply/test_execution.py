@@ -184,7 +184,7 @@ def test_no_secret_reaches_the_record(
     assert password not in json.dumps(audit(env)) + ended.words
 
 
-def test_what_is_done_by_hand_is_recorded_too(
+def test_what_is_done_manually_is_recorded_too(
     cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str
 ) -> None:
     text = two_clusters(plain) + f"flows:\n  f: {{source: east, target: west, topics: ['{unique}']}}\n"

@@ -113,7 +113,7 @@ def results(ended: Ended) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_probed_and_done_is_told_in_every_place(cli: Cli, env_of: Callable[[str], Path], unique: str) -> None:
+def test_probed_and_done_is_reported_in_every_place(cli: Cli, env_of: Callable[[str], Path], unique: str) -> None:
     env = env_of(consumer(unique, f"{unique}-a"))
     saved = env.parent / "plan.json"
     assert cli("plan", env, "--out", saved).code == 2
@@ -128,7 +128,7 @@ def test_probed_and_done_is_told_in_every_place(cli: Cli, env_of: Callable[[str]
     assert kinds == ["begin", "probe", "change", "end"], "the probe is over before the change counts"
 
 
-def test_who_loses_alter_in_the_middle_is_told_what_to_put_back(
+def test_who_loses_alter_in_the_middle_learns_what_to_put_back(
     cli: Cli, env_of: Callable[[str], Path], secure: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env, east = env_of(consumer(unique, f"{unique}-a")), secure["east"]

@@ -30,7 +30,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_a_new_topic_is_mirrored_within_an_interval_and_a_broken_edit_hurts_nobody(
+def test_a_new_topic_is_mirrored_within_an_interval_and_a_broken_edit_hurts_no_one(
     write: Write, plain: Sandbox, unique: str, create_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = write(flow(plain, unique) + "webhooks: [{url: '${env:HOOK}', events: [apply, verdict]}]\n")

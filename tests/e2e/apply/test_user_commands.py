@@ -59,7 +59,7 @@ def env(write: Write, secure: Sandbox, unique: str, monkeypatch: pytest.MonkeyPa
     return make
 
 
-def test_what_is_declared_logs_in_and_no_secret_is_ever_told(
+def test_what_is_declared_logs_in_and_no_secret_is_ever_reported(
     cli: Cli, env: Callable[..., Path], secure: Sandbox, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     east, told = secure["east"], []

@@ -58,7 +58,7 @@ def write(cluster: ClusterHandle, topic: str, value: bytes) -> bool:
     return not failed
 
 
-def test_a_stranger_is_kept_off_copies_and_the_mirror_goes_on(
+def test_a_stranger_is_kept_off_copies_and_the_mirror_continues(
     running: Running, head: str, secure: Sandbox, unique: str
 ) -> None:
     east, west, folder = secure["east"], secure["west"], str(running.folder)

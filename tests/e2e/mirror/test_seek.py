@@ -55,7 +55,7 @@ def test_a_position_is_shown_and_moved_beyond_the_end_of_the_target(cli: Cli, en
     assert rows(cli(*seek)) == [["0", "20", "0", "20", "0"], ["1", "0", "0", "0", "0"]]
 
 
-def test_what_cannot_be_is_told_with_what_is(cli: Cli, env: Path, unique: str) -> None:
+def test_what_cannot_be_is_reported_with_what_is(cli: Cli, env: Path, unique: str) -> None:
     beyond = cli("mirror", "seek", env, unique, "--topic", unique, "--partition", 0, "--to", 21, "--yes")
     assert (beyond.code, "partition 0 has 0 to 20" in beyond.words) == (1, True)
     other = cli("mirror", "seek", env, unique, "--topic", f"{unique}x", "--to", "latest", "--yes")

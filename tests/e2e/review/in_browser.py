@@ -96,7 +96,7 @@ def test_a_plan_that_somebody_reads_is_not_replaced(browser: Chromium, site: Sit
     assert browser.problems == []
 
 
-def test_a_server_that_is_gone_is_told(browser: Chromium) -> None:
+def test_a_server_that_is_gone_is_reported(browser: Chromium) -> None:
     view, stop = seen_view(now_ms()), threading.Event()
     app = LiveApp(Renderer(lambda: view, standings, now_ms), stop).application(Access())
     with socket.create_server(("127.0.0.1", 0)) as listener, answering(app, listener):

@@ -56,7 +56,7 @@ def test_two_clusters_one_after_the_other_and_a_plan_that_is_empty(
     assert [path.name for path in env.iterdir() if path.name.startswith(".")] == []
 
 
-def test_files_and_clusters_that_are_there_are_not_declared_again(cli: Cli, tmp_path: Path, plain: Sandbox) -> None:
+def test_files_and_clusters_that_exist_are_not_declared_again(cli: Cli, tmp_path: Path, plain: Sandbox) -> None:
     env = tmp_path / "live"
     assert adopt(cli, plain, "east", env).code == 0
     before = texts(env)

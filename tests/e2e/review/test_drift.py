@@ -33,7 +33,7 @@ def _config_of(admin: AdminClient, topic: str, key: str) -> str | None:
     return value
 
 
-def test_a_value_changed_by_hand_is_drift_until_it_is_accepted(
+def test_a_value_changed_manually_is_drift_until_it_is_accepted(
     cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     east = plain["east"]
@@ -55,7 +55,7 @@ def test_a_value_changed_by_hand_is_drift_until_it_is_accepted(
     assert cli("drift", env).code == 0
 
 
-def test_after_an_apply_of_ours_a_change_by_hand_is_known_to_come_from_outside_and_webhooks_get_both(
+def test_after_an_apply_of_ours_a_manual_change_is_known_to_come_from_outside_and_webhooks_get_both(
     cli: Cli, write: Write, plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics = f"topics: {{{unique}: {{clusters: [east], partitions: 1, configs: {{retention.ms: 1h}}}}}}\n"
@@ -119,7 +119,7 @@ def test_a_plan_begins_with_what_changed_outside_until_an_apply_has_seen_it(
     assert cli("drift", env).code == 0
 
 
-def test_a_lower_limit_set_on_a_source_by_hand_is_not_planned_for_its_copy_unasked(
+def test_a_lower_limit_set_on_a_source_manually_is_not_planned_for_its_copy_unasked(
     cli: Cli, write: Write, plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     create_topic(plain["east"], unique, 1, retention_ms="60000")
@@ -156,7 +156,7 @@ def test_parity_of_both_sides(cli: Cli, write: Write, plain: Sandbox, unique: st
 
 
 @pytest.mark.parametrize("more", [("--format", "json"), ("--out", "report.txt")])
-def test_what_is_accepted_is_told_to_people_alone(cli: Cli, write: Write, more: tuple[str, str]) -> None:
+def test_what_is_accepted_is_reported_to_people_alone(cli: Cli, write: Write, more: tuple[str, str]) -> None:
     """Else a program would be given text for JSON, or a file that nobody writes."""
     ended = cli("drift", write("topics: {}\n"), "--accept", "east/orders", *more)
     assert (ended.code, ended.out) == (1, "")

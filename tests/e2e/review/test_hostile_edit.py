@@ -137,7 +137,7 @@ def test_no_name_begins_a_line_or_steers_a_terminal(cli: Cli, repo: git.Repo, na
         assert "\r" not in line
 
 
-def test_a_word_that_limits_nothing_is_told_before_anything_is_read(
+def test_a_word_that_limits_nothing_is_reported_before_anything_is_read(
     cli: Cli, repo: git.Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECONCILER_ALLOW", "hots:*.example.net")

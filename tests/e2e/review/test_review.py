@@ -79,7 +79,7 @@ def test_nothing_is_checked_out(cli: Cli, repo: git.Repo) -> None:
     assert (repo.git.status(porcelain=True), repo.head.commit.hexsha) == before
 
 
-def test_comments_and_order_are_told_to_be_nothing(cli: Cli, repo: git.Repo) -> None:
+def test_comments_and_order_are_reported_to_be_nothing(cli: Cli, repo: git.Repo) -> None:
     edit(repo, "prod", "# a comment\n" + TEXT)
     ended = cli("plan", folder(repo), "--base", "main", "--offline")
     assert ended.code == 0
@@ -203,7 +203,7 @@ def test_a_broken_base_names_its_lines(cli: Cli, repo: git.Repo) -> None:
     assert re.search(r"HEAD:environments/prod/topology\.yaml:5:.*many", ended.words)
 
 
-def test_the_edit_that_removes_an_expired_tombstone_is_told(cli: Cli, repo: git.Repo) -> None:
+def test_the_edit_that_removes_an_expired_tombstone_is_reported(cli: Cli, repo: git.Repo) -> None:
     stone = "{topic: old, cluster: east, topic_id: AbCdEfGhIjKlMnOpQrStUv, reason: done, expires: 2025-01-31}"
     edit(repo, "prod", f"{TEXT}deletions: [{stone}]\n")
     commit(repo)
@@ -228,7 +228,7 @@ def test_three_dots_are_where_the_branch_began(cli: Cli, repo: git.Repo) -> None
     assert "retention.ms: 9d -> 7d" in cli("plan", folder(repo), "--base", "main", "--offline").out
 
 
-def test_going_back_is_told_from_here_to_there(cli: Cli, repo: git.Repo) -> None:
+def test_going_back_is_reported_from_here_to_there(cli: Cli, repo: git.Repo) -> None:
     more = TEXT.replace("flows:", "  pay: {clusters: [east], partitions: 1}\nflows:").replace("lanes: 2", "lanes: 3")
     edit(repo, "prod", more)
     ended = cli("plan", folder(repo), "--base", "main", "--revert", "--offline")
@@ -310,7 +310,7 @@ def test_one_run_writes_every_format(cli: Cli, repo: git.Repo, tmp_path: Path) -
     assert all("6 -> 8" in one.replace("&gt;", ">") for one in (markdown, page, text))
 
 
-def test_a_file_nobody_can_write_is_told_before_anything_is_asked(cli: Cli, repo: git.Repo) -> None:
+def test_a_file_no_one_can_write_is_reported_before_anything_is_asked(cli: Cli, repo: git.Repo) -> None:
     ended = cli("plan", folder(repo), "--write", "plan.pdf")
     assert ended.code == 1
     assert ".pdf" in ended.words
@@ -376,14 +376,14 @@ def test_environments_that_share_a_file_by_links_are_all_touched_by_its_edit(cli
 
 
 @pytest.mark.parametrize("target", ["../../../out.yaml", "/etc/hostname", "gone.yaml", "link.yaml", "../prod"])
-def test_a_link_to_what_a_commit_does_not_hold_is_told(repo: git.Repo, target: str) -> None:
+def test_a_link_to_what_a_commit_does_not_hold_is_reported(repo: git.Repo, target: str) -> None:
     (folder(repo) / "link.yaml").symlink_to(target)
     commit(repo)
     with pytest.raises(ReconcilerError, match=f"link.yaml is a symbolic link to {re.escape(target)}, and that is no"):
         snapshot(folder(repo), "HEAD")
 
 
-def test_a_repository_that_git_does_not_trust_is_told_with_the_command(
+def test_a_repository_that_git_does_not_trust_is_reported_with_the_command(
     cli: Cli, repo: git.Repo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")  # git's own switch for this

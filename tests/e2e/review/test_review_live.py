@@ -113,7 +113,7 @@ def test_explain_puts_live_values_beside_the_layers(cli: Cli, edited: Edited, un
     assert cli("explain", edited.env, "no-such-topic").code == 1
 
 
-def test_an_edit_that_mends_a_broken_base_is_planned(cli: Cli, edited: Edited, tmp_path: Path, unique: str) -> None:
+def test_an_edit_that_fixes_a_broken_base_is_planned(cli: Cli, edited: Edited, tmp_path: Path, unique: str) -> None:
     good = (edited.env / "topology.yaml").read_text()
     edited.write(f"  {unique}: {{clusters: [east], partitions: many}}\n")
     edited.commit()

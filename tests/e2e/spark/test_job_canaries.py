@@ -113,7 +113,7 @@ def told_and_kept(
 
 @pytest.mark.kafka("secure")
 @pytest.mark.long
-def test_no_secret_of_a_job_is_told_or_kept(
+def test_no_secret_of_a_job_is_reported_or_kept(
     secure: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     east, west = secure["east"], secure["west"]
@@ -135,7 +135,7 @@ def test_no_secret_of_a_job_is_told_or_kept(
 
 
 @pytest.mark.long
-def test_no_secret_or_token_of_an_identity_is_told_or_kept(
+def test_no_secret_or_token_of_an_identity_is_reported_or_kept(
     unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The secret of an OAuth client, keys of AWS, and what is made of both."""

@@ -208,7 +208,7 @@ def test_at_least_once_copies_the_same_records(mirror: Mirror) -> None:
     mirror.until_equal(topic, 600)
 
 
-def test_a_missing_and_a_smaller_target_are_told_and_mended(mirror: Mirror) -> None:
+def test_a_missing_and_a_smaller_target_are_reported_and_fixed(mirror: Mirror) -> None:
     topic = mirror.topic(mirror.east, f"{mirror.name}-main-grown", 3)
     write_awkward(mirror.east, topic, 3, 90)
     missing = until("missing", lambda: mirror.conditions(topic).get("target_topic_missing"), mirror.job)
@@ -227,7 +227,7 @@ def test_a_missing_and_a_smaller_target_are_told_and_mended(mirror: Mirror) -> N
     until("told no more", lambda: not mirror.conditions(topic), mirror.job)
 
 
-def test_a_deleted_source_topic_is_told(mirror: Mirror) -> None:
+def test_a_deleted_source_topic_is_reported(mirror: Mirror) -> None:
     topic = mirror.both(f"{mirror.name}-main-gone")
     write_awkward(mirror.east, topic, 1, 10)
     mirror.until_equal(topic, 10)

@@ -219,7 +219,7 @@ def test_a_stopped_partition_whose_position_and_end_are_known_has_a_lag(board: B
     assert board.view()[0].figures.records_lag == 9
 
 
-def test_why_a_lane_failed_is_told_until_it_is_at_work_again(board: Board) -> None:
+def test_why_a_lane_failed_is_reported_until_it_is_at_work_again(board: Board) -> None:
     """It is retried within seconds, and may fail at once again: who looks in between must not take it for one that
     copies."""
     failed = Condition("lane_failed", "text", "todo", stops=True)
@@ -258,7 +258,7 @@ def test_what_matches_and_has_no_place_at_the_target_is_not_caught_up(board: Boa
     assert [condition.code for condition, _ in view.conditions] == ["target_topic_missing"]
 
 
-def test_a_flow_without_partitions_is_caught_up_only_while_its_source_can_be_looked_at(
+def test_a_flow_without_partitions_is_caught_up_only_while_its_source_can_be_checked(
     settings: MirrorSettings,
 ) -> None:
     board = Board(settings.flows)
@@ -303,7 +303,7 @@ def test_what_does_not_move_and_has_records_is_named(board: Board, clock: Clock)
     assert (view.conditions, view.figures.stalled_partitions) == ((), 0), "it moved"
 
 
-def test_what_stands_for_a_reason_that_is_told_is_not_told_twice(board: Board, clock: Clock) -> None:
+def test_what_stands_for_a_reason_that_is_reported_is_not_reported_twice(board: Board, clock: Clock) -> None:
     stop = Condition("record_refused", "text", "todo", "orders", 1, stops=True)
     board.progress(told(0, 5, 5))
     board.progress(told(1, 3, 8, 0, stop))
@@ -465,7 +465,7 @@ def test_importing_the_package_needs_no_spark_and_starts_nothing() -> None:
     subprocess.run([sys.executable, "-c", program], check=True, env=path)
 
 
-def test_an_outage_of_ten_thousand_partitions_can_still_be_told(board: Board, settings: MirrorSettings) -> None:
+def test_an_outage_of_ten_thousand_partitions_can_still_be_reported(board: Board, settings: MirrorSettings) -> None:
     """A record above the limit of the status topic, or of a client, is written by nobody: all would look stale."""
     topic = "t" * 240
     stops = [
@@ -489,7 +489,7 @@ def test_an_outage_of_ten_thousand_partitions_can_still_be_told(board: Board, se
     assert "condition_counts" not in made["flows"]["orders"], "all are told"
 
 
-def test_pauses_of_ten_thousand_partitions_can_still_be_told(board: Board, settings: MirrorSettings) -> None:
+def test_pauses_of_ten_thousand_partitions_can_still_be_reported(board: Board, settings: MirrorSettings) -> None:
     newest, reason = 10_000, "maintenance of the far side " * 5
     pauses = [Pause(Scope("orders", f"t{n}", 0), n, "ann@host", reason) for n in range(newest)]
     everything = Pause(Scope("orders"), 0, "bob@host", "all of it")
@@ -523,7 +523,7 @@ def test_partitions_of_a_pause_and_of_all_are_counted_once_each(board: Board) ->
     assert pause_counts(replace(one, pauses=())).resuming == 3
 
 
-def test_a_pause_of_before_a_rename_goes_on_to_hold(settings: MirrorSettings) -> None:
+def test_a_pause_of_before_a_rename_continues_to_hold(settings: MirrorSettings) -> None:
     """Its record has the name of the flow's state; what the job tells has the name of now."""
     [flow] = [flow for flow in settings.flows if flow.name == "orders"]
     renamed = Board((replace(flow, name="renamed", moved_from="orders"),))

@@ -14,7 +14,7 @@ DEMANDS = st.dictionaries(
 
 
 @given(st.floats(1024, 1e10), DEMANDS)
-def test_shares_add_up_to_the_limit_and_nobody_gets_none(limit: float, demands: dict[int, Demand]) -> None:
+def test_shares_add_up_to_the_limit_and_no_one_gets_none(limit: float, demands: dict[int, Demand]) -> None:
     found = shares(limit, demands)
     assert found.keys() == demands.keys()
     assert sum(found.values()) <= limit * 1.000001

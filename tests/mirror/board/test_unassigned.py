@@ -32,7 +32,7 @@ def untasked(clock: Clock) -> Untasked:
     return Untasked(LANES, clock)
 
 
-def test_a_lane_that_waits_for_its_first_task_is_told_after_half_a_minute(untasked: Untasked, clock: Clock) -> None:
+def test_a_lane_that_waits_for_its_first_task_is_reported_after_half_a_minute(untasked: Untasked, clock: Clock) -> None:
     untasked.begins(LANES[:2])
     clock.now += NEVER_S - 1
     assert untasked.lanes() == {}
@@ -42,7 +42,7 @@ def test_a_lane_that_waits_for_its_first_task_is_told_after_half_a_minute(untask
     assert untasked.lanes() == {}
 
 
-def test_a_task_that_spark_lost_is_told_with_the_reason_and_counts_from_its_end(
+def test_a_task_that_spark_lost_is_reported_with_the_reason_and_counts_from_its_end(
     untasked: Untasked, clock: Clock
 ) -> None:
     untasked.begins(LANES)
@@ -65,7 +65,7 @@ def test_there_is_hope_while_one_lane_has_a_task_or_waits_for_room(untasked: Unt
     assert untasked.hopeless() == ""
 
 
-def test_a_silent_task_is_told_by_another_name_and_is_no_lost_one(untasked: Untasked, clock: Clock) -> None:
+def test_a_silent_task_is_reported_by_another_name_and_is_no_lost_one(untasked: Untasked, clock: Clock) -> None:
     untasked.begins(LANES)
     untasked.silent({LANES[0]: LOST_S - 1})
     assert untasked.lanes() == {}
@@ -83,7 +83,7 @@ def test_what_was_never_placed_stops_only_after_a_minute() -> None:
     assert condition({0: WithoutTask(LOST_S, "No such file")}, None).stops
 
 
-def test_the_lag_of_a_lane_without_a_task_is_unknown_at_once_and_told_by_a_condition_later() -> None:
+def test_the_lag_of_a_lane_without_a_task_is_unknown_at_once_and_reported_by_a_condition_later() -> None:
     settings = parse(json.dumps(handover()))
     board = Board(settings.flows)
     spec = PartitionSpec("orders", 0, "east.orders", "id")

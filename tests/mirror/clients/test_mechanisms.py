@@ -191,7 +191,7 @@ def test_copies_on_and_on_while_sessions_end(
 
 
 @pytest.mark.kafka
-def test_a_token_that_nobody_signed_is_taken_where_the_broker_takes_it(
+def test_a_token_that_no_one_signed_is_taken_where_the_broker_takes_it(
     east: ClusterHandle, tokens: Tokens, unique: str, create_topic: CreateTopic
 ) -> None:
     """By both clients alike: ours copies, librdkafka's reads the ends."""
@@ -213,7 +213,7 @@ def test_a_token_that_nobody_signed_is_taken_where_the_broker_takes_it(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("mechanism", ["PLAIN", pytest.param("SCRAM-SHA-256", marks=pytest.mark.long)])
-def test_a_rotated_password_is_told_by_every_command_and_by_a_lane(
+def test_a_rotated_password_is_reported_by_every_command_and_by_a_lane(
     east: ClusterHandle,
     tokens: Tokens,
     unique: str,

@@ -82,7 +82,7 @@ def test_a_request_that_came_to_a_broker_without_the_topic_lifts_no_pause(monkey
     assert (told[-1], reader.condition("f")) == ({}, None)
 
 
-def test_a_topic_that_is_not_there_at_the_start_is_waited_for() -> None:
+def test_a_topic_that_is_missing_at_the_start_is_waited_for() -> None:
     """Apply creates it before the job starts, so it was deleted: which pauses it held is not known."""
     told: list[Mapping[Scope, Pause]] = []
     reader = PauseReader(StatusPlace(HERE, "status", "key"), "e", told.append)

@@ -109,7 +109,7 @@ def _fails(flow: Flow, **target: str) -> LaneReport:
     return report
 
 
-def test_a_wrong_password_is_told_and_not_printed(flow: Flow) -> None:
+def test_a_wrong_password_is_reported_and_not_printed(flow: Flow) -> None:
     report = _fails(flow, sasl_password="not the password")
     assert "SCRAM-SHA-512" in report.error
     assert "not the password" not in repr(report)
@@ -121,7 +121,7 @@ def test_a_certificate_of_another_authority_is_refused(flow: Flow) -> None:
 
 
 @pytest.mark.long
-def test_a_client_certificate_that_the_broker_refuses_is_told_and_one_put_in_its_place_is_used(
+def test_a_client_certificate_that_the_broker_refuses_is_reported_and_one_put_in_its_place_is_used(
     flow: Flow, tmp_path: Path
 ) -> None:
     client = flow.target.mtls_client("mirror")

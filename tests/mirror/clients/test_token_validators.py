@@ -222,7 +222,7 @@ def test_googles_envelope_holds_a_token_that_the_validator_of_kafka_takes(
         assert flow.target_content() == flow.source_content()
 
 
-def test_what_is_wrong_with_googles_envelope_is_told_with_its_holder(
+def test_what_is_wrong_with_googles_envelope_is_reported_with_its_holder(
     east: ClusterHandle, issuer: Issuer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     place = tmp_path / "credentials.json"
@@ -239,7 +239,7 @@ def test_what_is_wrong_with_googles_envelope_is_told_with_its_holder(
 
 
 @pytest.mark.parametrize("why", REFUSED)
-def test_a_token_that_the_validator_refuses_is_told_with_what_it_compares(
+def test_a_token_that_the_validator_refuses_is_reported_with_what_it_compares(
     east: ClusterHandle,
     issuer: Issuer,
     flow: Flow,
@@ -270,7 +270,7 @@ def test_a_token_that_the_validator_refuses_is_told_with_what_it_compares(
         ({}, IdentityAnswer("", 503), "it answered 503. It is asked again"),
     ],
 )
-def test_what_the_issuer_refuses_is_told_by_commands_and_by_a_lane(
+def test_what_the_issuer_refuses_is_reported_by_commands_and_by_a_lane(
     east: ClusterHandle,
     issuer: Issuer,
     flow: Flow,
@@ -313,7 +313,7 @@ def keys_of_role() -> IdentityAnswer:
 
 
 @pytest.mark.parametrize("why", STOPS)
-def test_what_stops_a_login_here_is_told_and_ends_with_its_cause(
+def test_what_stops_a_login_here_is_reported_and_ends_with_its_cause(
     east: ClusterHandle,
     issuer: Issuer,
     flow: Flow,
@@ -368,7 +368,7 @@ def test_what_stops_a_login_here_is_told_and_ends_with_its_cause(
         assert flow.target_content() == flow.source_content()
 
 
-def test_a_presigned_url_is_taken_by_whoever_makes_its_signature_again(east: ClusterHandle, flow: Flow) -> None:
+def test_a_presigned_url_is_taken_by_anyone_who_makes_its_signature_again(east: ClusterHandle, flow: Flow) -> None:
     client = brokers.client(east, "AWS_MSK_IAM")
     assert log_in_refused(client) == ""
     assert read_by_librdkafka(client, flow.topic) == 50
@@ -386,7 +386,7 @@ def test_a_presigned_url_is_taken_by_whoever_makes_its_signature_again(east: Clu
         ({}, "us-east-1", "wrong host or action", "/us-east-1/kafka-cluster/aws4_request'"),
     ],
 )
-def test_a_presigned_url_that_is_wrong_is_told_with_what_it_says(
+def test_a_presigned_url_that_is_wrong_is_reported_with_what_it_says(
     east: ClusterHandle,
     told: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
@@ -404,7 +404,7 @@ def test_a_presigned_url_that_is_wrong_is_told_with_what_it_says(
 @pytest.mark.parametrize(
     ("off", "why"), [(600, "token not yet current"), pytest.param(-1200, "token expired", marks=pytest.mark.long)]
 )
-def test_a_clock_that_is_off_is_told_with_both_times(
+def test_a_clock_that_is_off_is_reported_with_both_times(
     east: ClusterHandle,
     flow: Flow,
     told: Callable[..., None],

@@ -175,7 +175,7 @@ def test_what_ended_before_spark_was_up_is_not_shown_as_a_driver(home: Path) -> 
     assert not (home / "driver.json").exists()
 
 
-def test_a_driver_that_ended_without_a_word_is_told_by_spark_submit(home: Path) -> None:
+def test_a_driver_that_ended_without_a_word_is_reported_by_spark_submit(home: Path) -> None:
     said: list[str] = []
 
     def act(world: World) -> None:
@@ -296,7 +296,7 @@ def test_a_dead_driver_is_not_waited_for_and_its_records_are_removed(home: Path)
     assert 6.0 <= world.now - 1000.0 < 8.0, "as long as a living one would take to say so"
 
 
-def test_a_submission_nobody_follows_any_more_is_withdrawn_before_another(home: Path) -> None:
+def test_a_submission_no_one_follows_any_more_is_withdrawn_before_another(home: Path) -> None:
     """Its driver may get its place an hour later, and would take over then."""
     world = World(act=lambda world: world.report(exit_code=0))
     world.write("r0", "definition", b"")

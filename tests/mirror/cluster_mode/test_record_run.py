@@ -124,7 +124,7 @@ def test_a_run_from_its_definition_to_its_end(place: StatusPlace, topic: RunTopi
     until(lambda: not any(topic.value("r1", part) for part in PARTS))
 
 
-def test_failure_is_told_and_is_the_exit_code(place: StatusPlace, topic: RunTopic, opened: list[RunTopic]) -> None:
+def test_failure_is_reported_and_is_the_exit_code(place: StatusPlace, topic: RunTopic, opened: list[RunTopic]) -> None:
     definition = RunDefinition("{}")
     topic.write("r1", "definition", dumps_definition(definition))
     run = driver(place, definition, opened)

@@ -89,7 +89,7 @@ def test_a_first_read_that_fails_is_unknown_and_not_empty() -> None:
     assert not found.complete
 
 
-def test_a_deleted_source_topic_is_told_until_its_remote_topic_is_gone_too() -> None:
+def test_a_deleted_source_topic_is_reported_until_its_remote_topic_is_gone_too() -> None:
     source, target = Known({"orders": 1}), Known({"east.orders": 1})
     before = look(source, target)
     source.counts = {}
@@ -117,7 +117,7 @@ def test_a_source_topic_that_may_not_be_described_any_more_is_not_called_deleted
     assert look(source, target, now) == before
 
 
-def test_a_deleted_topic_is_not_called_deleted_any_more_when_nobody_may_look() -> None:
+def test_a_deleted_topic_is_not_called_deleted_any_more_when_no_one_may_look() -> None:
     source, target = Known({"orders": 1}), Known({"east.orders": 1})
     before = look(source, target)
     source.counts = {}

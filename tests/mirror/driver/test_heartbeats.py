@@ -14,7 +14,7 @@ from tests.support.lanes.handover import handover
 SETTINGS = parse(json.dumps(handover()))
 
 
-def test_silent_heartbeats_are_told_of_each_cluster_until_they_are_written_again() -> None:
+def test_silent_heartbeats_are_reported_of_each_cluster_until_they_are_written_again() -> None:
     board, flow = Board(SETTINGS.flows), SETTINGS.flows[0]
     beats = Heartbeats(flow, threading.Event(), lambda found: board.set_condition(flow.name, "heartbeats", found))
 

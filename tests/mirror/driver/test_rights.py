@@ -77,7 +77,7 @@ def status_place(handle: ClusterHandle, monkeypatch: pytest.MonkeyPatch) -> dict
     return {"cluster": cluster(handle, monkeypatch), "topic": "__mirror_status", "key": "x"}
 
 
-def test_a_missing_right_or_secret_is_told_in_words(secure: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_right_or_secret_is_reported_in_words(secure: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     east = secure.clusters["east"]
     given = cluster(east, monkeypatch)
     monkeypatch.delitem(os.environ, "TEST_EAST_PASSWORD")

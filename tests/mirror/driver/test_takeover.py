@@ -109,7 +109,7 @@ def zombie(flow: Flow, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.wait()
 
 
-def test_a_lane_that_was_stopped_while_it_copied_commits_nothing_when_it_goes_on(
+def test_a_lane_that_was_stopped_while_it_copied_commits_nothing_when_it_continues(
     flow: Flow, zombie: subprocess.Popen[str]
 ) -> None:
     zombie.send_signal(signal.SIGSTOP)
@@ -136,7 +136,7 @@ def run_as(flow: Flow, named: FlowSettings, claim: Claim) -> list[LaneReport]:
     return reports
 
 
-def test_a_renamed_flow_goes_on_under_its_first_name_while_a_lane_of_before_hangs(
+def test_a_renamed_flow_continues_under_its_first_name_while_a_lane_of_before_hangs(
     flow: Flow, zombie: subprocess.Popen[str]
 ) -> None:
     """Nothing is copied again or left out: positions, transactional ids and the offset map are those of the old name,

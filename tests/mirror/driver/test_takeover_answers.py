@@ -154,7 +154,7 @@ def test_what_is_undecided_for_long_hinders_no_takeover(monkeypatch: pytest.Monk
     assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
 
 
-def test_a_seek_and_a_topic_made_anew_may_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seek_and_a_recreated_topic_may_go_back(monkeypatch: pytest.MonkeyPatch) -> None:
     for back in (state(7, 3, ""), state(7, 3, IDS[1])):
         coordinator = Coordinator(NOW, [NOW, back])
         take(coordinator, monkeypatch)

@@ -193,7 +193,7 @@ def test_topics_that_have_no_lane_are_not_caught_up_with(
     assert f"{code}: audit is not copied. todo" in verdict.detail
 
 
-def test_everything_in_the_way_is_told_at_once_and_what_to_do_once(
+def test_everything_in_the_way_is_reported_at_once_and_what_to_do_once(
     settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half of it would cost a round a topic. A job that ends does not go on by itself, whatever a condition says."""
@@ -224,7 +224,7 @@ def test_everything_in_the_way_is_told_at_once_and_what_to_do_once(
         ("Run it (the doctor prints it; a.b-c).", "Run it (the doctor prints it; a.b-c)."),
     ],
 )
-def test_what_to_do_says_nothing_of_a_job_that_goes_on(
+def test_what_to_do_says_nothing_of_a_job_that_continues(
     settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch, todo: str, left: str
 ) -> None:
     world = World(settings, Goal())
@@ -234,7 +234,7 @@ def test_what_to_do_says_nothing_of_a_job_that_goes_on(
     assert verdict.detail.partition("with: ")[2] == f"record_refused: text. {left}".strip()
 
 
-def test_open_transactions_of_the_source_are_not_waited_for_and_told(
+def test_open_transactions_of_the_source_are_not_waited_for_and_reported(
     settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is in them, and behind them, is not copied, and the end must not look as if it were."""
@@ -292,7 +292,7 @@ def test_the_supervisor_starts_a_job_with_a_goal_once(tmp_path: Path, code: int,
     assert json.loads((tmp_path / "supervisor.json").read_text())["state"] == state
 
 
-def test_a_time_without_a_unit_is_told() -> None:
+def test_a_time_without_a_unit_is_reported() -> None:
     assert seconds("--lag-zero-for", "30s") == 30.0
     with pytest.raises(ReconcilerError, match=r"--lag-zero-for is (.*\n)*.*a duration such as"):
         seconds("--lag-zero-for", "30")

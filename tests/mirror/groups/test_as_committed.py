@@ -125,7 +125,7 @@ def test_a_group_ahead_of_the_copy_waits_at_its_end_and_comes_to_its_own_offset(
     assert [(told.upstream, told.downstream) for told in synced.told] == [(60, 60), (100, 100)]
 
 
-def test_a_copy_made_anew_is_asked_where_it_ends_before_a_group_is_set_in_it() -> None:
+def test_a_recreated_copy_is_asked_where_it_ends_before_a_group_is_set_in_it() -> None:
     """Kafka deletes offsets with their topic. What was exact in the former copy lies beyond the new one's end."""
     source, target = Side({"g": at(p0=100)}), Side(ends={(REMOTE, 0): 130})
     synced = Synced(source, target)
@@ -190,6 +190,6 @@ def test_partitions_of_the_way_back_are_those_it_is_given() -> None:
     assert returning_routes((PartitionSpec("orders", 1, REMOTE, ""),)) == {(REMOTE, 1): "orders"}
 
 
-def test_refusals_of_both_directions_are_told() -> None:
+def test_refusals_of_both_directions_are_reported() -> None:
     both = together(RoundResult(groups=2, written=1, refused={"a": 30}), RoundResult(written=2, refused={"b": 30}))
     assert (both.groups, both.written, set(both.refused)) == (2, 3, {"a", "b"})

@@ -97,7 +97,7 @@ def ended(handle: ClusterHandle, group: str) -> None:
         time.sleep(0.2)
 
 
-def test_a_share_group_goes_on_at_its_start_offset(flow: Flow, unique: str) -> None:
+def test_a_share_group_continues_at_its_start_offset(flow: Flow, unique: str) -> None:
     group = f"{unique}-share"
     assert set_start(flow.source, group, flow.topic, 0) == 0
     with share_consumer(flow.source, group, flow.topic) as consumer:

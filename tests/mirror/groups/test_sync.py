@@ -55,7 +55,7 @@ def next_values(flow: Flow, group: str) -> list[bytes]:
     return found
 
 
-def test_every_group_goes_on_at_its_exact_next_record(synced: Synced, unique: str) -> None:
+def test_every_group_continues_at_its_exact_next_record(synced: Synced, unique: str) -> None:
     write(synced.flow, 0, 200)
     there = placed(synced.flow.source, synced.flow.topic)
     for number in (0, 1, 57, 100, 199):
@@ -273,7 +273,7 @@ def test_a_gap_with_nothing_but_aborted_records_is_none(
     assert synced.round(SEEN_ROUNDS + 2).inexact == 0
 
 
-def test_a_gap_that_cannot_be_counted_is_told_and_nothing_is_missed(
+def test_a_gap_that_cannot_be_counted_is_reported_and_nothing_is_missed(
     synced: Synced, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nothing(_: MapWriter) -> bool:
@@ -308,7 +308,7 @@ def test_a_group_beyond_the_log_of_the_source_is_said_to_be(synced: Synced, uniq
     )
 
 
-def test_a_remote_topic_made_anew_gets_no_offset_of_its_former_copy(
+def test_a_recreated_remote_topic_gets_no_offset_of_its_former_copy(
     synced: Synced, unique: str, create_topic: CreateTopic
 ) -> None:
     """Neither by rounds that have translated the group before, nor by a new application. Once the copy is made again,
@@ -338,7 +338,7 @@ def test_a_remote_topic_made_anew_gets_no_offset_of_its_former_copy(
     assert (checkpoint.upstream, checkpoint.downstream) == (at, placed(flow.target, flow.remote)[b"40"])
 
 
-def test_an_offset_of_a_source_topic_made_anew_is_not_taken_for_one_of_the_former(
+def test_an_offset_of_a_recreated_source_topic_is_not_taken_for_one_of_the_former(
     synced: Synced, unique: str, create_topic: CreateTopic
 ) -> None:
     flow = synced.flow

@@ -32,7 +32,7 @@ THERE = (Stretch(0, 21, (CopiedRun(0, 10, 5), CopiedRun(16, 16, 5)), first=True)
 BACK = (Stretch(0, 10, (CopiedRun(0, 5, 10),), first=True), Stretch(10, 22, ()))
 
 
-def test_a_group_goes_on_at_the_first_record_of_either_side_that_it_has_not_read(
+def test_a_group_continues_at_the_first_record_of_either_side_that_it_has_not_read(
     plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     topic, group = f"{unique}.orders", f"{unique}-billing"

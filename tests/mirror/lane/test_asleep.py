@@ -88,7 +88,7 @@ def test_a_quiet_lane_looks_once_a_second_at_most_and_at_once_when_it_is_woken()
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
-def test_a_wake_up_after_the_lanes_end_disturbs_nobody() -> None:
+def test_a_wake_up_after_the_lanes_end_disturbs_no_one() -> None:
     wakes: list[Callable[[], None]] = []
 
     async def run() -> None:

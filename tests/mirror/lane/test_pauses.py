@@ -41,7 +41,7 @@ def paused(number: int) -> Callable[[LaneProgress], bool]:
     return lambda progress: any(p.partition == number and p.paused for p in progress.partitions)
 
 
-def test_a_paused_partition_stays_and_its_lag_grows_while_the_other_goes_on(flow: Flow) -> None:
+def test_a_paused_partition_stays_and_its_lag_grows_while_the_other_continues(flow: Flow) -> None:
     for number in range(2):
         fill(flow.source, flow.topic, _records(100), number)
     with running(Lane(flow.lane())) as lane:
@@ -97,7 +97,7 @@ def test_pausing_under_load_commits_what_is_open_and_loses_nothing(flow: Flow) -
     assert flow.target_content() == flow.source_content()
 
 
-def test_what_is_lost_during_a_pause_is_told_during_the_pause(flow: Flow, plain: Sandbox) -> None:
+def test_what_is_lost_during_a_pause_is_reported_during_the_pause(flow: Flow, plain: Sandbox) -> None:
     fill(flow.source, flow.topic, _records(100))
     with running(Lane(flow.lane(paused=frozenset({(flow.topic, 0)})))) as lane:
         lane.until(lambda p: paused(0)(p) and part(p, 0).end == 100)  # before, it has no position to lose

@@ -43,7 +43,7 @@ def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
 @pytest.mark.parametrize("expired", [False, True], ids=["there", "deleted by retention"])
-def test_the_partition_stops_and_the_others_go_on(flow: Flow, delivery: str, *, expired: bool) -> None:
+def test_the_partition_stops_and_the_others_continue(flow: Flow, delivery: str, *, expired: bool) -> None:
     if expired:
         admin, until = AdminClient(flow.target.super_client()), TopicPartition(flow.remote, 0, len(FOREIGN))
         admin.delete_records([until])[until].result(20)

@@ -118,7 +118,7 @@ def test_a_broker_that_does_not_answer_keeps_no_other_from_it(monkeypatch: pytes
     in_lane(test, monkeypatch)
 
 
-def test_an_end_that_was_not_told_for_long_is_marked_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_was_not_reported_for_long_is_marked_until_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(lane: Lane, source: Source) -> None:
         fetched, paused, stopped = lane.partitions.values()
         fetched.log.answers = Answers()
@@ -156,7 +156,7 @@ def test_what_a_session_told_counts_to_the_moment_it_stops_or_pauses(monkeypatch
 
 
 @pytest.mark.parametrize("code", ["record_refused", *sorted(WITHOUT_LAG)])
-def test_a_position_of_another_log_is_not_told_as_one_of_this(
+def test_a_position_of_another_log_is_not_reported_as_one_of_this(
     code: ConditionCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(lane: Lane, source: Source) -> None:

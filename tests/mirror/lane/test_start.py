@@ -46,7 +46,7 @@ def lane_of(leader: SimpleNamespace, offsets: object = None) -> Any:
     ("leader", "offsets", "why"),
     [(NO_LEADER, None, "it has no leader"), (SERVED, BrokerError(78, "offsets"), "OFFSET_NOT_AVAILABLE (78)")],
 )
-def test_it_is_told_once_it_lasts_and_no_longer_once_it_is_over(
+def test_it_is_reported_once_it_lasts_and_no_longer_once_it_is_over(
     monkeypatch: pytest.MonkeyPatch, leader: SimpleNamespace, offsets: object, why: str
 ) -> None:
     seconds = itertools.count(1000)

@@ -174,7 +174,7 @@ def test_a_topic_is_the_same_by_whichever_client_its_id_was_printed(printed: str
     assert is_of_topic(LanePosition(7), "yG-S3CrSQamyDs8Gni5R_w"), "after a seek"
 
 
-def test_whoever_writes_a_position_again_gives_it_no_proof() -> None:
+def test_anyone_who_writes_a_position_again_gives_it_no_proof() -> None:
     foreign = decode(KEY, 500, encode(KEY, LanePosition(900, "id", 3, Claim(9, "app"))))
     claimed = replace(foreign, claim=Claim(4, "new"), hour=8)
     for _ in range(3):

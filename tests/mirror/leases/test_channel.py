@@ -93,7 +93,7 @@ def test_only_so_many_strangers_wait_and_they_give_way(monkeypatch: pytest.Monke
         until(lambda: answer(server, greeting(server.token)).startswith(b'{"lease":"l"}'), 60.0)
 
 
-def test_a_stranger_who_sends_byte_after_byte_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_who_sends_byte_after_byte_is_closed_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     """A limit for each read alone would let 256 of them keep every task out for hours."""
     monkeypatch.setattr(channel, "_CONNECT_S", 0.3)
     server = ChannelServer(loopback_listener(), lambda _: None, lambda _lease, _message: None)
@@ -122,7 +122,7 @@ def encrypted(identity: ServerIdentity, heard: list[Any]) -> ChannelServer:
     return ChannelServer(listener, lambda lease: {"lease": lease}, lambda lease, message: heard.append(message))
 
 
-def test_beyond_loopback_lines_travel_in_tls_with_the_certificate_that_tasks_are_told(identity: ServerIdentity) -> None:
+def test_beyond_loopback_lines_travel_in_tls_with_the_certificate_that_tasks_get(identity: ServerIdentity) -> None:
     heard: list[Any] = []
     orders: list[Any] = []
     server = encrypted(identity, heard)
@@ -207,7 +207,7 @@ class Spark:
         (ChannelSettings("127.0.0.1", "203.0.113.7"), {"spark.driver.bindAddress": "0"}, "127.0.0.1", "203.0.113.7"),
     ],
 )
-def test_what_is_bound_is_apart_from_what_tasks_are_told(
+def test_what_is_bound_is_apart_from_what_tasks_get(
     settings: ChannelSettings, conf: dict[str, str], bound: str, told: str,
     identity: ServerIdentity, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -225,7 +225,7 @@ def test_with_a_local_master_it_is_plain_and_on_loopback() -> None:
         assert (listener.socket.getsockname()[0], listener.advertised, listener.tls) == ("127.0.0.1", "127.0.0.1", None)
 
 
-def test_an_address_of_another_machine_is_named_with_what_tasks_are_told() -> None:
+def test_an_address_of_another_machine_is_named_with_what_tasks_get() -> None:
     with pytest.raises(HandoverError) as caught:
         open_listener(ANY, "203.0.113.7", "driver.example.net", None)
     assert "'203.0.113.7' (tasks get 'driver.example.net')" in str(caught.value)

@@ -176,7 +176,7 @@ def codes(leases: Leases, board: Board) -> set[str]:
     return {condition.code for condition, _ in view(board).conditions}
 
 
-def test_a_lost_executor_makes_the_lag_unknown_at_once_and_is_told_soon(
+def test_a_lost_executor_makes_the_lag_unknown_at_once_and_is_reported_soon(
     spark: Spark, leases: Leases, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = (spark.waiting(slot).run() for slot in range(2))
@@ -298,7 +298,7 @@ def test_a_task_that_ends_in_good_order_is_not_lost(spark: Spark, leases: Leases
     assert codes(leases, board) == set()
 
 
-def test_a_silent_task_is_told_and_ended_after_a_lease(
+def test_a_silent_task_is_reported_and_ended_after_a_lease(
     spark: Spark, leases: Leases, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for slot in range(2):

@@ -66,13 +66,13 @@ def test_a_channel_out_of_reach_is_named_before_a_lease_waits_for_its_deadline(c
     assert fit(packed(None, "on the driver's machine")) == "on the driver's machine"
 
 
-def test_another_version_than_the_drivers_is_told() -> None:
+def test_another_version_than_the_drivers_is_reported() -> None:
     [line] = look((), HERE | {"crc32c": "0.0.1"}).problems
     assert line == f"executor {HOST} has crc32c {HERE['crc32c']}, the driver has 0.0.1"
     assert look((), HERE).problems == ()
 
 
-def test_a_cluster_out_of_reach_and_a_secret_that_is_not_there_are_told(
+def test_a_cluster_out_of_reach_and_a_secret_that_is_missing_are_reported(
     closed: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_SUCH", raising=False)

@@ -86,7 +86,7 @@ def test_a_lane_makes_rows_of_what_changed_only() -> None:
     in_loop(test)
 
 
-def test_a_partition_that_left_is_told_no_more_and_a_condition_comes_and_goes_with_its_partition() -> None:
+def test_a_partition_that_left_is_reported_no_more_and_a_condition_comes_and_goes_with_its_partition() -> None:
     def test(lane: Lane) -> None:
         telling = ProgressReports(lane)
         gone, broken = lane.partitions["quiet", 0], lane.partitions["quiet", 1]
@@ -117,7 +117,7 @@ def test_a_lease_tells_its_driver_what_changed_only_and_nothing_when_nothing_did
     assert untold.of(snapshot(*rows)) == snapshot()
 
 
-def test_once_the_lanes_partitions_changed_everything_is_told_again() -> None:
+def test_once_the_lanes_partitions_changed_everything_is_reported_again() -> None:
     """The driver forgets what it knew of those that leave, and they may come back as they were."""
     control = LaneControl(lane_spec(0, *SPECS[:2]), LeaseState(10.0))
     both = snapshot(quiet(0), quiet(1))

@@ -102,7 +102,7 @@ def test_partitions_arrive_and_a_stop_ends_the_lease() -> None:
     assert report.progress.partitions == (_copied(SPEC),)
 
 
-def test_rows_are_told_no_faster_than_the_driver_takes_them_in_and_none_is_left_out() -> None:
+def test_rows_are_reported_no_faster_than_the_driver_takes_them_in_and_none_is_left_out() -> None:
     """Each row changes all the time: four partitions at 8 rows a second are told every half second, and at the end."""
     driver, specs = Driver(), tuple(replace(SPEC, partition=number) for number in range(4))
     copied = iter(range(1, 1_000_000))
@@ -125,7 +125,7 @@ def test_rows_are_told_no_faster_than_the_driver_takes_them_in_and_none_is_left_
     until(lambda: driver.progress()[-1].partitions == report.progress.partitions)
 
 
-def test_a_line_that_breaks_is_dialed_again_and_all_is_told_again_while_the_lane_goes_on() -> None:
+def test_a_line_that_breaks_is_dialed_again_and_all_is_reported_again_while_the_lane_continues() -> None:
     driver, broken = Driver(), threading.Event()
     driver.server._broken = lambda _: broken.set()
     reached: list[int] = []
@@ -179,7 +179,7 @@ def test_without_a_channel_the_lease_runs_to_its_deadline() -> None:
     assert time.monotonic() - began >= 0.6
 
 
-def test_a_lease_goes_on_while_its_driver_renews_it_and_ends_when_it_no_longer_does(
+def test_a_lease_continues_while_its_driver_renews_it_and_ends_when_it_no_longer_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now, passes, states = 1000.0, 0.0, []
@@ -234,7 +234,7 @@ def test_a_lease_says_which_of_its_lanes_are_at_work_though_nothing_changes(monk
     assert [report.end for report in join()] == [LaneEnd.STOPPED] * 3
 
 
-def test_the_driver_is_told_when_a_line_ends_before_its_lease_and_only_then() -> None:
+def test_the_driver_learns_when_a_line_ends_before_its_lease_and_only_then() -> None:
     broken: list[str] = []
     heard: list[str] = []
     server = channel.ChannelServer(
@@ -261,7 +261,7 @@ def test_a_wrong_token_hears_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_a_lane_that_fails_is_tried_again_and_its_counts_go_on() -> None:
+def test_a_lane_that_fails_is_tried_again_and_its_counts_continue() -> None:
     attempts: list[int] = []
 
     def path(lane: LaneSpec, control: Control, counts: LaneCounts) -> LaneReport:
@@ -280,7 +280,7 @@ def test_a_lane_that_fails_is_tried_again_and_its_counts_go_on() -> None:
     assert told[:2] == [("broken", 1, 1), ("broken", 2, 2)]
 
 
-def test_a_superseded_lane_ends_and_is_told_at_once_while_another_goes_on() -> None:
+def test_a_superseded_lane_ends_and_is_reported_at_once_while_another_continues() -> None:
     def path(lane: LaneSpec, control: Control, counts: LaneCounts) -> LaneReport:
         if lane.lane == 1:
             return copy_until_told(lane, control, counts)
@@ -306,7 +306,7 @@ def test_a_lane_that_raises_is_a_failed_report_and_not_a_lost_lease() -> None:
     assert second.end is LaneEnd.LEASE_OVER
 
 
-def test_a_task_that_spark_lost_sight_of_is_told_to_leave() -> None:
+def test_a_task_that_spark_lost_sight_of_is_asked_to_leave() -> None:
     driver = Driver({"lanes": [["f", 0, channel.ROWS.encoded((SPEC,), channel.SPECS)]]})
     join = in_thread(lease(driver, lane(0, SPEC), seconds=60.0), copy_until_told)
     until(lambda: bool(driver.heard))
@@ -326,7 +326,7 @@ def test_a_task_that_spark_tries_again_under_the_same_name_ends_the_first_and_is
     until(lambda: [report.end for report in driver.reports()] == [LaneEnd.STOPPED])
 
 
-def test_a_lease_that_nobody_gives_any_more_ends_at_once() -> None:
+def test_a_lease_that_no_one_gives_any_more_ends_at_once() -> None:
     server = channel.ChannelServer(loopback_listener(), lambda _: None, lambda _, m: None)
     spec = replace(lease(None, lane(0, SPEC), seconds=60.0), driver=server.address, token=server.token)
     [report] = run_lease(spec, copy_until_told)

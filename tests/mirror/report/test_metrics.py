@@ -99,7 +99,7 @@ def busy() -> Board:
     return board
 
 
-def test_a_flow_is_told_in_figures(busy: Board) -> None:
+def test_a_flow_is_reported_in_figures(busy: Board) -> None:
     found = samples(families(seen(busy)))
     for name, value in {
         "records_total": 78, "bytes_total": 6_180, "transactions_total": 4, "retries_total": 1,
@@ -121,7 +121,7 @@ def test_a_flow_is_told_in_figures(busy: Board) -> None:
     assert of(found, "mirror_leases_lost_total") == 3
 
 
-def test_state_conditions_and_paths_are_told_by_label(busy: Board) -> None:
+def test_state_conditions_and_paths_are_reported_by_label(busy: Board) -> None:
     found = samples(families(seen(busy)))
     states = {s: of(found, "mirror_flow_state", flow=FLOW.name, state=s) for s in ("running", "degraded", "stopped")}
     assert states == {"running": 0, "degraded": 1, "stopped": 0}
@@ -150,7 +150,7 @@ def test_a_figure_that_was_renamed_is_exported_under_both_names(busy: Board) -> 
     assert of(found, "mirror_flow_stalled_partitions", flow=FLOW.name) == 1
 
 
-def test_topics_and_partitions_are_told_and_what_is_unknown_has_no_sample(busy: Board) -> None:
+def test_topics_and_partitions_are_reported_and_what_is_unknown_has_no_sample(busy: Board) -> None:
     found = samples(families(seen(busy)))
     assert of(found, "mirror_partition_lag_records", flow=FLOW.name, topic="t0", partition="0") == 40
     assert of(found, "mirror_partition_lag_records", flow=FLOW.name, topic="t1", partition="1") is None

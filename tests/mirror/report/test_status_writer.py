@@ -64,7 +64,7 @@ def test_a_write_that_fails_keeps_no_connection(monkeypatch: pytest.MonkeyPatch)
     assert closed == made
 
 
-def test_a_topic_that_is_not_there_is_not_made(plain: Sandbox, unique: str) -> None:
+def test_a_topic_that_is_missing_is_not_made(plain: Sandbox, unique: str) -> None:
     topic = f"status-{unique}"
     with closing(StatusWriter(place(plain["west"], topic))) as writer:
         assert not writer.write({"n": 1})

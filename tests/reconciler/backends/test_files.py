@@ -30,7 +30,7 @@ def test_every_yaml_below_the_folder_is_read_by_its_path(tmp_path: Path) -> None
     assert read_environment(tmp_path) == {str(tmp_path / name): text for name, text in wanted.items()}
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_folder_that_is_missing(tmp_path: Path) -> None:
     (missing,) = _problems(tmp_path / "prod")
     assert (missing.code, missing.where.file) == ("no-folder", str(tmp_path / "prod"))
     (tmp_path / "file").write_text("x")
@@ -162,7 +162,7 @@ def test_of_several_texts_all_are_written_or_none(tmp_path: Path) -> None:
     assert (first.read_text(), (second / "c.yaml").read_text()) == ("new", "new")
 
 
-def test_links_that_lead_to_each_other_are_told(tmp_path: Path) -> None:
+def test_links_that_lead_to_each_other_are_reported(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with pytest.raises(ReconcilerError, match="cannot be written"):

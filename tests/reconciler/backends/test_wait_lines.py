@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.backends.wait_lines import AGAIN_S, SOON_S, WaitLines
 
 
-def test_new_words_are_told_and_the_same_ones_now_and_then() -> None:
+def test_new_words_are_reported_and_the_same_ones_now_and_then() -> None:
     now: list[float] = [100.0]
     said: list[str] = []
     lines = WaitLines(said.append, clock=lambda: now[0])
@@ -15,7 +15,7 @@ def test_new_words_are_told_and_the_same_ones_now_and_then() -> None:
     assert said == ["a", "b", "b, for 15 s now"]
 
 
-def test_what_is_over_soon_is_not_told() -> None:
+def test_what_is_over_soon_is_not_reported() -> None:
     said: list[str] = []
     lines = WaitLines(said.append, clock=lambda: 0.0)
     lines.show("a leader")

@@ -86,7 +86,7 @@ def test_help_and_version_are_no_error(words: list[str], capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("words", [["-h"], ["plan", "-h"], ["mirror", "start", "-h"], ["offsets", "translate", "-h"]])
-def test_a_flag_is_told_without_a_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_flag_is_reported_without_a_type(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(words)
     assert "bool" not in capsys.readouterr().out

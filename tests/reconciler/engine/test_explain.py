@@ -84,7 +84,7 @@ def test_a_default_holds_for_a_new_topic_but_always_for_the_topics_of_the_mirror
     assert (internal.wished, internal.because, internal.where) == ("2", "default of cluster west", "clusters.yaml:2")
 
 
-def test_nobody_decides_where_nobody_does() -> None:
+def test_no_one_decides_where_no_one_does() -> None:
     told = values(answer("west/plain", topology(cluster("west"), topic("plain", "west"))))
     assert told["partitions"].because == told["replication_factor"].because == "the brokers decide"
 
@@ -127,7 +127,7 @@ def test_one_key_alone_with_its_live_value_and_source() -> None:
     assert "not known" in value.because
 
 
-def test_overrides_nobody_declared_and_topics_nobody_manages() -> None:
+def test_overrides_no_one_declared_and_topics_no_one_manages() -> None:
     seen = world("east", "west", "north")
     seen.clusters["east"].put("stray", 2, 1, preallocate="true")
     found = answer("stray", live=seen.look(shop()))
@@ -155,7 +155,7 @@ def test_a_topic_with_a_tombstone_is_not_called_never_touched(changes: dict[str,
     assert found.reason.startswith(told)
 
 
-def test_a_silent_cluster_is_unknown_and_told_from_git() -> None:
+def test_a_silent_cluster_is_unknown_and_reported_from_git() -> None:
     seen = world("east", "west", "north")
     seen.clusters["west"].fail_on(1, unreachable("west"))
     found = explain(shop(), "east.orders", seen.look(shop()))
@@ -215,7 +215,7 @@ def test_whatever_is_planned_can_be_explained(wished: Topology, before: LivePart
         jsonschema.Draft202012Validator(shape).validate(json.loads(explanation_json(found)))
 
 
-def test_each_value_is_told_with_its_own_line() -> None:
+def test_each_value_is_reported_with_its_own_line() -> None:
     text = """\
 clusters:
   east:

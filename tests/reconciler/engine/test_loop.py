@@ -235,7 +235,7 @@ def test_a_field_set_back_again_and_again_is_left_alone(settled: Folder) -> None
     assert ("warning", "held back") in [line[:2] for line in round_lines(found[4])], "it needs a person"
 
 
-def test_what_nobody_contests_is_still_corrected(settled: Folder) -> None:
+def test_what_no_one_contests_is_still_corrected(settled: Folder) -> None:
     east, west = settled.world.clusters["east"], settled.world.clusters["west"]
     east.put("free", 1, retention_ms="60000")
 
@@ -280,7 +280,7 @@ def test_corrections_far_apart_are_no_quarrel(settled: Folder) -> None:
     assert len(settled.carried) == 6
 
 
-def test_a_round_that_fails_is_told_and_the_next_one_works(settled: Folder) -> None:
+def test_a_round_that_fails_is_reported_and_the_next_one_works(settled: Folder) -> None:
     def fails() -> Plan:
         raise ReconcilerError("the brokers refuse to talk", "why", "what to do")
 

@@ -33,7 +33,7 @@ def test_a_topic_is_followed_hop_by_hop() -> None:
     assert topology_map(regions()).chains == (Chain(("east", "west", "hub"), ("east-to-west", "west-to-hub"), 1),)
 
 
-def test_what_answered_is_told_and_what_did_not_stays_unknown() -> None:
+def test_what_answered_is_reported_and_what_did_not_stays_unknown() -> None:
     declared = regions()
     live = observed(declared)
     silent = Unknown("cluster hub", "no broker answers. That is why", "Start it.")

@@ -348,7 +348,7 @@ def _unread(file: str) -> Problem:
     return Problem("not-utf8", Where(file), "byte 0 is not UTF-8", "YAML files are UTF-8 here", "Save it as UTF-8")
 
 
-def test_a_file_without_a_text_hides_nothing_of_the_others_and_is_held_against_nobody() -> None:
+def test_a_file_without_a_text_hides_nothing_of_the_others_and_is_held_against_no_one() -> None:
     texts = {
         "flows.yaml": "flows: {f: {source: east, target: west, topics: [a]}}",
         "topics.yaml": "topics:\n  a: {clusters: [east], partitions: -1}\n  b: {clusters: [west], class: k}\n",

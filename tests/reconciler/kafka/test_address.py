@@ -115,7 +115,7 @@ def test_a_pattern_names_whole_hosts(pattern: str, address: str, fits: bool) -> 
 
 
 @pytest.mark.parametrize("word", ["host:https://x", "host:a,b", "host:a@b", "host:a/b", "host:a:b", "host:a:1:2"])
-def test_a_word_that_names_no_host_is_told(word: str) -> None:
+def test_a_word_that_names_no_host_is_reported(word: str) -> None:
     with pytest.raises(ValueError, match="after host:"):
         allowed({VARIABLE: word})
 

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("stdin", [io.StringIO("y\n"), None], ids=["a pipe", "closed"])
-def test_without_a_terminal_nobody_is_asked(monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO | None) -> None:
+def test_without_a_terminal_no_one_is_asked(monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO | None) -> None:
     """``None``: what Python makes of ``<&-``."""
     monkeypatch.setattr("sys.stdin", stdin)
     with pytest.raises(ReconcilerError) as refused:

@@ -33,7 +33,7 @@ def nobody() -> Iterator[TextIO]:
         stream.close()
 
 
-def test_progress_that_nobody_reads_ends_nothing(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_that_no_one_reads_ends_nothing(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", nobody)
     say("one")
     say("two")
@@ -103,14 +103,14 @@ def test_what_was_closed_before_leads_nowhere(closed: str, tmp_path: Path) -> No
     assert (done.returncode, said.read_text()) == (0, "so far")
 
 
-def test_a_help_that_cannot_be_written_is_told() -> None:
+def test_a_help_that_cannot_be_written_is_reported() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         words = [sys.executable, "-m", "reconciler", "plan", "--help"]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.partition(":")[0]) == (1, "the output cannot be written")
 
 
-def test_the_log_of_a_loop_that_nobody_reads_ends_nothing(
+def test_the_log_of_a_loop_that_no_one_reads_ends_nothing(
     nobody: TextIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = logger("env")
@@ -141,7 +141,7 @@ def test_the_exit_code_of_finished_work_does_not_hang_on_a_reader(
     nobody.flush()
 
 
-def test_output_that_goes_on_for_ever_ends_with_its_reader(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_continues_for_ever_ends_with_its_reader(nobody: TextIO, monkeypatch: pytest.MonkeyPatch) -> None:
     app = typer.Typer()
 
     @app.command()
@@ -155,7 +155,7 @@ def test_output_that_goes_on_for_ever_ends_with_its_reader(nobody: TextIO, monke
     assert ended.value.code == 1
 
 
-def test_ctrl_c_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     app = typer.Typer()
 
     @app.command()

@@ -34,7 +34,7 @@ def planned() -> Plan:
 
 
 @pytest.mark.parametrize("hidden", ["\x1b[31mred", "a\x9b2J", "a\u202eb", "a\nb", "a\u200bb", "\U000e0041"])
-def test_what_does_not_print_is_told_by_its_number(hidden: str) -> None:
+def test_what_does_not_print_is_reported_by_its_number(hidden: str) -> None:
     for told in (quoted(hidden), word(hidden), user_words(hidden), str(entity({"user": hidden}))):
         assert told.isprintable()
         assert '"' in told
@@ -52,7 +52,7 @@ def test_a_principal_of_others_forges_no_line(text: Callable[[Plan], str]) -> No
     assert line == r'  east: "User:x\u001b[2J\nBlocked (9): nothing is applied": allow read on topic orders'
 
 
-def test_who_gains_what_is_told_in_one_line() -> None:
+def test_who_gains_what_is_reported_in_one_line() -> None:
     shift = AccessShift("east", FORGED, True, ResourceType.GROUP, (Operation.READ,), ("a, b", "c\n"), ("d e*",), 0, "*")
     [section] = shift_sections(replace(planned(), shifts=(shift,)))
     assert section.items[0].text == (

@@ -53,7 +53,7 @@ def test_words_stay_as_they_are_in_lines_that_fit(text: str, width: int) -> None
     assert all(len(line) <= width or len(line.split()) == 1 for line in broken.split("\n") if line.strip())
 
 
-def test_a_line_goes_on_below_its_last_column_and_colours_have_no_width() -> None:
+def test_a_line_continues_below_its_last_column_and_colours_have_no_width() -> None:
     row = "  retention.ms   7d   " + "declared in a file of this environment " * 2
     _, second, *_ = wrapped(row, 60).split("\n")
     assert second == " " * row.index("declared") + "declared in a file of this environment"
@@ -116,7 +116,7 @@ def test_a_long_name_stays_whole() -> None:
     assert name in wrapped(f"flow {name} is paused", WIDE).split("\n")[1].split()
 
 
-def test_seconds_are_told_while_it_lasts_and_not_after_it() -> None:
+def test_seconds_are_reported_while_it_lasts_and_not_after_it() -> None:
     told: list[str] = []
     later = threading.Event()
 

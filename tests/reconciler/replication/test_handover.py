@@ -52,7 +52,7 @@ def test_metrics_are_off_unless_a_port_is_given_and_local_unless_a_host_is() -> 
         ({"flows": handover()["flows"] * 2}, "twice"),
     ],
 )
-def test_a_hand_over_that_cannot_be_used_is_told_in_words(changes: dict[str, Any], told: str) -> None:
+def test_a_hand_over_that_cannot_be_used_is_reported_in_words(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(HandoverError, match=told):
         parse(json.dumps(handover(**changes)))
 
@@ -66,13 +66,13 @@ def test_a_hand_over_that_cannot_be_used_is_told_in_words(changes: dict[str, Any
         ("source", {"name": "east", "bootstrap_servers": [], "client": {}}, "no bootstrap servers"),
     ],
 )
-def test_a_flow_that_cannot_be_used_is_told_in_words(field: str, value: Any, told: str) -> None:
+def test_a_flow_that_cannot_be_used_is_reported_in_words(field: str, value: Any, told: str) -> None:
     flow = handover()["flows"][0] | {field: value}
     with pytest.raises(HandoverError, match=told):
         parse(json.dumps(handover(flows=[flow])))
 
 
-def test_every_problem_is_told_at_once_with_its_field_and_value() -> None:
+def test_every_problem_is_reported_at_once_with_its_field_and_value() -> None:
     flow = handover()["flows"][0] | {"lanes": 0, "isolation": "perhaps", "where": {"key": {"matches": "("}}}
     with pytest.raises(HandoverError, match=r"flows\.0\.where holds a regular expression that is none"):
         parse(json.dumps(handover(flows=[flow])))

@@ -200,7 +200,7 @@ def test_a_supervisor_starts_no_job_again_whose_place_was_deleted(tmp_path: Path
     assert RunFolder(home).word("supervisor.json", "state") == "failed"
 
 
-def test_a_definition_that_is_valid_and_was_not_reviewed_is_told_by_both_digests(tmp_path: Path) -> None:
+def test_a_definition_that_is_valid_and_was_not_reviewed_is_reported_by_both_digests(tmp_path: Path) -> None:
     home = run_folder(tmp_path / "west")
     run = FolderRun(home / HANDOVER, home)
     assert run.handover() == '{"fingerprint": "f"}'
@@ -213,7 +213,7 @@ def test_a_definition_that_is_valid_and_was_not_reviewed_is_told_by_both_digests
         run.goal()
 
 
-def test_a_goal_that_nobody_gave_is_refused_too(tmp_path: Path) -> None:
+def test_a_goal_that_no_one_gave_is_refused_too(tmp_path: Path) -> None:
     home = run_folder(tmp_path / "west")
     (home / GOAL).unlink()
     settle(home, home, ())
@@ -238,7 +238,7 @@ def test_a_supervisor_says_in_the_jobs_log_why_it_starts_nothing(tmp_path: Path,
 
 
 @pytest.mark.parametrize("what", [*OTHERS][:5])
-def test_an_audit_record_and_a_report_that_are_no_files_are_told_at_once(tmp_path: Path, what: str) -> None:
+def test_an_audit_record_and_a_report_that_are_no_files_are_reported_at_once(tmp_path: Path, what: str) -> None:
     put(tmp_path / "audit.jsonl", what)
     put(tmp_path / "drill.json", what)
     began = time.monotonic()

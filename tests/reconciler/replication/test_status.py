@@ -112,7 +112,7 @@ def test_what_no_job_wrote_is_refused_with_its_place(fields: dict[str, Any], hin
         loads(record(flows={"f": FLOW | fields}))
 
 
-def test_conditions_and_pauses_that_are_not_told_in_full_are_counted() -> None:
+def test_conditions_and_pauses_that_are_not_reported_in_full_are_counted() -> None:
     assert EVERYTHING.counted_conditions == {("x", True): 9}
     assert EVERYTHING.counted_pauses == (9, 9)
     told = replace(EVERYTHING, condition_counts=(), pause_counts=None)

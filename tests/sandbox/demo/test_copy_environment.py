@@ -70,7 +70,7 @@ def test_the_copy_shares_the_run_folder_of_the_committed_environment(elsewhere: 
     assert state_folder(copy) == state_folder(elsewhere)
 
 
-def test_a_broken_or_changed_environment_is_told_in_words(elsewhere: Path) -> None:
+def test_a_broken_or_changed_environment_is_reported_in_words(elsewhere: Path) -> None:
     demo_copy.reset(ADDRESSES)
     with pytest.raises(SandboxError, match="no flights-of-yore under topics"):
         demo_copy.set_topic_config("flights-of-yore", "retention.ms", "14d")

@@ -13,7 +13,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler_sandbox.profiles import PROFILES, cluster_id_of, layout
 
 
-def test_data_of_an_older_release_is_kept_and_the_way_on_is_told(
+def test_data_of_an_older_release_is_kept_and_the_way_on_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`environments/sandbox` declares other ids than the clusters have, so no command would change them."""

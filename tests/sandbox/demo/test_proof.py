@@ -184,7 +184,7 @@ def test_aborted_records_do_not_count(mirrored: Mirrored) -> None:
     assert proof.records == 5
 
 
-def test_a_missing_partition_and_a_missing_topic_are_told(
+def test_a_missing_partition_and_a_missing_topic_are_reported(
     plain: Sandbox, create_topic: Callable[..., str], unique: str
 ) -> None:
     east, west = plain["east"].client(), plain["west"].client()

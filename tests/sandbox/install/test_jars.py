@@ -58,7 +58,7 @@ def test_a_jar_that_is_not_the_listed_one_is_never_put_in_place(
 
 
 @pytest.mark.parametrize("fault", ["changed", "deleted", "added"])
-def test_a_fault_in_the_folder_is_noticed_and_mended(
+def test_a_fault_in_the_folder_is_noticed_and_fixed(
     fault: str, tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     serve(monkeypatch, CONTENT)
@@ -75,7 +75,7 @@ def test_a_fault_in_the_folder_is_noticed_and_mended(
     assert {jar.name: jar.read_bytes() for jar in folder.glob("*.jar")} == CONTENT
 
 
-def test_jars_that_are_there_without_a_stamp_need_no_download(
+def test_jars_that_exist_without_a_stamp_need_no_download(
     tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = serve(monkeypatch, {})

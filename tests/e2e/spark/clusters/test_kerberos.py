@@ -76,7 +76,7 @@ def test_an_environment_on_kerberos_is_planned_mirrored_verified_and_failed_over
     assert exactly(read, written)
 
 
-def test_what_stops_a_login_is_told_by_plan(running: Running, kerberos: Sandbox, tmp_path: Path) -> None:
+def test_what_stops_a_login_is_reported_by_plan(running: Running, kerberos: Sandbox, tmp_path: Path) -> None:
     running.environ["SANDBOX_PLAN_KEYTAB"] = str(kdc.keytab(kerberos.home, "user"))
     told = running.reconciler("plan", str(running.folder), code=1, told=True)
     assert "sasl.kerberos.principal is plan, and the keytab" in told

@@ -94,7 +94,7 @@ CAUSES = {
 
 
 @pytest.mark.parametrize("cause", CAUSES)
-def test_each_cause_is_told_by_every_command_and_by_a_lane(
+def test_each_cause_is_reported_by_every_command_and_by_a_lane(
     kerberos: Sandbox,
     flow: Flow,
     tmp_path: Path,

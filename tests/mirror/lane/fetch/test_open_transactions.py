@@ -19,7 +19,7 @@ def copying() -> Partition:
     return Partition(PartitionSpec("orders", 3, "east.orders", ""), hold=Hold(phase=Phase.COPYING))
 
 
-def test_a_transaction_that_lasts_is_told_with_its_place_and_what_it_hides(clock: list[float]) -> None:
+def test_a_transaction_that_lasts_is_reported_with_its_place_and_what_it_hides(clock: list[float]) -> None:
     held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)
     clock[0] += OPEN_AFTER

@@ -191,7 +191,7 @@ async def _wrap(flow: Flow) -> list[int]:
         cluster.close()
 
 
-def test_two_lanes_at_once_and_only_the_second_goes_on(flow: Flow) -> None:
+def test_two_lanes_at_once_and_only_the_second_continues(flow: Flow) -> None:
     lane = flow.lane()
     first, second = (UntilControl(lane.partitions, lambda _: False, 400) for _ in range(2))
     reports = {}

@@ -127,7 +127,7 @@ def test_it_is_ended_as_it_was_decided(
     assert [len(everything[p]) for p in (0, 1)] == ([10, 10] if committed else [15, 15])
 
 
-def test_nothing_is_written_where_nobody_knows_how_it_ended(flow: Flow, classic: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_where_no_one_knows_how_it_ended(flow: Flow, classic: pytest.MonkeyPatch) -> None:
     asyncio.run(_hang(flow, committed=True, positions_too=False, fenced_since=True))
     lane = flow.lane()
     report = batch_path(lane, UntilControl(lane.partitions, lambda _: False))

@@ -55,7 +55,7 @@ def test_a_batch_that_is_damaged_once_is_sent_again_without_a_word() -> None:
     assert (lane.stopped, len(lane.looks), partition.sizes.sought) == ([], 1, ANY_SIZE)
 
 
-def test_damage_that_stays_is_told_as_damage_with_its_record_and_is_never_left_out() -> None:
+def test_damage_that_stays_is_reported_as_damage_with_its_record_and_is_never_left_out() -> None:
     lane, partition = FakeLane(), Partition(PartitionSpec("orders", 1, "east.orders", "id"))
     for records in (5, 5, 1):
         assert lane.stopped == []

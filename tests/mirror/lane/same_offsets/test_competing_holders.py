@@ -399,7 +399,7 @@ def test_any_history_is_equal_offset_by_offset(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(0, HISTORIES, 25))
-def test_leaders_may_die_with_what_nobody_was_told_is_safe(seed: int) -> None:
+def test_leaders_may_die_with_what_no_one_was_promised_is_safe(seed: int) -> None:
     for one in range(seed, seed + 25):
         asyncio.run(history(one, failovers=0.05))
 

@@ -125,7 +125,7 @@ def test_a_hole_of_one_offset_is_one_exchange_where_its_marker_is_written_at_onc
     assert requests(broker) == [ADD_PARTITIONS, END, DESCRIBE_TRANSACTIONS, log_ends.API]
 
 
-def test_a_transaction_with_fillers_is_ended_and_looked_at_in_one_exchange() -> None:
+def test_a_transaction_with_fillers_is_ended_and_checked_in_one_exchange() -> None:
     broker = Broker(["CompleteAbort"])
     assert aborted(Wire(broker, "a", delay=20), announce=False) == {KEY: 42}
     assert requests(broker) == [END, DESCRIBE_TRANSACTIONS, log_ends.API]
@@ -136,7 +136,7 @@ def test_log_ends_of_an_unfinished_transaction_do_not_count() -> None:
     assert aborted(Wire(broker, "a")) == {KEY: 44}
 
 
-def test_the_state_is_looked_at_behind_the_end_on_its_own_connection() -> None:
+def test_the_state_is_checked_behind_the_end_on_its_own_connection() -> None:
     """Another one, which the broker may serve first, would tell of the transaction before: that is complete."""
     broker = Broker(["CompleteAbort"])
     aborted(Wire(broker, "a", delay=50), Wire(broker, "b"))

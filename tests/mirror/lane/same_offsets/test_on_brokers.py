@@ -185,7 +185,7 @@ def _diverged(told: LaneProgress) -> bool:
     return [(c.code, c.partition) for c in told.conditions] == [("offsets_diverged", 0)]
 
 
-def test_a_record_of_somebody_else_is_told_before_the_source_writes_again(flow: Flow) -> None:
+def test_a_record_of_somebody_else_is_reported_before_the_source_writes_again(flow: Flow) -> None:
     """While a lane copies nothing, and at each start; how far it is behind is unknown then. It goes on by itself once
     the source has the same, as a flow the other way brings it there."""
     mixed(flow, 3)
@@ -209,7 +209,7 @@ def test_a_record_of_somebody_else_is_told_before_the_source_writes_again(flow: 
     assert_equal(flow)
 
 
-def test_a_record_of_somebody_else_during_a_pause_is_told_after_it(flow: Flow) -> None:
+def test_a_record_of_somebody_else_during_a_pause_is_reported_after_it(flow: Flow) -> None:
     mixed(flow, 3)
     flow.run(batch_path, keeps_offsets=True)
     lane = Lane(flow.lane(keeps_offsets=True, paused=frozenset({(flow.topic, 0)})))
@@ -226,7 +226,7 @@ def test_a_record_of_somebody_else_during_a_pause_is_told_after_it(flow: Flow) -
 
 
 @pytest.mark.parametrize("lost", ["deleted", "another client's"])
-def test_a_copy_whose_position_is_lost_goes_on_only_where_it_is_its_source(flow: Flow, lost: str) -> None:
+def test_a_copy_whose_position_is_lost_continues_only_where_it_is_its_source(flow: Flow, lost: str) -> None:
     """Partition 0 has a record of somebody else, which the number of records cannot show; the source has gone on."""
     map_topic(flow.target)
     mixed(flow, 3)
@@ -304,7 +304,7 @@ def test_a_target_that_others_have_written_and_the_source_has_alike_is_gone_on_w
     assert_equal(flow)
 
 
-def test_back_to_translated_it_goes_on_behind_what_was_copied(flow: Flow) -> None:
+def test_back_to_translated_it_continues_behind_what_was_copied(flow: Flow) -> None:
     mixed(flow, 3)
     flow.run(batch_path, keeps_offsets=True)
     kept = encode((flow.remote, 0), LanePosition(1, "", same=SameOffsetsPosition(7)))

@@ -48,7 +48,7 @@ def test_of_two_at_the_same_place_the_second_is_refused_whichever_that_is(last: 
 
 
 @given(known, st.integers(0, RANKS - 1), st.integers(0, RANKS - 1), st.integers(0, RANKS - 1))
-def test_the_next_place_is_open_to_all_and_the_one_before_to_nobody(
+def test_the_next_place_is_open_to_all_and_the_one_before_to_no_one(
     last: Epochs, winner: int, following_rank: int, late: int
 ) -> None:
     there = following(last, winner)
@@ -102,7 +102,7 @@ def test_a_hole_takes_a_marker_for_each_offset_and_the_leader_is_asked_once() ->
 
 
 @pytest.mark.parametrize("code", [STALE_EPOCH, STALE_COORDINATOR, NO_LEADER_KNOWN])
-def test_where_another_holder_came_first_it_is_looked_again_and_asked_anew(code: int) -> None:
+def test_where_another_holder_came_first_it_looks_again_and_asked_again(code: int) -> None:
     leader = Leader(code)
     own = OwnMarkers(leader, 1)
     assert filled(own, 10, 11) == {KEY: None}
@@ -110,7 +110,7 @@ def test_where_another_holder_came_first_it_is_looked_again_and_asked_anew(code:
     assert leader.asked == 2
 
 
-def test_a_log_that_ends_elsewhere_is_looked_at_again_and_nothing_is_written() -> None:
+def test_a_log_that_ends_elsewhere_is_checked_again_and_nothing_is_written() -> None:
     leader = Leader(end=11)
     assert filled(OwnMarkers(leader, 1), 10, 12) == {KEY: None}
     assert leader.written == []

@@ -18,7 +18,7 @@ from tests.support.fakes.source_log import random_log
 PRODUCER = ("t", 0)
 
 
-def test_the_sequence_begins_at_the_offset_and_goes_on_behind_a_hole() -> None:
+def test_the_sequence_begins_at_the_offset_and_continues_behind_a_hole() -> None:
     begun = CopyPlace(70, Look(70, None)).settled()
     assert begun.look.next_sequence == 70
     assert begun.appended(0, 75).look.next_sequence == 75, "nothing is written yet"

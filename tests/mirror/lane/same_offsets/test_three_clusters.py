@@ -39,7 +39,7 @@ def flows(trio: Sandbox, unique: str, create_topic: CreateTopic) -> tuple[Flow, 
     return first, second, direct
 
 
-def test_chain_and_fan_out_keep_the_number_and_a_checkpoint_in_a_file_goes_on(
+def test_chain_and_fan_out_keep_the_number_and_a_checkpoint_in_a_file_continues(
     flows: tuple[Flow, Flow, Flow], tmp_path: Path
 ) -> None:
     """All three run while the source is written to, with transactions committed and aborted, one left open for a while,

@@ -11,7 +11,7 @@ def test_each_broker_is_asked_again_until_nothing_differs_there() -> None:
     assert answers == {1: [], 2: [], 3: []}
 
 
-def test_what_one_broker_does_not_show_in_time_is_told_and_the_next_is_not_asked() -> None:
+def test_what_one_broker_does_not_show_in_time_is_reported_and_the_next_is_not_asked() -> None:
     asked: list[int] = []
 
     def differing(broker: int) -> list[str]:

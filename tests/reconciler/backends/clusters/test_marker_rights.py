@@ -30,7 +30,7 @@ def test_cluster_action_or_alter_gives_it_and_nothing_else(secure: Sandbox) -> N
 
 
 @pytest.mark.kafka
-def test_where_nobody_asks_for_rights_it_is_held(plain: Sandbox) -> None:
+def test_where_no_one_asks_for_rights_it_is_held(plain: Sandbox) -> None:
     assert read_marker_right(real_cluster(plain["west"]), Principal.MIRROR).held is True
 
 

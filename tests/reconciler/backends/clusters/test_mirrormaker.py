@@ -27,7 +27,7 @@ class Denying(Side):
         return asyncio.run(asked())
 
 
-def test_a_missing_right_is_told_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_right_is_reported_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refused(*_: object) -> None:
         raise BrokerError(29, "topic mm2-offsets.east.internal on west")
 

@@ -102,7 +102,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "by", "days", "why"), CASES)
-def test_what_is_wrong_with_a_certificate_is_told_by_doctor_and_by_plan(
+def test_what_is_wrong_with_a_certificate_is_reported_by_doctor_and_by_plan(
     files: Files, name: str, by: str, days: int, why: str
 ) -> None:
     settings = {"security.protocol": "SSL", "ssl.ca.location": str(files.folder / "ca.pem")}
@@ -119,7 +119,7 @@ def test_what_is_wrong_with_a_certificate_is_told_by_doctor_and_by_plan(
 
 
 @pytest.mark.parametrize(("protocol", "right"), [("PLAINTEXT", "SSL"), ("sasl_plaintext", "SASL_SSL")])
-def test_a_port_that_speaks_tls_is_told_to_who_does_not(files: Files, protocol: str, right: str) -> None:
+def test_a_port_that_speaks_tls_is_named_to_who_does_not(files: Files, protocol: str, right: str) -> None:
     login = {"sasl.mechanism": "PLAIN", "sasl.username": "u", "sasl.password": "p"} if "sasl" in protocol else {}
     settings = {"security.protocol": protocol, **login}
     with listening(files.issue("broker", "localhost", "ca", 9)) as server:
@@ -164,7 +164,7 @@ def test_a_client_certificate_that_the_broker_refuses_is_a_login_that_failed(
     assert caught.value.kind == "authentication", caught.value.why
 
 
-def test_a_good_certificate_is_told_with_its_names(files: Files) -> None:
+def test_a_good_certificate_is_reported_with_its_names(files: Files) -> None:
     settings = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(files.folder / "ca.pem")}
     with listening(files.issue("broker", "localhost", "ca", 9)) as server:
         found = dial(server, settings, settings)
@@ -182,7 +182,7 @@ def test_authorities_in_a_folder_and_in_the_settings_are_read(files: Files, tmp_
 
 
 @pytest.mark.timeout(60)
-def test_a_key_that_is_locked_or_of_another_certificate_is_told_and_asked_of_nobody(files: Files) -> None:
+def test_a_key_that_is_locked_or_of_another_certificate_is_reported_and_asked_of_no_one(files: Files) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     (files.folder / "other.key").write_bytes(pem(key))
     (files.folder / "locked.key").write_bytes(pem(key, b"hunter2"))

@@ -145,7 +145,7 @@ def test_a_value_is_secret_by_its_origin_or_by_its_key() -> None:
     assert set(secrets_in(raw, resolved)) == {"someone", "typed", "KEY"}
 
 
-def test_an_unknown_setting_is_told_before_connecting() -> None:
+def test_an_unknown_setting_is_reported_before_connecting() -> None:
     with pytest.raises(ClusterError, match=r"no\.such\.setting") as caught:
         KafkaCluster(Cluster("east", ("h:1",), client={"no.such.setting": "1"})).read()
     assert caught.value.kind == "invalid"
@@ -165,7 +165,7 @@ def silent_port() -> Iterator[int]:
         yield taken.getsockname()[1]
 
 
-def test_nothing_listening_is_told_soon_and_without_noise(
+def test_nothing_listening_is_reported_soon_and_without_noise(
     silent_port: int, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     address = f"127.0.0.1:{silent_port}"
@@ -196,7 +196,7 @@ def test_every_message_of_a_connection_is_clean(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("setting", ["ssl.ca.location", "ssl.certificate.location", "ssl.key.location"])
 @pytest.mark.parametrize("written", ["", "${env:TLS_FILE}"])
-def test_a_file_of_the_tls_settings_that_is_not_there_is_named_as_it_was_written(
+def test_a_file_of_the_tls_settings_that_is_missing_is_named_as_it_was_written(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, setting: str, written: str
 ) -> None:
     """OpenSSL says neither the path nor, sometimes, the setting; what came from a reference is not shown."""

@@ -31,14 +31,14 @@ def told(client: dict[str, str]) -> tuple[str, ...]:
     return login_file_problems(Topology("e", {"east": Cluster("east", ("e:1",), client=client)}, {}, {}, {}))
 
 
-def test_a_file_that_is_not_there_is_told_once(tmp_path: Path) -> None:
+def test_a_file_that_is_missing_is_reported_once(tmp_path: Path) -> None:
     [one] = told({**OIDC, KEY: str(tmp_path / "key.pem")})
     assert one.startswith(f"cluster east: {KEY} names {tmp_path}/key.pem, and there is no such file on this machine.")
     [one] = told({**KERBEROS, "sasl.kerberos.keytab": "/no/such.keytab"})
     assert "sasl.kerberos.keytab names /no/such.keytab, and there is no such file on this machine" in one
 
 
-def test_what_is_no_key_and_what_signs_another_algorithm_is_told(tmp_path: Path) -> None:
+def test_what_is_no_key_and_what_signs_another_algorithm_is_reported(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     key.write_text("s3cret, and no key")
     [one] = told({**OIDC, KEY: str(key)})
@@ -50,13 +50,13 @@ def test_what_is_no_key_and_what_signs_another_algorithm_is_told(tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["assertion.file", "gcp.credentials.location", "azure.certificate.location"])
-def test_an_empty_file_is_told(tmp_path: Path, name: str) -> None:
+def test_an_empty_file_is_reported(tmp_path: Path, name: str) -> None:
     (tmp_path / "login").write_text("")
     [one] = told({**OIDC, f"sasl.oauthbearer.{name}": str(tmp_path / "login")})
     assert f"sasl.oauthbearer.{name} names {tmp_path}/login, which is empty" in one
 
 
-def test_an_assertion_that_ended_is_told_with_both_times(tmp_path: Path) -> None:
+def test_an_assertion_that_ended_is_reported_with_both_times(tmp_path: Path) -> None:
     for ends, says in ((1_795_780_800, "ended at 2026-11-27T12:00:00Z; the clock here says 20"), (9_999_999_999, "")):
         (tmp_path / "jwt").write_text(f"{encoded({'alg': 'RS256'})}.{encoded({'exp': ends})}.c\n")
         assert says in "".join(told({**OIDC, "sasl.oauthbearer.assertion.file": str(tmp_path / "jwt")}))
@@ -72,7 +72,7 @@ def test_a_passphrase_that_only_the_job_has_is_not_guessed(tmp_path: Path, monke
     assert "no PEM key" in told(client)[0]
 
 
-def test_a_keytab_without_the_principal_is_told_with_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keytab_without_the_principal_is_reported_with_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "client.keytab"
     place.write_bytes(keytab_of("apply"))
     [one] = told({**KERBEROS, "sasl.kerberos.keytab": str(place)})
@@ -87,7 +87,7 @@ def test_a_keytab_without_the_principal_is_told_with_both(tmp_path: Path, monkey
     assert "names ${env:PLAN_KEYTAB}, and it is no keytab" in told(referred)[0]
 
 
-def test_a_file_that_is_not_listed_is_not_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_not_listed_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECONCILER_ALLOW", "file:/run/secrets")
     place = tmp_path / "client.keytab"
     place.write_bytes(b"no keytab")

@@ -318,7 +318,7 @@ def test_what_we_do_not_honour_is_refused_with_its_name_and_nothing_is_opened(
         assert "s3cret" not in words
 
 
-def test_a_wrong_password_of_a_key_is_told_without_it(opened: list[ConnectionSettings], files: Files) -> None:
+def test_a_wrong_password_of_a_key_is_reported_without_it(opened: list[ConnectionSettings], files: Files) -> None:
     client = client_with("ssl.key.password", files) | {"ssl.key.password": "s3cret-but-wrong"}
     for path in OWN:
         words = told(path, client)

@@ -95,6 +95,6 @@ def test_what_passes_ends_no_reader(read: Reader, code: int, monkeypatch: pytest
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("code", TOLD)
-def test_what_does_not_pass_is_told_at_once(read: Reader, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_does_not_pass_is_reported_at_once(read: Reader, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises((ClusterError, SandboxError, KafkaException)):
         read(ScriptedConsumer(said(code)), monkeypatch)

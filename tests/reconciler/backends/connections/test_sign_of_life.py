@@ -28,7 +28,7 @@ def listening() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_where_nobody_listens_it_is_told_at_once() -> None:
+def test_where_no_one_listens_it_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     sign = SignOfLife(cluster_at(f"127.0.0.1:{port}"), Principal.PLAN)

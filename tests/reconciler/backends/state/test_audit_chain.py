@@ -61,7 +61,7 @@ class Topic(AuditTopicLog):
         pass
 
 
-def test_a_run_goes_on_from_what_another_machine_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_from_what_another_machine_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
     there = [{**LINE, PREVIOUS: None}]
     monkeypatch.setattr(audit, "read_copy", lambda *_: there)
     log = Topic()

@@ -12,7 +12,7 @@ from reconciler.backends.state.lock import environment_lock
 from reconciler.errors import LockHeld, ReconcilerError
 
 
-def test_the_second_is_told_who_holds_it_and_how_to_end_that(tmp_path: Path) -> None:
+def test_the_second_learns_who_holds_it_and_how_to_end_that(tmp_path: Path) -> None:
     with environment_lock(tmp_path / "prod", "apply"):
         with pytest.raises(LockHeld) as caught, environment_lock(tmp_path / "prod", "run"):
             pytest.fail("two held it")

@@ -102,7 +102,7 @@ def test_it_counts_as_it_was_decided(
     assert time.monotonic() - began < compacted_topic.READ_S / 2
 
 
-def test_another_environment_is_not_held_up_and_who_holds_goes_on(east: ClusterHandle, unique: str) -> None:
+def test_another_environment_is_not_held_up_and_who_holds_continues(east: ClusterHandle, unique: str) -> None:
     asyncio.run(_hang(east, f"{unique}-stuck", unique, committed=True, fenced=False))
     lock = _lock(east, unique)
     lock.take()

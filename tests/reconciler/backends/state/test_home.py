@@ -80,7 +80,7 @@ def test_the_newest_word_holds() -> None:
     assert (place.home, place.held) == ("west", ("east", "west"))
 
 
-def test_a_silent_cluster_that_keeps_the_lock_is_told_to_be_the_one() -> None:
+def test_a_silent_cluster_that_keeps_the_lock_is_reported_to_be_the_one() -> None:
     topology = declared("east", "west")
     for answer in (empty("west"), empty("west", at("east"))):
         with pytest.raises(ClusterError) as told:
@@ -287,7 +287,7 @@ def test_a_move_takes_the_records_along_and_leaves_no_lock_behind(world: World) 
     assert (stolen.home.cluster, stolen.home.moves) == ("aaa", 2)
 
 
-def test_only_a_cluster_that_somebody_vouches_for_is_told(world: World) -> None:
+def test_only_a_cluster_that_somebody_vouches_for_is_reported(world: World) -> None:
     def meet(cluster: Cluster, _: bytes | None) -> None:
         if cluster.name == "west":
             raise BlockedError("a stranger")

@@ -54,7 +54,7 @@ def killed(lock: KafkaLock) -> None:
     lock._log.close()
 
 
-def test_one_holds_it_and_others_are_told_who_why_and_how_long(make: Make) -> None:
+def test_one_holds_it_and_others_learn_who_why_and_how_long(make: Make) -> None:
     first = make(replace(elsewhere("run", "ada"), since_ms=int(time.time() * 1000) - 300_000))
     first.take()
     with pytest.raises(LockHeld) as held:
@@ -211,7 +211,7 @@ def test_rights(secure: Sandbox, unique: str, principal: str) -> None:
     assert "kafka-acls" in str(denied.value)
 
 
-def test_a_principal_that_may_not_make_the_topic_is_told_how(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_principal_that_may_not_make_the_topic_learns_how(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = ClusterError(
         "east", "denied", "principal apply may not create topic", "It lacks Create", "Allow it: acl."
     )

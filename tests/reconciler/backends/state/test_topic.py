@@ -70,7 +70,7 @@ def test_the_command_for_somebody_else_makes_the_same() -> None:
     assert lock_topic_factors(9) == (3,)
 
 
-def test_a_write_that_too_few_replicas_keep_away_is_told_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_too_few_replicas_keep_away_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     def see(isr: int) -> None:
         part = SimpleNamespace(replica_nodes=[1, 2], isr_nodes=[1, 2][:isr])
         monkeypatch.setattr(log._records, "ask", lambda *_: part)
@@ -87,7 +87,7 @@ def test_a_write_that_too_few_replicas_keep_away_is_told_as_that(monkeypatch: py
     assert log._less_in_sync(silent) is silent
 
 
-def test_what_a_lock_waits_for_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_lock_waits_for_is_reported_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait_lines, "SOON_S", 0.0)
     said: list[str] = []
     log = LockLog(cluster("east"), "__reconciler", "lock/e", "reconciler.e", progress=said.append)

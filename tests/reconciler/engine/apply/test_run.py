@@ -204,7 +204,7 @@ def test_a_restart_that_is_interrupted_is_planned_again_while_the_old_job_runs_o
     assert seen.runner.log == ["start west", "restart west"], "nothing was stopped"
 
 
-def test_a_job_that_does_not_start_is_told_with_what_that_means() -> None:
+def test_a_job_that_does_not_start_is_reported_with_what_that_means() -> None:
     seen = world()
     seen.apply(WISHED)
     now = topology(topic("orders", partitions=2), topic("pay", partitions=2), flow("east", "west", "orders"))

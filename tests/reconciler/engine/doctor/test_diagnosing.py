@@ -150,7 +150,7 @@ def test_each_thing_that_is_not_in_order(
         assert all(found.todo)
 
 
-def test_an_id_that_is_not_declared_is_told_to_be_written() -> None:
+def test_an_id_that_is_not_declared_is_reported_to_be_written() -> None:
     found = {one.check: one for one in cluster_findings(cluster("east"), FACTS, target=True, now_s=NOW)}["cluster id"]
     assert (found.verdict, found.todo) == (DoctorVerdict.WARNING, ("Write cluster_id: id under it",))
 
@@ -198,7 +198,7 @@ def test_topics_that_are_still_to_be_made_are_judged_as_they_will_be() -> None:
     assert unsynced.verdict is DoctorVerdict.PROBLEM
 
 
-def test_a_remote_topic_that_nobody_can_write_is_a_problem() -> None:
+def test_a_remote_topic_that_no_one_can_write_is_a_problem() -> None:
     assert flow_verdict({}, {"min_insync_replicas": "3"})["replicas"].verdict is DoctorVerdict.PROBLEM
     assert flow_verdict({}, {"min_insync_replicas": "2"})["replicas"].verdict is DoctorVerdict.OK
 
@@ -289,7 +289,7 @@ def test_the_verdict_comes_first_and_a_warning_alone_is_no_failure() -> None:
     jsonschema.validate(json.loads(checkup_json(bad)), schema)
 
 
-def test_older_brokers_are_told_what_helps_them_and_no_command_that_they_refuse() -> None:
+def test_older_brokers_learn_what_helps_them_and_no_command_that_they_refuse() -> None:
     """kafka-features cannot raise a feature that the brokers do not have."""
     apis = {"IncrementalAlterConfigs": 1, "Produce": 11}
     older = judged(features={"metadata.version": 21}, apis=apis)["features"]

@@ -63,7 +63,7 @@ def test_fit_executors_are_counted_by_machine() -> None:
     assert finding.text.startswith("3 executors on n1 (Python 3.11.2), n2 (Python 3.11.7): ")
 
 
-def test_each_problem_is_told_once_beside_the_fit() -> None:
+def test_each_problem_is_reported_once_beside_the_fit() -> None:
     looks = (
         ExecutorLook("n1", "3.11", ("n1 lacks a",)),
         ExecutorLook("n1", "3.11", ("n1 lacks a",)),
@@ -117,7 +117,7 @@ def test_what_no_task_has_said_is_unknown(live: LiveMirror | Unknown | None, ver
     assert made.todo if verdict is not DoctorVerdict.OK else not made.todo
 
 
-def test_of_many_problems_three_are_told_once_each() -> None:
+def test_of_many_problems_three_are_reported_once_each() -> None:
     many = [replace(NOT_FIT, text=f"executor {name} lacks structlog") for name in "aabcde"]
     text = finding(mirror(JobState.RUNNING, "running", *many)).text
     assert [text.count(f"executor {name} ") for name in "abcde"] == [1, 1, 1, 0, 0]

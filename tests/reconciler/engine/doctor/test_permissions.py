@@ -90,7 +90,7 @@ def markers(held: bool | Unknown | None, world: Topology) -> list[Finding]:
     return [one for one in found if one.check == "markers of mirror"]
 
 
-def test_whether_markers_may_be_written_is_asked_and_told_for_flows_that_keep_offsets() -> None:
+def test_whether_markers_may_be_written_is_asked_and_reported_for_flows_that_keep_offsets() -> None:
     asked = asks(WORLD, live(), find_routes(WORLD, live()).routes)
     assert not any(ask.markers for ask in asked.values())
     world = replace(WORLD, flows={"f": replace(WORLD.flows["f"], offsets=OffsetsKept.SAME)})
@@ -107,7 +107,7 @@ def test_whether_markers_may_be_written_is_asked_and_told_for_flows_that_keep_of
     assert (unknown.verdict, unknown.text) == (DoctorVerdict.UNKNOWN, LOST.error)
 
 
-def test_where_git_declares_access_the_rule_is_told_as_it_reads_there() -> None:
+def test_where_git_declares_access_the_rule_is_reported_as_it_reads_there() -> None:
     world = replace(WORLD, flows={"f": replace(WORLD.flows["f"], offsets=OffsetsKept.SAME)}, access_declared=True)
     (lacking,) = markers(False, world)
     rule = '{principal: "User:mirror", clusters: [west], resource: cluster, operations: [cluster_action]}'

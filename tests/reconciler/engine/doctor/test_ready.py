@@ -27,7 +27,7 @@ def test_a_flow_that_keeps_no_offsets_is_not_ready_for_an_unplanned_failover() -
     assert offsets(Groups(sync_offsets=True)).verdict is DoctorVerdict.OK
 
 
-def test_a_mirror_without_metrics_is_told() -> None:
+def test_a_mirror_without_metrics_is_reported() -> None:
     world = replace(WORLD, mirrors={"west": Mirror("west", ("f",))})
     [found] = metrics_findings(world)
     assert (found.verdict, found.subject, found.check) == (DoctorVerdict.WARNING, "mirror west", "metrics")

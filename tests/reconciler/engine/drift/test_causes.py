@@ -73,7 +73,7 @@ def test_without_an_override_the_brokers_default_speaks() -> None:
     assert cause(config(source="static broker")) is Cause.DEFAULT_CHANGED
 
 
-def test_two_stories_that_fit_are_not_told_as_one() -> None:
+def test_two_stories_that_fit_are_not_reported_as_one() -> None:
     assert cause(config()) is Cause.UNDETERMINED
     assert cause(config(after="80000"), run(1, config())) is Cause.UNDETERMINED, "git changed since"
 

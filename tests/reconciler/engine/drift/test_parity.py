@@ -188,7 +188,7 @@ def test_clusters_with_defaults_of_their_own_may_differ_in_what_the_topic_does_n
     assert not found["west/orders", "retention.ms"].allowed
 
 
-def test_what_a_class_says_is_told_by_the_name_of_the_class() -> None:
+def test_what_a_class_says_is_reported_by_the_name_of_the_class() -> None:
     east, west = FakeCluster("east"), FakeCluster("west")
     east.put("orders", 3, retention_ms="60000")
     west.put("orders", 3, retention_ms="1")

@@ -54,7 +54,7 @@ def test_no_part_of_a_topology_is_edited_without_a_word(part: str) -> None:
         assert "nothing" not in comparison_verdict(found, AGAINST)
 
 
-def test_a_right_that_is_widened_is_told_with_both_values() -> None:
+def test_a_right_that_is_widened_is_reported_with_both_values() -> None:
     before = replace(shop(), access=(CONSUMER,), access_declared=True)
     wide = replace(CONSUMER, topics=(NamePattern("*"),), clusters=("east", "west"))
     [item] = compare(before, replace(before, access=(wide,))).items

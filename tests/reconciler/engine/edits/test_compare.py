@@ -84,7 +84,7 @@ def test_both_values_and_what_they_mean() -> None:
     assert found["configs.retention.ms"].irreversible
 
 
-def test_fewer_partitions_are_told_to_be_refused() -> None:
+def test_fewer_partitions_are_reported_to_be_refused() -> None:
     found = fields(compare(shop(), with_topic(shop(), "orders", partitions=3)), "orders")["partitions"]
     assert "cannot remove partitions" in found.means
 
@@ -195,7 +195,7 @@ def test_a_long_list_is_cut_in_text_only() -> None:
     assert "t-059" in render(Review(None, many, AGAINST), Format.TEXT, Handoff(), Style(full=True))
 
 
-def test_equal_changes_of_several_are_told_once() -> None:
+def test_equal_changes_of_several_are_reported_once() -> None:
     def of(days: int, source: str = "lz4") -> Topology:
         some = (topic(f"t{n}", partitions=1, configs={"retention.ms": str(days * DAY)}) for n in range(9))
         flowing = topic("orders", partitions=1, configs={"compression.type": source})
@@ -282,7 +282,7 @@ def test_the_ending_of_a_file_is_its_format() -> None:
         format_of(".pdf")
 
 
-def test_a_renamed_flow_is_told_that_its_positions_do_not_come_along() -> None:
+def test_a_renamed_flow_says_that_its_positions_do_not_come_along() -> None:
     before = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders|pay", name="old"))
     renamed = topology(topic("orders", "east"), topic("pay", "east"), flow("east", "west", "orders|pay", name="new"))
     told = {one.name: one.means for one in compare(before, renamed).items if one.kind == "flow"}
@@ -293,7 +293,7 @@ def test_a_renamed_flow_is_told_that_its_positions_do_not_come_along() -> None:
     assert [one.means for one in compare(before, wider).items if one.kind == "flow"] == [""]
 
 
-def test_a_renamed_topic_is_told_that_its_records_and_readers_stay() -> None:
+def test_a_renamed_topic_says_that_its_records_and_readers_stay() -> None:
     def declared(*names: str, **fields: Any) -> Topology:
         return topology(*(topic(name, "east", partitions=6, **fields) for name in names))
 
@@ -307,13 +307,13 @@ def test_a_renamed_topic_is_told_that_its_records_and_readers_stay() -> None:
     assert not any("under another name" in one.means for one in several), "which of the two nobody knows"
 
 
-def test_a_renamed_flow_of_topics_that_nobody_declares_gets_the_hint_too() -> None:
+def test_a_renamed_flow_of_topics_that_no_one_declares_gets_the_hint_too() -> None:
     told = compare(topology(flow("east", "west", "x.*", name="old")), topology(flow("east", "west", "x.*", name="new")))
     means = {one.name: one.means for one in told.items if one.kind == "flow"}
     assert "mirror seek new --from-flow old" in means["new"]
 
 
-def test_what_becomes_of_undeclared_overrides_is_told_of_an_edit() -> None:
+def test_what_becomes_of_undeclared_overrides_is_reported_of_an_edit() -> None:
     def defaults(policy: Undeclared) -> Topology:
         return topology(cluster("east", defaults=TopicDefaults(undeclared=policy)), topic("orders"))
 
@@ -328,7 +328,7 @@ def test_what_becomes_of_undeclared_overrides_is_told_of_an_edit() -> None:
     assert "taken off" in field.means
 
 
-def test_what_it_means_to_keep_offsets_is_told_of_an_edit() -> None:
+def test_what_it_means_to_keep_offsets_is_reported_of_an_edit() -> None:
     before = shop()
     after = with_flow(before, offsets=OffsetsKept.SAME)
     there, back = (fields(one, "east-to-west")["offsets"] for one in (compare(before, after), compare(after, before)))

@@ -205,7 +205,7 @@ def test_topics_that_leave_the_files_stay() -> None:
     assert "tombstone" in gone.todo
 
 
-def test_a_rename_is_told_as_one() -> None:
+def test_a_rename_is_reported_as_one() -> None:
     edit = applied()
     [renamed] = edit.of(("  pay: {", "  payments: {"))
     assert renamed.headline == "renames nothing: payments begins empty, pay stays on east with its records"
@@ -246,7 +246,7 @@ def test_what_is_refused_or_unknown_is_no_edit_without_effect() -> None:
     assert edit.of(("partitions: 2", "partitions: 1")) == (), "the plan refuses it"
 
 
-def test_what_nobody_can_tell_is_no_edit_without_effect() -> None:
+def test_what_no_one_can_tell_is_no_edit_without_effect() -> None:
     old, new = (load({"1.yaml": text}, "shop") for text in (BASE, BASE.replace("partitions: 2", "partitions: 3")))
     live = applied().seen.look(new)
     silent = LiveState({**live.clusters, "east": Unknown("cluster east", "no answer")}, live.mirrors)

@@ -79,7 +79,7 @@ def test_names_addresses_ids_regions_and_tombstones_make_no_difference() -> None
         ("region: us", "region: us, defaults: {partitions: 3}", "cluster"),
     ],
 )
-def test_each_kind_of_declaration_that_differs_is_told(old: str, new: str, kind: str) -> None:
+def test_each_kind_of_declaration_that_differs_is_reported(old: str, new: str, kind: str) -> None:
     assert old in STAGING
     changed = STAGING.replace(old, new).replace(", groups: [app]", "" if "producer" in new else ", groups: [app]")
     report = compared(changed)
@@ -87,7 +87,7 @@ def test_each_kind_of_declaration_that_differs_is_told(old: str, new: str, kind:
     assert report.exit_code is ExitCode.CHANGES
 
 
-def test_what_stands_on_one_side_alone_is_told_with_its_side() -> None:
+def test_what_stands_on_one_side_alone_is_reported_with_its_side() -> None:
     more = "topics:\n  pay: {clusters: [s-east], partitions: 3}\n"
     assert told(compared(STAGING.replace("topics:\n", more, 1))) == {("+", "topic", "pay")}
     prod = PROD.replace("topics:\n", more.replace("s-east", "east"), 1)

@@ -60,7 +60,7 @@ def test_what_is_as_the_base_has_it_is_contacted() -> None:
         ),
     ],
 )
-def test_what_decides_where_secrets_go_is_told_with_both_values(now: Cluster, words: str) -> None:
+def test_what_decides_where_secrets_go_is_reported_with_both_values(now: Cluster, words: str) -> None:
     assert words in held(now, EAST)
 
 
@@ -104,7 +104,7 @@ def test_every_reference_of_a_value_has_to_be_listed_and_no_text_stands_beside_i
 
 
 @pytest.mark.parametrize("before", [None, EAST])
-def test_a_list_of_addresses_lets_nobody_take_the_verification_off(before: Cluster | None) -> None:
+def test_a_list_of_addresses_lets_no_one_take_the_verification_off(before: Cluster | None) -> None:
     for weaker in (
         edited(security_protocol="SASL_PLAINTEXT"),
         edited(enable_ssl_certificate_verification="false"),

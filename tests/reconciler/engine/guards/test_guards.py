@@ -55,7 +55,7 @@ def littered() -> World:
     return seen
 
 
-def test_without_the_option_it_is_only_told(littered: World) -> None:
+def test_without_the_option_it_is_only_reported(littered: World) -> None:
     made = littered.plan(scratch())
     assert made.exit_code is ExitCode.DONE
     assert "plan --prune would delete 2 unmanaged topics of east: scratch.a, scratch.b" in made.notes
@@ -221,7 +221,7 @@ def test_what_stays_on_a_cluster_that_is_declared_no_longer_is_named_once() -> N
 # first contact
 
 
-def test_a_cluster_full_of_topics_is_only_looked_at() -> None:
+def test_a_cluster_full_of_topics_is_only_checked() -> None:
     seen = world("east")
     seen.clusters["east"].put("theirs")
     wished = topology(topic("mine", partitions=1))
@@ -274,14 +274,14 @@ def test_an_empty_cluster_can_lose_nothing_but_one_that_hides_its_topics_can() -
     assert codes(guard(seen, wished, None)) == {"first-contact"}
 
 
-def test_another_cluster_under_a_known_alias_is_told_as_such() -> None:
+def test_another_cluster_under_a_known_alias_is_reported_as_such() -> None:
     seen = world("east")
     seen.clusters["east"].put("theirs")
     [refused] = guard(seen, topology(topic("mine", partitions=1)), before(east="the-old-one")).refused
     assert "was the-old-one until now, and id-of-east answers" in refused.reason.text
 
 
-def test_an_empty_cluster_in_the_place_of_a_known_one_is_told_as_such() -> None:
+def test_an_empty_cluster_in_the_place_of_a_known_one_is_reported_as_such() -> None:
     """Rebuilt, or a name that now leads elsewhere: making all topics anew there would hide it."""
     wished = topology(topic("orders", partitions=2))
     (refused,) = guard(world("east"), wished, before("east/orders", east="the-old-one")).refused
@@ -295,13 +295,13 @@ def test_an_empty_cluster_in_the_place_of_a_known_one_is_told_as_such() -> None:
     assert codes(made) == {"first-contact"}
 
 
-def test_looking_alone_needs_nobody_to_vouch() -> None:
+def test_looking_alone_needs_no_one_to_vouch() -> None:
     seen = world("east")
     seen.clusters["east"].put("mine", 1)
     assert guard(seen, topology(topic("mine", partitions=1)), None).exit_code is ExitCode.DONE
 
 
-def test_other_clusters_go_on() -> None:
+def test_other_clusters_continue() -> None:
     seen = world("east", "west")
     seen.clusters["west"].put("theirs")
     wished = topology(topic("mine", "east", partitions=1), topic("yours", "west", partitions=1))
@@ -316,7 +316,7 @@ def test_a_mirror_that_writes_there_waits() -> None:
     assert {name for one in kept.changes for name in clusters_of(one.change, wished)} == {"east"}
 
 
-def test_a_record_nobody_may_read_is_noted_and_blocks_no_plan() -> None:
+def test_a_record_no_one_may_read_is_noted_and_blocks_no_plan() -> None:
     seen = world("east")
     seen.clusters["east"].put("theirs")
     made = guard(seen, topology(topic("mine", partitions=1)), Unknown("its record on east", "not allowed"))
@@ -367,7 +367,7 @@ def test_an_environment_of_another_repository_is_left_alone_until_somebody_says_
     assert not empty.refused, "who changes nothing harms nobody"
 
 
-def test_a_lost_memory_is_told_where_something_shows_that_there_was_one() -> None:
+def test_a_lost_memory_is_reported_where_something_shows_that_there_was_one() -> None:
     wished = topology(
         topic("orders", "east", partitions=1), flow("east", "west", "orders"), flow("east", "zoo", "orders")
     )

@@ -53,7 +53,7 @@ def test_the_refusal_names_what_is_gone_and_how_to_agree(owning: World) -> None:
     assert not released(made, Consent(shrink=True)).refused
 
 
-def test_nobody_loses_a_right_by_partial_or_run_either(owning: World) -> None:
+def test_no_one_loses_a_right_by_partial_or_run_either(owning: World) -> None:
     assert not known_part(owning.plan(consumers(*TWENTY[:4]))).plan.changes
 
 

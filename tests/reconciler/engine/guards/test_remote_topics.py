@@ -72,7 +72,7 @@ NOTHING = RemoteFacts(positions={"east-to-west": {}})
 FILLED = replace(NOTHING, held=HELD, workers={"east-mm2": "Stable"})
 
 
-def test_what_somebody_else_filled_is_told_with_counts_writers_and_three_ways() -> None:
+def test_what_somebody_else_filled_is_reported_with_counts_writers_and_three_ways() -> None:
     made, sentence = blocked(FILLED)
     [refused] = made.refused
     assert (refused.reason.code, made.exit_code) == (Why.REMOTE_TOPIC_NOT_EMPTY, ExitCode.BLOCKED)
@@ -156,7 +156,7 @@ def test_of_a_flow_that_runs_a_start_begins_no_later_topic_so_seek_does() -> Non
     assert made.refused == ()
 
 
-def test_its_own_copies_without_their_positions_are_told_as_that() -> None:
+def test_its_own_copies_without_their_positions_are_reported_as_that() -> None:
     facts = replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("east-to-west", 40))})
     made, _ = blocked(facts, flow("east", "west", SOURCE, start=Start("again")))
     [refused] = made.refused
@@ -165,7 +165,7 @@ def test_its_own_copies_without_their_positions_are_told_as_that() -> None:
 
 
 @pytest.mark.parametrize(("offset", "blocks"), [(39, True), (40, False), (41, False)])
-def test_offsets_that_import_wrote_begin_no_partition_that_went_on_from_there(offset: int, *, blocks: bool) -> None:
+def test_offsets_that_import_wrote_begin_no_partition_that_continued_from_there(offset: int, *, blocks: bool) -> None:
     """They stay in the file. A position that was lost since leaves them as the place to begin at."""
     facts = replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("east-to-west", 40))})
     start = Start("offsets", offsets={SOURCE: {0: offset, 1: offset}})
@@ -204,7 +204,7 @@ def test_positions_of_another_client_are_said_before_the_job_stops_there() -> No
     assert any("east.orders-1" in finding for finding in found)
 
 
-def test_a_flow_that_was_renamed_without_moved_is_told_its_earlier_name() -> None:
+def test_a_flow_that_was_renamed_without_moved_learns_its_earlier_name() -> None:
     made, _ = blocked(replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("before", 40))}))
     assert "moved: [{flow: east-to-west, from: before}]" in made.refused[0].todo
 

@@ -75,7 +75,7 @@ def test_a_missing_secret_makes_only_its_cluster_unknown() -> None:
     assert isinstance(live.clusters["west"], Unknown)
 
 
-def test_a_mirror_that_cannot_be_looked_at_is_unknown() -> None:
+def test_a_mirror_that_cannot_be_checked_is_unknown() -> None:
     live = observe({}, SilentRunner(), ["east", "west"])
     assert live.mirrors["west"] == Unknown("mirror west", "the runner does not answer", "Start it.")
     assert live.mirrors["east"] == LiveMirror("east", JobState.ABSENT)
@@ -185,7 +185,7 @@ def test_each_is_asked_a_second_after_its_answer(watched: Watched) -> None:
     assert (watched.east.asked, watched.west.asked) == (2, 2)
 
 
-def test_one_that_keeps_silent_is_told_and_holds_up_no_other(watched: Watched) -> None:
+def test_one_that_keeps_silent_is_reported_and_holds_up_no_other(watched: Watched) -> None:
     watched.look()
     watched.west.answers.clear()
     watched.now += ASK_EVERY_SECONDS
@@ -207,7 +207,7 @@ def test_the_first_answer_waits_for_a_connection_and_a_login(watched: Watched) -
     assert list(watched.look(0.2)) == ["west"]
 
 
-def test_one_that_refuses_is_told_at_once_and_no_more_when_it_answers(watched: Watched) -> None:
+def test_one_that_refuses_is_reported_at_once_and_no_more_when_it_answers(watched: Watched) -> None:
     watched.west.failure = ClusterError("west", "unreachable", "west does not answer", "refused", "Check it.")
     assert watched.look() == {"west": "west does not answer. refused"}
     watched.now += ASK_EVERY_SECONDS

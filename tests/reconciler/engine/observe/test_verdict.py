@@ -67,7 +67,7 @@ def test_a_partition_that_a_condition_stops_is_stopped_with_the_exact_command() 
 @pytest.mark.parametrize(
     "fields", [{"records_lag": None}, {"records_lag": 5, "stalled_partitions": 1}, {"lag_unknown_partitions": 1}]
 )
-def test_what_ends_by_itself_does_not_go_on_meanwhile(code: str, fields: dict[str, Any]) -> None:
+def test_what_ends_by_itself_does_not_continue_meanwhile(code: str, fields: dict[str, Any]) -> None:
     """A source that is stopped as a whole: `source_unreachable` stops no partition for good, and nothing is copied."""
     waiting = status(conditions=(condition(code, stops=False),), **fields)
     [cause] = verdict(seen(waiting, CALM)).causes
@@ -103,7 +103,7 @@ def test_a_failover_is_paused_with_who_when_why_and_the_way_back() -> None:
     assert cause.todo.endswith("reconciler failback environments/prod east-to-west")
 
 
-def test_a_pause_of_one_partition_is_told_with_what_resumes_it() -> None:
+def test_a_pause_of_one_partition_is_reported_with_what_resumes_it() -> None:
     paused = status(pauses=(pause("maintenance", topic="orders", partition=3),))
     [cause] = verdict(seen(paused, CALM)).causes
     assert cause.health is Health.PAUSED
@@ -112,7 +112,7 @@ def test_a_pause_of_one_partition_is_told_with_what_resumes_it() -> None:
     )
 
 
-def test_the_worst_counts_and_all_are_told() -> None:
+def test_the_worst_counts_and_all_are_reported() -> None:
     """One flow paused, another stopped, a cluster silent."""
     stopped = status("clicks", conditions=(condition("record_refused"), condition("groups_refused", stops=False)))
     live = seen(status(state="paused", pauses=(pause(),)), stopped)
@@ -158,7 +158,7 @@ def test_a_hosted_mirror_without_a_host_says_so() -> None:
     assert "reconciler mirror host environments/prod" in found.causes[0].todo
 
 
-def test_a_status_that_only_a_silent_cluster_has_is_told_once() -> None:
+def test_a_status_that_only_a_silent_cluster_has_is_reported_once() -> None:
     silent = Unknown("cluster west", "cluster west does not answer at w:9092", "Check that the brokers run.")
     found = verdict(LiveState({**CLUSTERS, "west": silent}, {"west": silent}))
     assert found.health is Health.UNKNOWN
@@ -173,7 +173,7 @@ def test_a_cluster_with_partitions_amiss_is_degraded() -> None:
     assert found.causes[0].text == "1 partition without a leader, 1 under-replicated partition"
 
 
-def test_a_job_that_no_file_declares_is_told() -> None:
+def test_a_job_that_no_file_declares_is_reported() -> None:
     live = seen()
     stray = live_mirror("old", (status("gone", conditions=(condition("record_refused"),)),))
     found = verdict(LiveState(CLUSTERS, {**live.mirrors, "old": stray}))
@@ -194,7 +194,7 @@ def test_a_probe_tells_the_states_by_their_exit_codes(health: Health, code: Exit
     assert check_code(health) is code
 
 
-def test_mirrors_that_were_not_looked_at_are_not_fine() -> None:
+def test_mirrors_that_were_not_checked_are_not_fine() -> None:
     unread = Unknown("mirror west", "it was not read yet", "Wait for the first answer.")
     assert verdict(LiveState(CLUSTERS, {"west": unread})).health is Health.UNKNOWN
 

@@ -67,7 +67,7 @@ def test_one_copy_travels_and_takes_as_long_as_the_flow_copies_now() -> None:
     assert amounts(made, travelling, stakes, late)[0].seconds is None
 
 
-def test_a_topic_whose_size_nobody_told_makes_the_sum_unknown() -> None:
+def test_a_topic_whose_size_no_one_reported_makes_the_sum_unknown() -> None:
     made, live, travelling = looked(*widened())
     some = {TopicRef("east", "pay.in"): Stakes(bytes=4_000, records=40)}
     assert amounts(made, travelling, some, live) == (Amount(AmountKind.COPY, "east-to-west", 2),)

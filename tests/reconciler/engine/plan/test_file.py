@@ -125,7 +125,7 @@ def test_an_edited_plan_is_refused(path: tuple[Any, ...], value: object) -> None
         ('{"kind": "plan", "format_version": ' + "1" * 5000 + "}", "cannot be read"),
     ],
 )
-def test_what_is_no_plan_is_told_clearly(text: str, what: str) -> None:
+def test_what_is_no_plan_is_reported_clearly(text: str, what: str) -> None:
     with pytest.raises(PlanfileError, match=what):
         planfile.loads(text)
 

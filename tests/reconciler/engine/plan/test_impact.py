@@ -45,7 +45,7 @@ def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
     assert told["create:east/new"] is None
 
 
-def test_what_expires_is_told_of_the_retention_and_not_of_what_else_happens_to_the_topic() -> None:
+def test_what_expires_is_reported_of_the_retention_and_not_of_what_else_happens_to_the_topic() -> None:
     seen = world("east")
     seen.clusters["east"].put("both", 2, retention_ms="9000")
     wished = topology(topic("both", partitions=4, configs={"retention.ms": "60"}))
@@ -98,7 +98,7 @@ def test_a_topic_without_records_has_none_to_lose() -> None:
     assert found["keyed"].reversibility.startswith("irreversible")
 
 
-def test_what_is_not_known_is_told_and_blocks_nothing() -> None:
+def test_what_is_not_known_is_reported_and_blocks_nothing() -> None:
     wished, made, _ = lowered(1)
     found = weighed(made, wished, {TopicRef("east", "t000"): Stakes(unknown=("its bytes: not allowed",))})
     assert (found.unknown, found.refused, found.exit_code) == ((), (), made.exit_code)
@@ -133,7 +133,7 @@ def test_a_topic_that_was_empty_is_asked_again_before_its_saved_plan_is_applied(
     assert not filled(made, {refs[0]: Stakes(0, 0)})
 
 
-def test_where_nothing_was_called_empty_nobody_is_asked_again() -> None:
+def test_where_nothing_was_called_empty_no_one_is_asked_again() -> None:
     wished, made, live = lowered(1)
     assert on_empty(made, live) == {}
     assert on_empty(weighed(made, wished, {TopicRef("east", "t000"): Stakes(9, 9)}), live) == {}

@@ -171,7 +171,7 @@ def test_gates_that_do_not_hold_block_before_anything_is_done() -> None:
     assert course.written == 0
 
 
-def test_a_gate_that_breaks_in_the_soak_halts_and_the_next_run_soaks_anew() -> None:
+def test_a_gate_that_breaks_in_the_soak_halts_and_the_next_run_soaks_again() -> None:
     course = Course(falls_sick_at=10_000)
     want = wished()
     plan = course.seen.plan(want)
@@ -282,7 +282,7 @@ def test_no_wave_begins_unless_that_is_written_down() -> None:
     assert course.seen.clusters["east"].topics == {}
 
 
-def test_a_wished_stop_ends_a_soak_and_the_next_run_goes_on_with_what_is_left() -> None:
+def test_a_wished_stop_ends_a_soak_and_the_next_run_continues_with_what_is_left() -> None:
     course = Course()
     want = wished()
     wait = course.wait
@@ -320,7 +320,7 @@ def test_one_look_a_round_never_waits() -> None:
     check(course.diary)
 
 
-def test_time_in_which_nobody_looked_does_not_count() -> None:
+def test_time_in_which_no_one_looked_does_not_count() -> None:
     state = Settling(soak_ms=10_000, wait_ms=0, gap_ms=3_000)
     for now, soaked in ((0, 0), (3_000, 3_000), (6_001, 3_000), (9_000, 5_999)):
         state = looked(state, (), now)
@@ -338,7 +338,7 @@ def test_a_round_that_waits_says_so_without_alarm() -> None:
     assert lines[0][2] == {"changes": 2, "first": [one.id for one in plan.changes], "why": skipped[0].error}
 
 
-def test_heedless_goes_in_order_and_asks_nobody() -> None:
+def test_ungated_goes_in_order_and_asks_no_one() -> None:
     course = Course(sick={"east", "west"})
     outcomes, conductor = run(course, wished(), RolloutOptions(ungated=True))
     assert {one.result for one in outcomes} == {Result.DONE}

@@ -229,7 +229,7 @@ def test_an_override_that_counts_as_drift_is_accepted_with_its_topic() -> None:
     assert added(worlds(east), "east/orders", text=text) == ["      flush.ms: 1m"]
 
 
-def test_a_topic_that_is_gone_is_told_once_and_plainly() -> None:
+def test_a_topic_that_is_gone_is_reported_once_and_plainly() -> None:
     east = same_east()
     del east.topics["orders"]
     told = refusal(worlds(east), "east/orders")

@@ -161,7 +161,7 @@ def test_of_topics_that_differ_only_in_dots_and_underscores_one_is_declared(know
     assert names(made) == (taken | {"audit.log"} if known is None else taken)
 
 
-def test_topics_declared_before_that_are_named_as_remote_topics_of_this_cluster_are_told() -> None:
+def test_topics_declared_before_that_are_named_as_remote_topics_of_this_cluster_are_reported() -> None:
     known = topology(topic("east.orders", "west"), topic("east.unrelated", "west"), topic("orders.east", "west"))
     east = FakeCluster("east")
     east.put("orders")
@@ -213,7 +213,7 @@ def test_what_cannot_be_declared_is_said_beside_the_topic_and_never_guessed() ->
     assert is_empty(plan(loaded(made), LiveState({"east": live}, {})))
 
 
-def test_topics_the_principal_cannot_see_are_told_of() -> None:
+def test_topics_the_principal_cannot_see_are_reported_of() -> None:
     fake = FakeCluster("east")
     fake.put("secret")
     fake.hide("secret")

@@ -47,7 +47,7 @@ def problems(mechanism: str, mirror: str, flow: str = FLOW) -> list[tuple[int, s
     return []
 
 
-def test_each_is_told_at_its_own_line_and_all_at_once() -> None:
+def test_each_is_reported_at_its_own_line_and_all_at_once() -> None:
     found = problems("EXTERNAL", "ssl.sigalgs.list: RSA+SHA512")
     assert [line for line, _ in found] == [6, 11]
     assert all(what.startswith("cluster east: ") for _, what in found)
@@ -106,7 +106,7 @@ TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""}, 'algorithm is ""'),
     ],
 )
-def test_what_nobody_can_log_in_with_is_known_before_anybody_connects(
+def test_what_no_one_can_log_in_with_is_known_before_anybody_connects(
     client: dict[str, str], what: str, flow: str
 ) -> None:
     [(_, said)] = _refusals(client, flow)

@@ -98,7 +98,7 @@ def test_clusters_that_back_each_other_up_go_apart() -> None:
     assert loaded(one, FLOWS.splitlines()[0] + "\n" + FLOWS.splitlines()[1] + "\n").rollout is not None
 
 
-def test_an_edit_of_the_rollout_is_told() -> None:
+def test_an_edit_of_the_rollout_is_reported() -> None:
     before, after = loaded(""), loaded(f"rollout:\n waves:\n{WAVES}")
     (new,) = compare(before, after).items
     assert (new.sign.value, new.kind) == ("+", "rollout")

@@ -73,7 +73,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fields", WRONG)
-def test_what_cannot_be_meant_is_told_with_its_line_and_without_a_secret(fields: str) -> None:
+def test_what_cannot_be_meant_is_reported_with_its_line_and_without_a_secret(fields: str) -> None:
     with pytest.raises(TopologyError) as caught:
         users(fields)
     codes = {problem.code for problem in caught.value.problems}

@@ -200,7 +200,7 @@ class TestReplicas:
         ]
         assert check(topology(cluster("east", defaults=strict), topic("a"))) == ()
 
-    def test_wrong_defaults_are_told_once(self) -> None:
+    def test_wrong_defaults_are_reported_once(self) -> None:
         wrong = cluster("east", defaults=TopicDefaults(replication_factor=1, configs={"min.insync.replicas": "2"}))
         assert _codes(topology(wrong, topic("a"), topic("b"))) == ["too-few-replicas"]
 

@@ -60,5 +60,5 @@ def test_each_is_named_with_its_place(before: str, after: str, place: str, name:
         (TEXT.replace("'orders.*'", "'orders\u2013.*'"), "none has U+2013 (en dash)"),
     ],
 )
-def test_a_name_in_quotes_that_looks_right_is_told_by_its_characters(text: str, words: str) -> None:
+def test_a_name_in_quotes_that_looks_right_is_reported_by_its_characters(text: str, words: str) -> None:
     assert any(words in one for one in problems(text)), problems(text)

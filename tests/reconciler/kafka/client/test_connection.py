@@ -174,7 +174,7 @@ def test_a_throttle_of_hours_is_a_damaged_answer_and_not_obeyed() -> None:
     assert 30 < talk(echo, use) <= 60
 
 
-def test_versions_that_do_not_meet_are_told() -> None:
+def test_versions_that_do_not_meet_are_reported() -> None:
     async def use(connection: Connection) -> None:
         connection.versions[1] = (0, 9)
         with pytest.raises(UnsupportedBrokerError, match="Fetch 0 to 9"):
@@ -196,7 +196,7 @@ def test_a_mechanism_the_broker_does_not_offer() -> None:
         talk(answer, use, settings)
 
 
-def test_nobody_listens() -> None:
+def test_no_one_listens() -> None:
     async def use() -> None:
         with pytest.raises(ConnectionLostError, match="no connection to"):
             await connect(("127.0.0.1", 1), PATIENT, BufferPool())

@@ -19,7 +19,7 @@ def test_a_code_has_the_name_that_kafka_gives_it(code: int) -> None:
     assert name_of(code) == f"{OTHERWISE.get(code, known.message)} ({code})"
 
 
-def test_codes_without_a_name_are_told_as_numbers() -> None:
+def test_codes_without_a_name_are_reported_as_numbers() -> None:
     assert name_of(-1) == "UNKNOWN_SERVER_ERROR (-1)"
     assert [name_of(code) for code in (-2, 9999)] == ["error code -2", "error code 9999"]
     assert str(BrokerError(3, "topic orders on east")) == "topic orders on east: UNKNOWN_TOPIC_OR_PARTITION (3)"

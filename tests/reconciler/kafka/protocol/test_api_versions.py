@@ -64,7 +64,7 @@ def test_an_answer_that_breaks_off_is_never_believed(data: st.DataObject) -> Non
         unpack_api_versions(whole[: data.draw(st.integers(4, len(whole) - 1))])
 
 
-def test_who_packs_by_hand_does_not_wait_for_the_generated_codec() -> None:
+def test_who_packs_it_manually_does_not_wait_for_the_generated_codec() -> None:
     """A plan's reads begin with it; kafka-python is a tenth of a second of imports."""
     modules = "reconciler.kafka.client.dial, reconciler.kafka.protocol.metadata_and_configs"
     program = f"import sys, {modules}, reconciler.operations.session.early_reads; sys.exit('kafka' in sys.modules)"

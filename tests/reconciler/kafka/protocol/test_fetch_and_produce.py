@@ -93,7 +93,7 @@ def test_a_partition_that_comes_back_is_not_forgotten_in_the_same_request() -> N
 
 
 @pytest.mark.parametrize("forget", [True, False])
-def test_a_topic_made_anew_gets_a_session_that_does_not_know_the_old_one(forget: bool) -> None:
+def test_a_recreated_topic_gets_a_session_that_does_not_know_the_old_one(forget: bool) -> None:
     session = FetchSession()
     for partition in range(2):
         session.want(want("orders", partition))

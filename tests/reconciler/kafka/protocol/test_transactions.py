@@ -148,7 +148,7 @@ def test_positions_are_committed_within_a_transaction_as_the_codec_has_it(versio
     assert pack_commit(HOLDER, "mirror.f", offsets) == body(made)
 
 
-def test_version_2_is_told_who_ends_the_next_transaction() -> None:
+def test_version_2_learns_who_ends_the_next_transaction() -> None:
     frame = struct.pack(">ibihqh", 9, 0, 5, 0, 7001, 4) + b"\0"
     assert unpack_end(memoryview(frame), 5) == (5, (0, 7001, 4))
 
@@ -161,14 +161,14 @@ def test_log_ends_are_asked_for_as_the_codec_has_it() -> None:
     assert pack_ends({("a", 0): 5, ("a", 1): 6}) == body(made)
 
 
-def test_what_is_refused_is_told_by_partition() -> None:
+def test_what_is_refused_is_reported_by_partition() -> None:
     results = b"\x03" + struct.pack(">ih", 0, 0) + b"\0" + struct.pack(">ih", 1, 51) + b"\0"
     frame = struct.pack(">i", 9) + b"\0" + struct.pack(">i", 5) + b"\x02" + b"\x02a" + results + b"\0" + b"\0"
     assert unpack_add(memoryview(frame)) == (5, {("a", 1): 51})
     assert unpack_end(memoryview(struct.pack(">ibih", 9, 0, 5, 47) + b"\0")) == (5, (47, -1, -1))
 
 
-def test_log_ends_are_told_with_the_epoch_they_are_of() -> None:
+def test_log_ends_are_reported_with_the_epoch_they_are_of() -> None:
     results = b"\x03" + struct.pack(">hiiq", 0, 0, 5, 77) + b"\0" + struct.pack(">hiiq", 74, 1, -1, -1) + b"\0"
     frame = struct.pack(">i", 9) + b"\0" + struct.pack(">i", 5) + b"\x02" + b"\x02a" + results + b"\0" + b"\0"
     assert unpack_ends(memoryview(frame)) == (5, {("a", 0): (0, 5, 77), ("a", 1): (74, -1, -1)})

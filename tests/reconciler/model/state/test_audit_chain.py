@@ -60,7 +60,7 @@ def test_records_of_older_releases_are_counted_where_they_come_first() -> None:
     assert "carries no digest" in broken.problem
 
 
-def test_a_missing_beginning_is_not_proved_and_told_by_its_digest() -> None:
+def test_a_missing_beginning_is_not_proved_and_reported_by_its_digest() -> None:
     records = chain(4)
     report = check(records[2:])
     assert (report.whole, report.before, report.since) == (False, digest(records[1]), "t2")
@@ -110,7 +110,7 @@ def test_what_the_topic_says_otherwise_than_the_file_is_named_in_both() -> None:
     assert all(report.whole for report in verify(whole, other_machine).values())
 
 
-def test_a_chain_that_begins_anew_is_broken() -> None:
+def test_a_chain_that_begins_again_is_broken() -> None:
     broken = check([*chain(2), *chain(2, run="b")]).broken
     assert broken is not None
     assert (broken.run, broken.expected) == ("b", "")
@@ -133,7 +133,7 @@ def test_a_record_that_was_sent_twice_counts_once() -> None:
     assert (report.whole, report.records, len(report.heads)) == (True, 3, 1)
 
 
-def test_a_head_kept_elsewhere_tells_of_a_cut_and_of_a_chain_written_anew() -> None:
+def test_a_head_kept_elsewhere_tells_of_a_cut_and_of_a_chain_written_again() -> None:
     records = chain(4)
     head = digest(records[-1])
     assert check(records, head).whole

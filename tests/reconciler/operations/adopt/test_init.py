@@ -153,7 +153,7 @@ def test_answers_give_what_options_give(authority: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["ssl.ca.location", "east:ssl.ca.location"])
-def test_an_authority_is_looked_at_before_anybody_connects(option: str, tmp_path: Path) -> None:
+def test_an_authority_is_checked_before_anybody_connects(option: str, tmp_path: Path) -> None:
     whole = (*TWO, "--security-protocol", "SSL", "--flow", "none", "--client")
     with pytest.raises(ReconcilerError, match="cannot be read: No such file"):
         request(*whole, f"{option}={tmp_path / 'none.pem'}")

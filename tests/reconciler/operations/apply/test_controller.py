@@ -23,7 +23,7 @@ class Failing:
         raise ValueError("no such figure")
 
 
-def test_a_page_that_fails_is_logged_once_and_rounds_go_on() -> None:
+def test_a_page_that_fails_is_logged_once_and_rounds_continue() -> None:
     log, failing = Log(), Failing()
     page = _Page(failing, log)
     page.look()

@@ -121,7 +121,7 @@ def test_a_cluster_that_does_not_answer_afterwards_keeps_what_was_not_touched(ru
     assert run.written().topics.keys() == {"pay"}
 
 
-def test_a_record_that_cannot_be_written_is_told(run: Run) -> None:
+def test_a_record_that_cannot_be_written_is_reported(run: Run) -> None:
     run.broken = "no disk"
     run.world.clusters["east"].put("pay", 1)
     run.last = replace(run.last, live=run.world.look(run.topology))

@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.slow
-def test_a_silent_cluster_ends_with_the_deadline_and_the_other_is_looked_at(folder: Path) -> None:
+def test_a_silent_cluster_ends_with_the_deadline_and_the_other_is_checked(folder: Path) -> None:
     seen = checkup(folder, 4.0)
     assert seen.exit_code == 1
     dead = {one.check: one for one in seen.findings if one.subject == "cluster dead"}

@@ -58,7 +58,7 @@ def test_a_job_that_keeps_up_tells_the_load(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("job", [None, status(seconds_lag=600.0), status(seconds_lag=None)])
-def test_else_the_topics_are_looked_at_twice(job: FlowStatus | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_else_the_topics_are_checked_twice(job: FlowStatus | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a job copies that is behind is what it can, not what comes."""
     [size] = sized(monkeypatch, job, [1_000, 21_000]).flows
     assert (size.rate, size.disk_bytes) == (2_000.0, 63_000)

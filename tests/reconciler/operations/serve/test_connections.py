@@ -124,7 +124,7 @@ def flood(port: int, stop: threading.Event) -> None:
 
 @pytest.mark.usefixtures("patient")
 @pytest.mark.parametrize("token", ["", "secret"])
-def test_who_opens_connections_again_and_again_keeps_nobody_out(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_opens_connections_again_and_again_keeps_no_one_out(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 400)
     with listening(token=token) as port, ExitStack() as stack:
         stop = threading.Event()
@@ -147,7 +147,7 @@ def test_the_oldest_that_says_nothing_gives_way_to_the_newest() -> None:
 
 
 @pytest.mark.usefixtures("patient")
-def test_who_had_the_token_stays_whoever_else_comes() -> None:
+def test_who_had_the_token_stays_anyone_who_else_comes() -> None:
     with listening(token="secret") as port, ExitStack() as stack:
         known = kept(port, TOKEN)
         silent = [stack.enter_context(socket.create_connection(("127.0.0.1", port), WAIT_S)) for _ in range(20)]
@@ -205,7 +205,7 @@ def test_the_oldest_stream_gives_way_where_there_are_too_many(monkeypatch: pytes
             connection.close()
 
 
-def test_a_stream_goes_on_for_longer_than_a_request_may_take() -> None:
+def test_a_stream_continues_for_longer_than_a_request_may_take() -> None:
     with listening() as port:
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S)
         connection.request("GET", "/events/")
@@ -282,7 +282,7 @@ def test_it_is_answered_over_tls_and_a_renewed_certificate_is_shown_to_the_next_
     assert "the renewed certificate is not used" in told[0]
 
 
-def test_files_that_cannot_be_used_are_told_before_anything_is_read(tmp_path: Path) -> None:
+def test_files_that_cannot_be_used_are_reported_before_anything_is_read(tmp_path: Path) -> None:
     files, _ = written(tmp_path)
     with pytest.raises(ReconcilerError, match=r"missing\.crt"):
         PageCertificate(CertificateFiles(tmp_path / "missing.crt", files.key), print)

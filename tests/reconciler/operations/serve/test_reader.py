@@ -140,7 +140,7 @@ def test_all_parts_come_and_move_on_and_everything_is_closed() -> None:
 
 
 @pytest.mark.parametrize("part", ["jobs", "lock", "clusters", "review"])
-def test_what_fails_is_told_and_what_was_known_stays(part: str) -> None:
+def test_what_fails_is_reported_and_what_was_known_stays(part: str) -> None:
     sources = FakeSources()
     broken = ClusterError("east", "unreachable", f"no {part}", "", "Wait.")
     with LiveReader(sources, QUICK) as reader:
@@ -155,7 +155,7 @@ def test_what_fails_is_told_and_what_was_known_stays(part: str) -> None:
         until(reader, lambda view: getattr(view, kept).failure is None)
 
 
-def test_another_folder_is_read_by_new_connections_and_a_broken_one_is_told() -> None:
+def test_another_folder_is_read_by_new_connections_and_a_broken_one_is_reported() -> None:
     sources = FakeSources()
     with LiveReader(sources, QUICK) as reader:
         until(reader, lambda view: view.review.value is not None)

@@ -106,7 +106,7 @@ def test_its_token_is_shown_once_and_asked_for(env: Path) -> None:
         assert got(address, "/", {"authorization": f"Bearer {token}", "host": "evil.example.com"})[0] == 421
 
 
-def test_a_port_that_is_taken_and_a_folder_that_is_wrong_are_told(env: Path, cli: Callable[..., Ended]) -> None:
+def test_a_port_that_is_taken_and_a_folder_that_is_wrong_are_reported(env: Path, cli: Callable[..., Ended]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ended = cli("serve", env, "--port", taken.getsockname()[1])
     assert ended.code == 1

@@ -62,7 +62,7 @@ def test_what_copies_or_is_meant_not_to_is_not_waited_for(flow: FlowStatus) -> N
     assert (watched.now, watched.said) == (0.0, [])
 
 
-def test_lanes_that_have_not_told_yet_are_waited_for() -> None:
+def test_lanes_that_have_not_reported_yet_are_waited_for() -> None:
     begins = replace(FLOW, lag_unknown_partitions=4)
     watched = Watched([mirror(replace(FLOW, state="starting")), mirror(begins), mirror(FLOW)])
     assert watched.run(mirror(begins)) == mirror(FLOW)
@@ -96,7 +96,7 @@ def test_a_flow_of_which_every_partition_stalled_does_not_copy() -> None:
 
 
 @pytest.mark.parametrize("code", ["source_unreachable", "provenance_not_yet_marked", "positions_undecided"])
-def test_what_waits_for_others_is_told_and_fails_nothing(code: str) -> None:
+def test_what_waits_for_others_is_reported_and_fails_nothing(code: str) -> None:
     waits = mirror(replace(FLOW, state="degraded", conditions=(condition(code),), lag_unknown_partitions=4))
     watched = Watched([waits])
     assert watched.run(waits) == waits

@@ -135,7 +135,7 @@ def test_the_first_whole_read_is_the_one_that_began() -> None:
     assert len(asked) == 1
 
 
-def test_who_is_silent_keeps_nobody_waiting_once_it_is_not_wanted() -> None:
+def test_who_is_silent_keeps_no_one_waiting_once_it_is_not_wanted() -> None:
     with silent_broker() as address:
         ahead = ReadAhead({"east": cluster("east", bootstrap_servers=(address,))}, Principal.PLAN)
         time.sleep(0.1)
@@ -219,7 +219,9 @@ def test_what_is_surely_a_live_plan_is_one(words: list[str], monkeypatch: pytest
     assert begun == [Path("env")]
 
 
-def test_files_that_cannot_be_read_are_told_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_be_read_are_reported_by_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         run_app(cli_review.app, ["plan", str(tmp_path / "nowhere")])
     assert "nowhere does not exist" in capsys.readouterr().err

@@ -65,7 +65,7 @@ def test_the_first_page_has_the_figures_of_status() -> None:
         assert name in page
 
 
-def test_a_job_that_nobody_can_see_is_unknown_on_every_page() -> None:
+def test_a_job_that_no_one_can_see_is_unknown_on_every_page() -> None:
     view = seen_view()
     for page in (LivePage(), LivePage(PageKind.FLOWS)):
         rows = re.findall(r"<tr>(?:(?!</tr>).)*?west-to-hub.*?</tr>", html(view, page))
@@ -101,13 +101,13 @@ def test_what_was_read_very_long_ago_is_unknown_as_a_whole() -> None:
     assert "it was last read 91 s ago" in text(view, LivePage(), now_ms)
 
 
-def test_why_the_newest_reading_failed_is_told_beside_the_older_one() -> None:
+def test_why_the_newest_reading_failed_is_reported_beside_the_older_one() -> None:
     view = seen_view()
     failed = replace(view, review=replace(view.review, failure=Unknown("plan", "the disk is full", "Make space.")))
     assert "the newest try failed: the disk is full" in text(failed, LivePage())
 
 
-def test_a_folder_that_cannot_be_read_is_told_with_what_to_do() -> None:
+def test_a_folder_that_cannot_be_read_is_reported_with_what_to_do() -> None:
     page = text(seen_view(folder_problem="3 problems in the topology\nRun validate."), LivePage())
     assert "3 problems in the topology" in page
     assert "Run validate." in page
@@ -143,7 +143,7 @@ def test_groups_stand_on_both_sides_and_would_stand_where() -> None:
     )
 
 
-def test_who_changed_what_is_told_with_whether_the_record_is_whole() -> None:
+def test_who_changed_what_is_reported_with_whether_the_record_is_whole() -> None:
     page = text(seen_view(), LivePage(PageKind.AUDIT))
     assert "apply by ann@laptop: 2 changes ended 1 not done" in page
     assert "not enough brokers" in page
@@ -276,7 +276,7 @@ def test_after_a_failover_no_page_says_that_all_is_fine() -> None:
     )
 
 
-def test_a_source_that_is_stopped_is_no_copying_that_goes_on() -> None:
+def test_a_source_that_is_stopped_is_no_copying_that_continues() -> None:
     view = seen_view()
     cut = condition("source_unreachable", stops=False)
     silent = copying("east-to-west", records_lag=None, seconds_lag=None, lag_unknown_partitions=6, conditions=(cut,))

@@ -38,7 +38,7 @@ def test_the_first_step_down_still_names_what_differs() -> None:
     assert len(list(Detail)) == 5
 
 
-def test_thousands_of_topics_that_nobody_manages_cost_a_change_none_of_its_values() -> None:
+def test_thousands_of_topics_that_no_one_manages_cost_a_change_none_of_its_values() -> None:
     seen = world("east")
     for number in range(4_000):
         seen.clusters["east"].put(f"unmanaged-{number:04}")
@@ -90,7 +90,7 @@ def test_counts_of_a_rollout_of_hundreds_of_waves_fit_and_can_be_found_again() -
     assert "more than fits here" in text
 
 
-def test_the_digest_and_the_outline_are_made_once_however_often_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_and_the_outline_are_made_once_however_often_it_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     made = world("east").plan(
         topology(*(topic(f"t{number}", configs={"retention.ms": str(number)}) for number in range(9)))
     )

@@ -41,7 +41,7 @@ def test_what_somebody_left_out_or_asked_for_is_not() -> None:
     assert not [planned for planned in made.changes if planned.risk == Risk.HIGH]
 
 
-def test_the_rest_is_told_by_prefix() -> None:
+def test_the_rest_is_reported_by_prefix() -> None:
     made = widened().plan(topology(topic("pay", partitions=1), flow("east", "west", ".*", replication_factor=1)))
     text = plan_text(made)
     assert "east.crm-* 40, east.Search.* 40" in text or "east.Search.* 40, east.crm-* 40" in text

@@ -24,7 +24,7 @@ from reconciler.render.plan.outline import reasons_words
         (["one reason", "a second one", "the third of all of them", "a fourth", "and then a fifth and last"], None),
     ],
 )
-def test_each_kind_of_reason_is_told_with_its_count(reasons: list[str], told: str | None) -> None:
+def test_each_kind_of_reason_is_reported_with_its_count(reasons: list[str], told: str | None) -> None:
     said = reasons_words(reasons)
     if told is None:
         told = "one reason; a second one; the third of all of them; and 2 other reasons"

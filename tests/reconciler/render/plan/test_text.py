@@ -49,14 +49,14 @@ def test_defaults_taken_over_are_one_line_and_what_somebody_chose_is_not_among_t
     assert "brokers have by default" not in plan_text(planned("target"), Style())
 
 
-def test_only_what_moved_is_told() -> None:
+def test_only_what_moved_is_reported() -> None:
     one = Moved("topic east/a", "id x, 3 partitions, retention.ms=1, segment.ms=5", "id x, 3 partitions, segment.ms=6")
     assert str(one) == "topic east/a: was retention.ms=1, segment.ms=5, is segment.ms=6"
     gone = Moved("topic east/a", "id x, 3 partitions, a=1", "id x, 3 partitions")
     assert str(gone) == "topic east/a: was a=1, is not set"
 
 
-def test_of_what_came_the_beginning_is_told() -> None:
+def test_of_what_came_the_beginning_is_reported() -> None:
     there = ", ".join(["id x", "3 partitions", *(f"k{number}=1" for number in range(30))])
     assert str(Moved("topic east/a", "absent", there)).endswith(
         "was absent, is id x, 3 partitions, k0=1, k1=1 and 28 more"
@@ -70,7 +70,7 @@ def test_a_world_that_moved_is_cut() -> None:
     assert len(stale.moved) == 5000
 
 
-def test_one_refusal_that_meets_many_topics_is_told_once() -> None:
+def test_one_refusal_that_meets_many_topics_is_reported_once() -> None:
     seen = world("east")
     east = cluster("east", defaults=TopicDefaults(configs={"no.such.key": "1"}))
     made = [f"t{number:02}" for number in range(30)]
@@ -139,7 +139,7 @@ def test_changes_of_a_stage_stand_where_a_person_looks_for_them() -> None:
     assert [one.id for one in plan.changes][:3] == ["create:a/pay", "create:a/zoo", "partitions:a/log"]
 
 
-def test_a_cluster_that_does_not_answer_is_told_once_with_its_mirrors() -> None:
+def test_a_cluster_that_does_not_answer_is_reported_once_with_its_mirrors() -> None:
     seen, wished = world(), topology(topic("orders"), flow("east", "west", "orders"))
     seen.clusters["west"].fail_on(1, unreachable("west"))
     live = seen.look(wished)
@@ -150,7 +150,7 @@ def test_a_cluster_that_does_not_answer_is_told_once_with_its_mirrors() -> None:
     assert [one.subject for one in make_plan(wished, heard).unknown] == ["mirror west"]
 
 
-def test_rules_that_differ_in_their_names_alone_are_told_together_with_how_many() -> None:
+def test_rules_that_differ_in_their_names_alone_are_reported_together_with_how_many() -> None:
     """As the first plan after an import has them: one rule for each topic, all for one principal."""
     names = ", ".join(f"t-{number:02}" for number in range(35))
     entries = f"[{{role: consumer, principal: 'User:app', clusters: [west], topics: [{names}], groups: [g]}}]"
@@ -170,7 +170,7 @@ def test_rules_that_differ_in_their_names_alone_are_told_together_with_how_many(
     assert page.count("allow User:app read on topic t-34</code>") == 1, "folded"
 
 
-def test_many_grants_of_one_principal_are_told_as_what_it_may_do() -> None:
+def test_many_grants_of_one_principal_are_reported_as_what_it_may_do() -> None:
     grants = [
         f"{{principal: 'User:app', clusters: [west], resource: topic, names: [t-{number}], operations: [read]}}"
         for number in range(4)

@@ -144,7 +144,7 @@ def test_the_time_left_comes_from_how_the_lag_falls_and_is_unknown_where_the_lag
     assert words == "90 s", "the last half minute counts"
 
 
-def test_of_very_many_conditions_the_true_count_is_told() -> None:
+def test_of_very_many_conditions_the_true_count_is_reported() -> None:
     counts = (ConditionCount("a", True, 9_999), ConditionCount("calm", False, 3))
     state = live(JobState.RUNNING, replace(BUSY, conditions=(STOP,) * 20, condition_counts=counts))
     assert row(state, "orders")[-1] == "! a x9,999, calm x3"
@@ -157,7 +157,7 @@ def test_of_very_many_conditions_the_true_count_is_told() -> None:
     assert told["mirrors"]["west"]["flows"]["orders"]["condition_counts"] == list(map(asdict, counts))
 
 
-def test_of_very_many_pauses_the_true_count_is_told() -> None:
+def test_of_very_many_pauses_the_true_count_is_reported() -> None:
     counts = PauseCounts(9_000, 9_500, 8_999)
     state = live(
         JobState.RUNNING, replace(BUSY, conditions=(), pauses=(pause(1, 1, topic="t"),) * 20, pause_counts=counts)
@@ -170,7 +170,7 @@ def test_of_very_many_pauses_the_true_count_is_told() -> None:
     assert told["mirrors"]["west"]["flows"]["orders"]["pause_counts"] == asdict(counts)
 
 
-def test_a_dead_cluster_is_told_once() -> None:
+def test_a_dead_cluster_is_reported_once() -> None:
     error = "cluster west does not answer at w:9092. w:9092: Connect failed"
     silent = Unknown("cluster west", error, "Check that the brokers run.")
     mirror = Unknown("mirror west", "cluster west does not answer at w:9092", "Check that the brokers run.")
@@ -216,7 +216,7 @@ def test_an_unknown_lag_is_shown_with_what_is_known_of_it() -> None:
     assert "unknown; at least 14,207  unknown" in text
 
 
-def test_a_job_that_nobody_can_see_is_unknown_and_says_why() -> None:
+def test_a_job_that_no_one_can_see_is_unknown_and_says_why() -> None:
     unseen = Unknown(
         "mirror west", "its status topic __mirror_status does not exist at west", "Run reconciler apply ENV."
     )
@@ -314,7 +314,7 @@ def test_the_json_of_a_flow_holds_how_and_where_it_lags() -> None:
 
 
 @pytest.mark.parametrize(("age", "words"), [(90.0, "90 s old"), (None, "of unknown age")])
-def test_of_a_flow_that_is_behind_the_age_of_its_oldest_record_is_told(age: float | None, words: str) -> None:
+def test_of_a_flow_that_is_behind_the_age_of_its_oldest_record_is_reported(age: float | None, words: str) -> None:
     state = live(JobState.RUNNING, replace(BUSY, oldest_unread_seconds=age), replace(NEW, records_lag=0))
     assert f"    orders: the oldest record to copy is {words}" in text_of(state, 5).splitlines()
     assert "new: the oldest" not in text_of(state, 5)

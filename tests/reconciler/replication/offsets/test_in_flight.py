@@ -57,7 +57,7 @@ def test_records_of_other_writers_between_them_change_nothing(it: Killed, data: 
 
 
 @given(killed(distinct=True), st.data())
-def test_what_follows_a_record_that_is_not_there_is_counted_and_not_skipped(it: Killed, data: st.DataObject) -> None:
+def test_what_follows_a_record_that_is_missing_is_counted_and_not_skipped(it: Killed, data: st.DataObject) -> None:
     """Filtered, changed or compacted on the way."""
     behind = it.source[it.stored : it.reached]
     if not behind:

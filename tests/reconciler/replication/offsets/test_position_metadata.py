@@ -59,7 +59,7 @@ def test_who_owns_a_flow(positions: dict[tuple[str, int], PositionMark], found: 
     assert (None if answer is None else answer[0]) == found
 
 
-def test_an_owner_survives_a_seek_and_is_told() -> None:
+def test_an_owner_survives_a_seek_and_is_reported() -> None:
     metadata = written(HERE, 7, {"i": "id", "c": 3, "a": "app-9", "h": 5, "w": ["stage", "SRC"]}) + END
     mark = mark_of(HERE, 7, metadata)
     assert mark == PositionMark(OTHER, "id", "app-9", 5)

@@ -32,7 +32,7 @@ def test_a_chunk_written_again_counts_once() -> None:
     assert ours.downstream(29).offset == 34
 
 
-def test_a_topic_made_anew_has_a_map_anew() -> None:
+def test_a_recreated_topic_has_a_map_again() -> None:
     ours = _reader(_chunk(0, 500), _chunk(100, 600), _chunk(0, 0, (OLD, NEW)), _chunk(10, 11, (OLD, NEW)))
     found = ours.partition("orders", 0, (OLD, NEW))
     assert [stretch.begin for stretch in found.stretches] == [0, 10]

@@ -108,7 +108,7 @@ def test_what_passes_ends_no_reader(cluster: ScriptedCluster, error: WireError) 
 
 
 @pytest.mark.parametrize("code", TOLD)
-def test_what_does_not_pass_is_told_at_once(cluster: ScriptedCluster, code: int) -> None:
+def test_what_does_not_pass_is_reported_at_once(cluster: ScriptedCluster, code: int) -> None:
     cluster.failures = [BrokerError(code, "x")]
     with pytest.raises(BrokerError):
         values(cluster)
@@ -129,7 +129,7 @@ def test_each_error_that_is_waited_out_is_heard(cluster: ScriptedCluster) -> Non
     assert heard == [5, 15]
 
 
-def test_a_reader_goes_on_where_an_error_stopped_it(cluster: ScriptedCluster) -> None:
+def test_a_reader_continues_where_an_error_stopped_it(cluster: ScriptedCluster) -> None:
     topic = CompactedTopic(cluster, TOPIC)  # type: ignore[arg-type]
     asyncio.run(topic.read())
     before = cluster.fetches

@@ -83,7 +83,7 @@ def place(request: pytest.FixtureRequest, unique: str, create_topic: CreateTopic
 pytestmark = [pytest.mark.kafka("plain"), pytest.mark.kafka("secure")]
 
 
-def test_a_topic_that_is_not_there_is_absent_and_an_empty_one_is_empty(place: Place) -> None:
+def test_a_topic_that_is_missing_is_absent_and_an_empty_one_is_empty(place: Place) -> None:
     assert place.values() is None
     place.make(3)
     assert place.values() == {}
@@ -174,7 +174,7 @@ def test_an_open_transaction_is_waited_for_and_an_aborted_one_does_not_count(pla
     assert place.ask(read, committed=True) == {"key": b"before"}
 
 
-def test_an_open_transaction_that_nobody_ends_may_be_ended_by_its_reader(place: Place) -> None:
+def test_an_open_transaction_that_no_one_ends_may_be_ended_by_its_reader(place: Place) -> None:
     place.make()
     producer = Producer({**place.handle.super_client(), "transactional.id": place.topic, "log_level": 0})
     producer.init_transactions(30)
@@ -189,7 +189,7 @@ def test_an_open_transaction_that_nobody_ends_may_be_ended_by_its_reader(place: 
 
 
 @kraft  # ZooKeeper forgets a deleted name later than it says
-def test_a_topic_that_was_made_anew_is_read_from_its_beginning(place: Place) -> None:
+def test_a_topic_that_was_recreated_is_read_from_its_beginning(place: Place) -> None:
     place.make()
     place.tell(("old", b"1"), ("older", b"2"))
 

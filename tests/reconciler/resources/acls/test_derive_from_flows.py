@@ -62,7 +62,7 @@ def test_default_naming(patterns: tuple[str, ...], source: str, target: str) -> 
 
 
 @pytest.mark.parametrize("operation", ["write", "create", "delete", "alter", "alter_configs"])
-def test_nobody_becomes_a_writer(operation: str) -> None:
+def test_no_one_becomes_a_writer(operation: str) -> None:
     assert derived(flow("east", "west", access=SYNC), f"allow User:a {operation} topic pay") == set()
 
 
@@ -103,7 +103,7 @@ def test_identity_naming_keeps_names_but_never_opens_what_the_target_keeps_for_i
 
 
 @pytest.mark.usefixtures("own_policies")
-def test_a_custom_policy_gives_literal_rules_for_topics_that_are_there() -> None:
+def test_a_custom_policy_gives_literal_rules_for_topics_that_exist() -> None:
     one = flow("east", "west", ".*", naming=Naming("tests.support.policies:Suffixing"), access=SYNC)
     assert derived(one, "allow User:a read topic pa*") == set()
     assert derived(one, "allow User:a read topic pa*", topics=("pay", "orders")) == rules(

@@ -172,7 +172,7 @@ def test_rules_that_cannot_be_read_are_unknown_with_the_missing_right() -> None:
     assert "User:billing: consumer on orders" in planned.unknown[0].detail
 
 
-def test_a_rule_removed_outside_is_made_again_and_told_as_such() -> None:
+def test_a_rule_removed_outside_is_made_again_and_reported_as_such() -> None:
     seen = world()
     seen.clusters["east"].put("orders")
     applied(seen, env(ROLES))
@@ -195,7 +195,7 @@ def test_a_saved_plan_is_stale_when_one_of_its_rules_moved_and_only_then() -> No
     assert moved.subject == "acl east/allow User:billing read on topic orders"
 
 
-def test_partly_refused_the_rest_is_done_and_the_next_apply_goes_on() -> None:
+def test_partly_refused_the_rest_is_done_and_the_next_apply_continues() -> None:
     seen = world()
     seen.clusters["east"].put("orders")
     refused = str(rule("allow User:billing read topic orders"))
@@ -207,7 +207,7 @@ def test_partly_refused_the_rest_is_done_and_the_next_apply_goes_on() -> None:
 
 
 @pytest.mark.parametrize("after", range(4))
-def test_an_interrupted_apply_says_what_was_done_and_the_next_one_goes_on(after: int) -> None:
+def test_an_interrupted_apply_says_what_was_done_and_the_next_one_continues(after: int) -> None:
     seen = world()
     seen.clusters["east"].put("orders")
     seen.clusters["east"].kill_after(after)
@@ -217,7 +217,7 @@ def test_an_interrupted_apply_says_what_was_done_and_the_next_one_goes_on(after:
     applied(seen, env(ROLES))
 
 
-def test_without_access_in_the_topology_nobody_looks_at_rules() -> None:
+def test_without_access_in_the_topology_no_one_looks_at_rules() -> None:
     seen = world()
     planned = seen.plan(env("topics: {orders: {clusters: [east], partitions: 1}}\n"))
     assert [one.acls for one in planned.basis.clusters] == [None, None]
@@ -245,7 +245,7 @@ def test_observations_of_rules_need_no_topic() -> None:
     assert found.text == "absent"
 
 
-def test_explain_names_the_rule_the_flow_and_what_nobody_declared() -> None:
+def test_explain_names_the_rule_the_flow_and_what_no_one_declared() -> None:
     seen = world()
     seen.clusters["east"].put("orders")
     seen.clusters["east"].acls = rules("allow User:late read topic orders", "allow User:late describe_configs topic *")

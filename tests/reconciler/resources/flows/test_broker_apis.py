@@ -69,7 +69,7 @@ def test_old_batches_and_group_sync_are_refused_by_side() -> None:
     assert refused(source=without(16)) == []
 
 
-def test_what_was_not_told_refuses_nothing() -> None:
+def test_what_was_not_reported_refuses_nothing() -> None:
     assert refused(source=None, target=None, groups=Groups(sync_offsets=True)) == []
 
 

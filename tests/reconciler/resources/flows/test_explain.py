@@ -15,7 +15,7 @@ def made(plan: Plan) -> set[str]:
     return {str(one.change.ref) for one in plan.changes if hasattr(one.change, "ref")}
 
 
-def test_names_that_only_look_like_those_of_remote_topics_are_told() -> None:
+def test_names_that_only_look_like_those_of_remote_topics_are_reported() -> None:
     names = [f"pay.west.{number}" for number in range(7)]
     wished = topology(*(topic(name) for name in names), topic("west.audit"), flow("east", "west", ".*"))
     [note] = told(world().plan(wished))
@@ -40,7 +40,7 @@ def test_a_topic_that_begins_with_its_own_clusters_alias_is_carried() -> None:
     assert told(plan) == []
 
 
-def test_what_nobody_declares_is_told_unless_a_flow_may_have_made_it() -> None:
+def test_what_no_one_declares_is_reported_unless_a_flow_may_have_made_it() -> None:
     seen = world()
     for name in ("pay.west.orders", "west.orders", "north.west.x"):
         seen.clusters["east"].put(name)
@@ -50,7 +50,7 @@ def test_what_nobody_declares_is_told_unless_a_flow_may_have_made_it() -> None:
     assert "2 topics of east that its expressions match: north.west.x, pay.west.orders (" in note
 
 
-def test_what_mirrormaker_2_excludes_and_its_flow_does_not_is_told_with_the_rule() -> None:
+def test_what_mirrormaker_2_excludes_and_its_flow_does_not_is_reported_with_the_rule() -> None:
     seen = world()
     names = ["a.replica", "mm2x.internal", "mm2-offset-syncs.west.internal", "east.checkpoints.internal", "__x", "_y"]
     for name in (*names, "a-internal"):
@@ -73,7 +73,7 @@ def test_remote_topics_on_their_way_back_are_no_news() -> None:
     assert told(world().plan(wished)) == []
 
 
-def test_a_flow_without_any_topic_is_told() -> None:
+def test_a_flow_without_any_topic_is_reported() -> None:
     assert told(world().plan(topology(flow("east", "west", "orders")))) == [
         "flow east-to-west matches no topic on east yet"
     ]

@@ -164,7 +164,7 @@ def test_custom_policies_are_simulated() -> None:
 
 
 @pytest.mark.slow
-def test_a_search_without_end_is_given_up_and_told() -> None:
+def test_a_search_without_end_is_given_up_and_reported() -> None:
     namings = itertools.cycle([Naming("default", "."), Naming("default", "-")])
     flows = [
         flow(one, other, f"(?!.*{other}).*x.*y.*z", naming=next(namings))

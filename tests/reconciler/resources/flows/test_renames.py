@@ -47,7 +47,7 @@ def previous(seen: World) -> dict[str, dict[str, object]]:
     return {name: json.loads(text) for name, text in seen.runner.handovers.items()}
 
 
-def test_the_job_is_told_both_names_and_its_state_has_the_first_one() -> None:
+def test_the_job_gets_both_names_and_its_state_has_the_first_one() -> None:
     before, after = (topology(one, OTHER) for one in (OLD, NEW))
     was, now = flow_handover(before, OLD), flow_handover(after, NEW)
     assert "moved_from" not in was

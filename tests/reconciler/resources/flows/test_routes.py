@@ -91,7 +91,7 @@ def test_the_separator_of_internal_names_may_stay_a_dot() -> None:
     assert "a--heartbeats" in seen.clusters["b"].topics
 
 
-def test_the_job_is_told_only_what_is_asked_for() -> None:
+def test_the_job_gets_only_what_is_asked_for() -> None:
     schema = schema_of("mirror")
     plain, asking = flow("a", "b", "x"), flow("a", "b", "x", mirrormaker_topics=ALL)
     assert "mirrormaker_topics" not in _told(plain)["flows"][0]

@@ -124,7 +124,7 @@ def test_above_the_limit_it_is_refused_until_the_flow_raises_it() -> None:
     assert refusals(costs(kept(filler_limit=4), {("orders", 0): 5})) == ["same-offsets-fillers"]
 
 
-def test_what_is_not_told_is_said_to_be_unknown() -> None:
+def test_what_is_not_reported_is_said_to_be_unknown() -> None:
     made = costs(kept(), {("orders", 0): 7})
     assert any("where 1 partition begin is not known" in note for note in made.notes)
 
@@ -146,7 +146,7 @@ def marked(held: bool | Unknown, *, new: bool) -> list[str]:
     return [note for note in with_copies(seen.plan(desired), desired, copies, facts).notes if "marker" in note]
 
 
-def test_whether_markers_may_be_written_is_told_and_what_is_not_known_is_not_called_fine() -> None:
+def test_whether_markers_may_be_written_is_reported_and_what_is_not_known_is_not_called_fine() -> None:
     (well,) = marked(True, new=True)
     assert "User:mirror may write transaction markers" in well
     assert marked(True, new=False) == []
@@ -259,7 +259,7 @@ def test_a_topic_that_is_there_is_judged_by_the_positions_of_its_flow(
     assert any("ends at 9" in note for note in made.notes) is noted
 
 
-def test_a_right_that_a_service_grants_to_nobody_is_not_asked_for() -> None:
+def test_a_right_that_a_service_grants_to_no_one_is_not_asked_for() -> None:
     hosted = topology(topic("orders"), cluster("west", service="confluent-cloud"), flow("east", "west", "orders"))
     way = marker_todo(hosted, "west", "User:mirror", "kafka-acls.sh ...")
     assert way.startswith("No principal can be given it on west (Confluent Cloud)")

@@ -97,7 +97,7 @@ def test_a_changed_flow_restarts_once_and_names_field_values_and_topics() -> Non
     assert planned.changes[-1].needs == ("create:west/east.pay",)
 
 
-def test_a_renamed_flow_and_a_topic_that_moves_are_told_to_wait_for_their_positions() -> None:
+def test_a_renamed_flow_and_a_topic_that_moves_are_reported_to_wait_for_their_positions() -> None:
     seen, _ = running(flow("east", "west", "orders", name="old"), flow("east", "west", "pay", "log", name="kept"))
     now = topology(flow("east", "west", "orders", "log", name="new"), flow("east", "west", "pay", name="kept"))
     change = seen.plan(now, previous=told(seen)).changes[-1].change

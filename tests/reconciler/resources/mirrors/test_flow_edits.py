@@ -190,7 +190,7 @@ IDENTITY = replace(OF, naming=Naming("identity", "."))
         (("a", ""), ("a", "ID"), None, None),
     ],
 )
-def test_a_cluster_is_told_by_its_id_where_it_is_declared(
+def test_a_cluster_is_reported_by_its_id_where_it_is_declared(
     side: str, before: tuple[str, str], after: tuple[str, str], short: str | None, risk: Risk | None
 ) -> None:
     """Two clusters that changed their places in the files were "another address", and a new alias another cluster."""

@@ -78,7 +78,7 @@ def test_resuming_lifts_everything_within_and_refuses_a_part_of_a_wider_pause() 
 TOPOLOGY = topology(flow("east", "west", "orders", name="orders-flow"), flow("east", "west", "logs", name="logs-flow"))
 
 
-def test_a_wish_without_a_flow_means_all_and_a_wrong_one_is_told_with_the_nearest() -> None:
+def test_a_wish_without_a_flow_means_all_and_a_wrong_one_is_reported_with_the_nearest() -> None:
     assert scopes(TOPOLOGY, PauseRequest()) == (Scope("logs-flow"), Scope("orders-flow"))
     with pytest.raises(ReconcilerError, match="Perhaps you mean orders-flow"):
         scopes(TOPOLOGY, PauseRequest("order-flow"))
@@ -88,7 +88,7 @@ def test_a_wish_without_a_flow_means_all_and_a_wrong_one_is_told_with_the_neares
         scopes(TOPOLOGY, PauseRequest("", "orders"))
 
 
-def test_a_topic_that_is_not_there_is_told_with_the_nearest() -> None:
+def test_a_topic_that_is_missing_is_reported_with_the_nearest() -> None:
     east = FakeCluster("east")
     east.put("orders", 6)
     one = TOPOLOGY.flows["orders-flow"]
@@ -143,12 +143,12 @@ def test_a_resume_is_confirmed_when_nothing_within_is_paused_or_waits(mirror: An
     assert progress(mirror, [F], paused=False, asked_ms=100).done is done
 
 
-def test_without_a_job_nobody_confirms() -> None:
+def test_without_a_job_no_one_confirms() -> None:
     assert not progress(None, [F], paused=True, asked_ms=0).runs
     assert not progress(told(state=JobState.STOPPED), [F], paused=True, asked_ms=0).runs
 
 
-def test_where_not_all_pauses_are_told_a_resume_is_not_taken_for_confirmed() -> None:
+def test_where_not_all_pauses_are_reported_a_resume_is_not_taken_for_confirmed() -> None:
     """The pause may be among those that the record does not name."""
     mirror = told(entry(1, topic="other"))
     [name] = mirror.flows

@@ -59,7 +59,7 @@ def test_positions_of_another_flow_are_taken_over_where_it_has_one() -> None:
         taken_over(TWO, {0: 99}, "old")
 
 
-def test_what_is_left_out_and_what_is_copied_again_is_told() -> None:
+def test_what_is_left_out_and_what_is_copied_again_is_reported() -> None:
     assert costs(TWO, destinations(TWO, "earliest")) == [
         "copied again, so that the target has the records twice: 700 offsets"
     ]
@@ -79,7 +79,7 @@ def test_the_table_says_what_is_not_known() -> None:
     assert len(set(map(len, lines))) == 1
 
 
-def test_programs_read_where_it_stood_and_where_it_goes_on() -> None:
+def test_programs_read_where_it_stood_and_where_it_continues() -> None:
     looked = TopicPositions(
         "e", flow("east", "west", name="f"), "orders", "east.orders", (SeekPartition(0, None, 0, 9), TWO[1])
     )
@@ -177,7 +177,7 @@ def test_of_one_that_a_takeover_claimed_since_the_claim_is_kept() -> None:
     assert after == LanePosition(1, claim=Claim(4, "new"), hour=8)
 
 
-def test_a_flow_that_keeps_offsets_no_more_goes_on_where_it_is_sent() -> None:
+def test_a_flow_that_keeps_offsets_no_more_continues_where_it_is_sent() -> None:
     """A position with the producer of its data means the log end of the copy instead."""
     kept = encode(KEY, LanePosition(5, "id", same=SameOffsetsPosition(7, 1, 2)))
     for same in (True, False):

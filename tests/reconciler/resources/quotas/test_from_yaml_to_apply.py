@@ -99,7 +99,7 @@ def test_the_default_and_a_user_called_default_are_two() -> None:
     }
 
 
-def test_undeclared_keys_and_entities_are_told_and_left_alone() -> None:
+def test_undeclared_keys_and_entities_are_reported_and_left_alone() -> None:
     seen = world()
     stranger = entity({"user": "stranger"})
     seen.clusters["east"].quotas = {
@@ -148,7 +148,7 @@ def test_quotas_that_cannot_be_read_are_unknown_and_change_nothing() -> None:
     assert plan(quota("user: orders-app, producer_byte_rate: 1MiB"), live).unknown
 
 
-def test_what_a_run_set_and_git_names_no_longer_is_told_and_goes_by_prune_alone() -> None:
+def test_what_a_run_set_and_git_names_no_longer_is_reported_and_goes_by_prune_alone() -> None:
     seen = world()
     stranger = entity({"user": "stranger"})
     applied(seen, env(QUOTAS))
@@ -266,7 +266,7 @@ def test_a_killed_run_says_of_each_quota_whether_it_is_set() -> None:
     applied(seen, env(QUOTAS))
 
 
-def test_nobody_looking_sets_no_quota() -> None:
+def test_no_one_looking_sets_no_quota() -> None:
     planned = world().plan(env(QUOTAS))
     assert not within(planned, Autonomy.SAFE).plan.changes
 
@@ -319,7 +319,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("fields", WRONG)
-def test_what_cannot_be_meant_is_told_with_its_line(fields: str) -> None:
+def test_what_cannot_be_meant_is_reported_with_its_line(fields: str) -> None:
     with pytest.raises(TopologyError) as caught:
         quota(fields)
     [problem] = caught.value.problems

@@ -125,7 +125,7 @@ def test_counts_of_a_class_are_for_new_topics_only() -> None:
         ("shrink_limit: 20\n", "wrong-type"),
     ],
 )
-def test_a_wrong_rule_is_told(text: str, code: str) -> None:
+def test_a_wrong_rule_is_reported(text: str, code: str) -> None:
     with pytest.raises(TopologyError) as caught:
         shop(text)
     assert code in {one.code for one in caught.value.problems}, str(caught.value)

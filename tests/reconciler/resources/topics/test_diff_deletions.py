@@ -73,7 +73,7 @@ def test_tombstones_of_all_files_are_read() -> None:
         (f"deletions:\n  - {entry(force='now')}\n", [("unknown-field", 4)]),
     ],
 )
-def test_a_wrong_tombstone_is_told_with_its_line(text: str, found: list[tuple[str, int]]) -> None:
+def test_a_wrong_tombstone_is_reported_with_its_line(text: str, found: list[tuple[str, int]]) -> None:
     assert problems(text) == found
 
 
@@ -138,7 +138,7 @@ def test_a_tombstone_deletes_its_topic_last_and_says_what_that_means(seen: World
     assert any("tombstone" in note and "removed" in note for note in after.notes)
 
 
-def test_a_topic_made_anew_under_the_name_is_not_deleted(seen: World) -> None:
+def test_a_recreated_topic_under_the_name_is_not_deleted(seen: World) -> None:
     wished = buried(topology(topic("new", partitions=1)), stone("east", "old", "another-id"))
     planned = seen.plan(wished)
     assert codes(planned) == {"tombstone-other-id"}
@@ -147,7 +147,7 @@ def test_a_topic_made_anew_under_the_name_is_not_deleted(seen: World) -> None:
     assert id_of(seen, "east", "old") in planned.refused[0].reason.text
 
 
-def test_a_topic_made_anew_between_plan_and_apply_is_not_deleted(seen: World) -> None:
+def test_a_recreated_topic_between_plan_and_apply_is_not_deleted(seen: World) -> None:
     wished = buried(topology(topic("new", partitions=1)), stone("east", "old", id_of(seen, "east", "old")))
     planned = seen.plan(wished)
     seen.clusters["east"].put("old", 1)
@@ -219,7 +219,7 @@ def test_a_remote_topic_that_a_flow_would_make_again_is_refused(seen: World) -> 
     assert "flow east-to-west" in planned.refused[0].reason.text
 
 
-def test_a_loop_that_goes_on_with_files_of_yesterday_deletes_nothing_that_was_agreed_until_then(seen: World) -> None:
+def test_a_loop_that_continues_with_files_of_yesterday_deletes_nothing_that_was_agreed_until_then(seen: World) -> None:
     seen.clusters["east"].put("older", 1)
     stones = [stone("east", name, id_of(seen, "east", name)) for name in ("old", "older")]
     stones[0] = replace(stones[0], expires="2026-01-14")

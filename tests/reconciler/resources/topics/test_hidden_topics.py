@@ -127,7 +127,7 @@ def test_what_a_tombstone_names_and_is_denied_is_not_taken_for_deleted() -> None
     assert [note for note in made.notes if "east/gone has a tombstone and is gone" in note]
 
 
-def test_an_apply_whose_ground_may_not_be_looked_at_any_more_is_told_so() -> None:
+def test_an_apply_whose_ground_may_not_be_checked_any_more_is_reported_so() -> None:
     seen, wished = denying()
     assert {one.subject for one in unreadable(seen.look(wished))} == {*DENIED, "east/pay"}
 
@@ -157,7 +157,7 @@ def test_what_a_hidden_topic_becomes_further_on_is_unknown_too(sync: bool, there
         assert "north/west.east.orders" in told["east/orders"]
 
 
-def test_where_nobody_can_tell_what_is_hidden_the_cluster_is_unknown() -> None:
+def test_where_no_one_can_tell_what_is_hidden_the_cluster_is_unknown() -> None:
     seen = world("east")
     east = seen.clusters["east"]
     east.hide("theirs")

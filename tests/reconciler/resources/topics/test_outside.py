@@ -66,7 +66,7 @@ def test_nothing_happened(seen: World) -> None:
     assert "outside" not in planfile.dumps(planned)
 
 
-def test_deleted_made_anew_and_edited_are_told_with_both_ids(seen: World) -> None:
+def test_deleted_recreated_and_edited_are_reported_with_both_ids(seen: World) -> None:
     before, east = left(seen), seen.clusters["east"]
     gone, again = (east.topics[name].topic_id for name in ("gone", "again"))
     del east.topics["gone"]
@@ -137,7 +137,7 @@ def test_how_much_is_copied_again_is_what_the_source_holds_or_unknown(
     jsonschema.Draft202012Validator(schema("drift")).validate(json.loads(drift_json(weighed_plan)))
 
 
-def test_drift_says_made_anew_with_both_ids_and_counts_it(seen: World) -> None:
+def test_drift_says_recreated_with_both_ids_and_counts_it(seen: World) -> None:
     before, east = left(seen), seen.clusters["east"]
     again = east.topics["again"].topic_id
     anew = east.put("again", 6).topic_id
@@ -198,7 +198,7 @@ def test_git_and_outside_are_two_things(seen: World) -> None:
     assert (planned.outside, bool(planned.changes)) == ((), True)
 
 
-def test_nothing_is_told_of_another_cluster_or_of_what_is_no_longer_desired(seen: World) -> None:
+def test_nothing_is_reported_of_another_cluster_or_of_what_is_no_longer_desired(seen: World) -> None:
     before, east = left(seen), seen.clusters["east"]
     east.put("again", 6)
     assert seen.plan(WISHED, left={"east": replace(before["east"], cluster_id="another")}).outside == ()
@@ -214,7 +214,7 @@ def test_a_topic_that_is_hidden_now_is_not_called_deleted(seen: World) -> None:
     assert planned.unknown
 
 
-def test_a_broker_default_that_somebody_set_is_told_and_what_it_comes_to(seen: World) -> None:
+def test_a_broker_default_that_somebody_set_is_reported_and_what_it_comes_to(seen: World) -> None:
     before = left(seen)
     seen.clusters["east"].broker_configs["min.insync.replicas"] = ("2", Source.CLUSTER)
     planned = seen.plan(WISHED, left=before)
@@ -239,7 +239,7 @@ def test_min_insync_above_the_factor_needs_no_record() -> None:
     assert seen.plan(topology(topic("orders", configs={"min.insync.replicas": "1"}))).outside == ()
 
 
-def test_an_override_that_counts_as_drift_is_told_once_with_what_was_before(seen: World) -> None:
+def test_an_override_that_counts_as_drift_is_reported_once_with_what_was_before(seen: World) -> None:
     before = left(seen)
     seen.clusters["east"].topics["plain"].overrides["flush.ms"] = "60000"
     east = cluster("east", defaults=TopicDefaults(undeclared=Undeclared.DRIFT))
@@ -248,7 +248,7 @@ def test_an_override_that_counts_as_drift_is_told_once_with_what_was_before(seen
     assert planned.outside[0].since
 
 
-def test_many_that_are_alike_are_told_once(seen: World) -> None:
+def test_many_that_are_alike_are_reported_once(seen: World) -> None:
     wished = topology(*(topic(f"t{number}", partitions=1) for number in range(5)))
     made = world("east")
     made.apply(wished)
@@ -282,5 +282,5 @@ def test_the_record_is_read_as_it_was_written(record: LeftCluster) -> None:
 @pytest.mark.parametrize(
     "value", [b"", b"[]", b"{}", b'{"format_version": 2}', b"\xff", b'{"format_version":1,"topics":{"a":[1]}}']
 )
-def test_a_record_that_nobody_can_read_is_none(value: bytes) -> None:
+def test_a_record_that_no_one_can_read_is_none(value: bytes) -> None:
     assert loads(value) is None

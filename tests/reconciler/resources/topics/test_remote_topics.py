@@ -123,7 +123,7 @@ def test_a_declared_remote_topic_cannot_be_smaller_than_its_source() -> None:
     assert codes(planned) == {"fewer-than-source"}
 
 
-def test_a_mirrored_topic_that_is_not_there_needs_a_count() -> None:
+def test_a_mirrored_topic_that_is_missing_needs_a_count() -> None:
     planned = world().plan(topology(topic("orders"), flow("east", "west", "orders")))
     assert codes(planned) == {"partitions-not-declared"}
 

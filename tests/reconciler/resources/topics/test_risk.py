@@ -43,7 +43,7 @@ def state(topics: dict[str, LiveTopic]) -> LiveState:
     return LiveState({"east": LiveCluster("east", "id", (), topics), "west": Unknown("cluster west", "silent")}, {})
 
 
-def test_all_topics_are_looked_at_once_however_many_lose_an_override() -> None:
+def test_all_topics_are_checked_once_however_many_lose_an_override() -> None:
     topics = Watched({f"t{n}": live_topic(f"t{n}", {"retention.ms": OWN}) for n in range(50)})
     topics["last"] = live_topic("last", {"retention.ms": USUAL})
     live = state(topics)
@@ -61,7 +61,7 @@ def test_a_value_that_is_set_needs_no_look_at_others() -> None:
     assert topics.looks == 0
 
 
-def test_where_nobody_tells_what_remains_the_worst_is_said() -> None:
+def test_where_no_one_tells_what_remains_the_worst_is_said() -> None:
     hidden = live_topic("hidden", Unknown("configs of east/hidden", "denied"))
     live = state({"t": live_topic("t", {"retention.ms": OWN}), "hidden": hidden})
     against = world_of(topology(), live)

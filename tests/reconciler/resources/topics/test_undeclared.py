@@ -44,7 +44,7 @@ def declared(policy: Undeclared | None, **fields: Any) -> Topology:
 
 
 @pytest.mark.parametrize("policy", [None, Undeclared.IGNORE])
-def test_ignored_it_is_told_and_counts_nowhere(policy: Undeclared | None) -> None:
+def test_ignored_it_is_reported_and_counts_nowhere(policy: Undeclared | None) -> None:
     planned = edited().plan(declared(policy))
     assert (planned.changes, planned.outside, rules(planned.ignored)) == ((), (), {"undeclared-override"})
     assert (differences(planned), drift_exit_code(planned)) == ((), ExitCode.DONE)
@@ -276,7 +276,7 @@ def test_what_loses_records_earlier(key: str, before: str | None, after: str | N
     assert loses_earlier(key, before, after) is loses
 
 
-def test_where_no_source_leads_nobody_knows_which_overrides_belong_to_a_remote_topic() -> None:
+def test_where_no_source_leads_no_one_knows_which_overrides_belong_to_a_remote_topic() -> None:
     seen = world()
     seen.clusters["east"].put("orders", retention_ms="60000")
     seen.clusters["west"].put("east.orders", retention_ms="60000")

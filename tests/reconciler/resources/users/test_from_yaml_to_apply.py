@@ -182,7 +182,7 @@ def test_many_users_are_pruned_only_when_somebody_agrees() -> None:
     assert codes(seen.plan(users(), prune=True)) == {"prune-above-limit"}
 
 
-def test_where_the_section_is_not_written_nobody_looks() -> None:
+def test_where_the_section_is_not_written_no_one_looks() -> None:
     seen = with_app()
     before = seen.clusters["east"].calls
     assert seen.plan(env()).exit_code is ExitCode.DONE
@@ -238,7 +238,7 @@ def test_one_refused_user_leaves_the_others_done_and_the_next_run_tries_again() 
     applied(seen, wished)
 
 
-def test_nobody_looking_sets_no_password() -> None:
+def test_no_one_looking_sets_no_password() -> None:
     assert not within(world().plan(users(f"{APP}, version: 1")), Autonomy.SAFE).plan.changes
 
 
@@ -257,7 +257,7 @@ def test_users_come_before_the_rules_that_name_them_and_go_after_all_others() ->
     assert len(planned.changes) > 1
 
 
-def test_equal_users_and_equal_quotas_are_told_as_one() -> None:
+def test_equal_users_and_equal_quotas_are_reported_as_one() -> None:
     seen = world()
     several = [f"name: app-{n}, version: 1, password: '${{env:APP_{n}}}'" for n in range(4)]
     text = plan_text(seen.plan(users(*several)))

@@ -97,7 +97,7 @@ def test_without_an_answer_it_fails_after_20_s_with_who_was_asked(asked: Asked) 
     assert late.jobs.log == ["begin 1"]
 
 
-def test_a_host_that_may_not_announce_itself_is_told_by_the_rights_it_lacks(asked: Asked) -> None:
+def test_a_host_that_may_not_announce_itself_is_reported_by_the_rights_it_lacks(asked: Asked) -> None:
     asked.hosts.clear()
     with pytest.raises(RunnerError, match="no host took mirror west within 20 s") as error:
         asked.run()
@@ -106,14 +106,14 @@ def test_a_host_that_may_not_announce_itself_is_told_by_the_rights_it_lacks(aske
     assert f"transactional ids that begin with mirror-host.{ENVIRONMENT}." in str(error.value)
 
 
-def test_a_refusal_is_told_within_seconds_with_its_reason(asked: Asked) -> None:
+def test_a_refusal_is_reported_within_seconds_with_its_reason(asked: Asked) -> None:
     asked.hosts[:] = [asked.world.host("strict", masters=("yarn",))]
     with pytest.raises(RunnerError, match=r"master 'local\[2\]' is not accepted \(host on strict\)"):
         asked.run()
     assert asked.slept < 3
 
 
-def test_a_job_that_cannot_start_is_told_with_its_cause(asked: Asked) -> None:
+def test_a_job_that_cannot_start_is_reported_with_its_cause(asked: Asked) -> None:
     asked.hosts[0].jobs.fails = "All masters are unresponsive"
     with pytest.raises(RunnerError, match=r"could not start on the host a[^$]*All masters are unresponsive"):
         asked.run()

@@ -71,7 +71,7 @@ def test_a_crash_is_started_again_with_a_pause_that_grows(world: HostWorld) -> N
     assert world.lease().report.restarts == 7
 
 
-def test_a_start_that_fails_is_told_and_tried_again(world: HostWorld) -> None:
+def test_a_start_that_fails_is_reported_and_tried_again(world: HostWorld) -> None:
     host = world.host("a")
     host.jobs.fails = "All masters are unresponsive"
     world.ask(desired(1))
@@ -111,7 +111,7 @@ def test_a_host_that_was_frozen_for_minutes_gives_up_and_ends_its_application(wo
     assert other.jobs.log == ["begin 1"]
 
 
-def test_a_host_that_ends_hands_over_at_once_and_its_application_goes_on_meanwhile(world: HostWorld) -> None:
+def test_a_host_that_ends_hands_over_at_once_and_its_application_continues_meanwhile(world: HostWorld) -> None:
     leaving, other = world.host("a"), world.host("b")
     world.ask(desired(1))
     world.run(5, leaving, other)
@@ -150,7 +150,9 @@ def test_the_control_topic_deleted_and_made_again_leaves_the_job_alone(world: Ho
 
 
 @pytest.mark.parametrize("value", [b"", b"\xff\xfe", b"[]", b'{"format_version": 1}', b'{"format_version": "1"}'])
-def test_garbage_in_the_desired_record_is_refused_by_name_and_what_runs_goes_on(world: HostWorld, value: bytes) -> None:
+def test_garbage_in_the_desired_record_is_refused_by_name_and_what_runs_continues(
+    world: HostWorld, value: bytes
+) -> None:
     host = world.host("a")
     world.ask(desired(1))
     world.run(3, host)
@@ -228,7 +230,7 @@ def test_what_one_host_refuses_another_one_takes_that_accepts_it(world: HostWorl
     assert strict.jobs.log in ([], ["end"])
 
 
-def test_a_host_that_cannot_reach_the_target_leaves_its_application_alone_and_goes_on_after(world: HostWorld) -> None:
+def test_a_host_that_cannot_reach_the_target_leaves_its_application_alone_and_continues_after(world: HostWorld) -> None:
     host = world.host("a")
     world.ask(desired(1))
     world.run(3, host)
@@ -288,7 +290,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize(("field", "value"), HOSTILE, ids=map(str, range(len(HOSTILE))))
-def test_a_hostile_record_is_refused_and_the_host_goes_on(world: HostWorld, field: str, value: object) -> None:
+def test_a_hostile_record_is_refused_and_the_host_continues(world: HostWorld, field: str, value: object) -> None:
     """As written by whoever may write to the control topic: beside others' mirrors, which this host keeps as well."""
     host = world.host("a")
     record = json.loads(DESIRED.dumps(desired(1))) | {field: value}

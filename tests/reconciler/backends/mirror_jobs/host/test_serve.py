@@ -17,7 +17,9 @@ HERE = load({"clusters.yaml": "clusters: {west: {bootstrap_servers: ['127.0.0.1:
 
 
 @pytest.mark.parametrize("state", list(DesiredState))
-def test_a_record_whose_name_leads_elsewhere_is_left_alone_and_told_once(tmp_path: Path, state: DesiredState) -> None:
+def test_a_record_whose_name_leads_elsewhere_is_left_alone_and_reported_once(
+    tmp_path: Path, state: DesiredState
+) -> None:
     said: list[str] = []
     state_folder = tmp_path / "state" / "host"
     host = ClusterHost(

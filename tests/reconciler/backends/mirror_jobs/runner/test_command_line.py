@@ -119,7 +119,7 @@ def test_spark_authenticates_where_it_makes_the_secret_itself(master: str, authe
 SECRET = "${env:SPARK_CLUSTER_SECRET}"
 
 
-def test_a_standalone_cluster_is_told_the_secret_by_a_variable_and_by_nothing_else(tmp_path: Path) -> None:
+def test_a_standalone_cluster_gets_the_secret_by_a_variable_and_by_nothing_else(tmp_path: Path) -> None:
     """A command line is seen by every user of the machine, settings by whoever sees Spark's page or event log."""
     mirror = Mirror("m", ("f",), master="spark://h:7077", spark_conf={SPARK_SECRET: SECRET})
     words = submit_command(mirror, tmp_path)

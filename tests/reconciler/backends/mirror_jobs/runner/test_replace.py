@@ -95,7 +95,7 @@ def test_what_moves_is_waited_for_longer_than_what_stands(folder: RunFolder, mon
     assert not stalled.value.ended
 
 
-def test_an_end_is_told_with_what_the_job_said(folder: RunFolder) -> None:
+def test_an_end_is_reported_with_what_the_job_said(folder: RunFolder) -> None:
     (folder.path / "job.log").write_text("noise\nThe mirror job cannot run: Spark has no free core.\nmore noise\n")
     write(folder.path, "supervisor.json", state="failed")
     with pytest.raises(NotRunningError) as ended:

@@ -85,7 +85,7 @@ def test_a_master_in_standby_is_passed_over(port: int) -> None:
     assert "is STANDBY, not ALIVE" in lost.reached.error
 
 
-def test_a_page_that_is_not_there_or_says_something_else_leaves_the_cores_unknown(port: int) -> None:
+def test_a_page_that_is_missing_or_says_something_else_leaves_the_cores_unknown(port: int) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         silent = spark_master(f"spark://127.0.0.1:{port}", "x", 2.0, closed.getsockname()[1])

@@ -23,7 +23,7 @@ def test_partitions_of_topics_are_asked_for() -> None:
     assert pack({"t": [0, 7]}) == b"\x02\x02t\x03\0\0\0\0\0\0\0\x07\0\0"
 
 
-def test_every_producer_is_told_with_its_last_sequence() -> None:
+def test_every_producer_is_reported_with_its_last_sequence() -> None:
     throttle, found = unpack(memoryview(answer((4, 2, -1), (5, 1, 100))))
     assert (throttle, found) == (5, {("t", 3): (ActiveProducer(4, 2, 9, -1, 0, 1), ActiveProducer(5, 1, 9, 100, 0, 1))})
 

@@ -26,7 +26,7 @@ def test_each_partition_has_a_marker_with_its_own_epochs() -> None:
     assert pack(77, {("t", 3): Epochs(5, 1000)}) == b"\x02" + one + struct.pack(">i", 1000) + b"\0\0"
 
 
-def test_errors_are_told_by_partition() -> None:
+def test_errors_are_reported_by_partition() -> None:
     assert unpack(memoryview(ANSWER)) == {("t", 0): 0, ("t", 3): 47}
 
 

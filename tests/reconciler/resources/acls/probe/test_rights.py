@@ -26,7 +26,7 @@ CONSUMER = '{role: consumer, principal: "User:late", clusters: [east], topics: [
 LATE = rule("allow User:late read topic orders")
 
 
-def test_who_lost_alter_meanwhile_is_told_what_to_put_back_by_whom() -> None:
+def test_who_lost_alter_meanwhile_learns_what_to_put_back_by_whom() -> None:
     seen = ran(secured())
     east = seen.clusters["east"]
 
@@ -58,7 +58,7 @@ def test_a_super_user_loses_nothing_by_a_denial() -> None:
     assert run(seen, plus(CONSUMER), theirs, super_users=["User:apply"]).results[str(LATE)] == "done"
 
 
-def test_who_is_no_super_user_any_more_is_told_by_the_brokers_alone() -> None:
+def test_who_is_no_super_user_any_more_is_reported_by_the_brokers_alone() -> None:
     seen, bosses = ran(secured()), ["User:apply"]
     east = seen.clusters["east"]
     apply_on_both = '"User:apply", clusters: [east, west]'

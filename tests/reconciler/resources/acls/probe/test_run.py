@@ -83,7 +83,7 @@ def test_a_rule_that_vanishes_after_its_wave_takes_the_wave_back_and_stops_the_c
     assert run(seen, wished).results[str(OLD)] == "done", "the next apply does it all"
 
 
-def test_other_clusters_go_on_when_the_probe_of_one_fails() -> None:
+def test_other_clusters_continue_when_the_probe_of_one_fails() -> None:
     seen = begun()
     wished = env(PLAIN, SOME.replace("clusters: [east], topics", "clusters: [east, west], topics"))
     ended = run(seen, wished, vanishing(seen, READ_A))
@@ -205,7 +205,7 @@ def test_killed_while_it_is_being_undone_and_gone_on_with(rule_of_undo: int) -> 
     assert (set(east.owned), east.pending) == ({READ_A, WRITE_B}, {})
 
 
-def test_a_rule_that_comes_back_while_it_is_deleted_is_told() -> None:
+def test_a_rule_that_comes_back_while_it_is_deleted_is_reported() -> None:
     seen = begun()
     wished = owned_and_strange(seen)
     before, east = access_of(seen), seen.clusters["east"]

@@ -79,7 +79,7 @@ def test_intersection_is_empty_exactly_when_brute_force_finds_none(one: str, two
 
 
 @given(expressions, st.sampled_from(["a", "b.", "a-b"]))
-def test_prefixes_go_on_and_off(text: str, prefix: str) -> None:
+def test_prefixes_continue_and_off(text: str, prefix: str) -> None:
     language = Memoised(pattern(text).language)
     for name in SHORT[:200]:
         assert contains(Prefixed(prefix, language), prefix + name) == contains(language, name)

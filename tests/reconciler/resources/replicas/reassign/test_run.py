@@ -150,7 +150,7 @@ def test_kept_alive_through_a_kill_at_every_call() -> None:
     assert call > 15
 
 
-def test_a_cluster_that_does_not_answer_at_some_call_is_told_and_the_next_run_ends_it() -> None:
+def test_a_cluster_that_does_not_answer_at_some_call_is_reported_and_the_next_run_ends_it() -> None:
     for call in range(2, 14):
         seen = one_topic(1)
         east = seen.clusters["east"]
@@ -177,7 +177,7 @@ def interrupted(seen: World, call: int = 14) -> tuple[Plan, tuple[Outcome, ...]]
     return plan, outcomes
 
 
-def test_an_interrupted_one_says_how_it_goes_on_and_is_gone_on_with() -> None:
+def test_an_interrupted_one_says_how_it_continues_and_is_gone_on_with() -> None:
     seen = one_topic(1)
     _, (outcome,) = interrupted(seen)
     assert "continues, throttled" in outcome.error
@@ -255,7 +255,7 @@ def test_a_saved_plan_is_stale_when_the_brokers_are_others() -> None:
         assert str(moved).endswith("; ".join(f"{one.id} (rack {one.rack})" for one in others))
 
 
-def test_what_is_on_the_way_is_told_to_people_and_programs() -> None:
+def test_what_is_on_the_way_is_reported_to_people_and_programs() -> None:
     seen = one_topic(1)
     east = seen.clusters["east"]
     east.put("theirs", 1, 1).sizes[0] = 10_000
@@ -358,7 +358,7 @@ def test_a_broker_that_goes_away_meanwhile_leaves_a_record_that_the_next_run_cle
     assert nothing_left(east)
 
 
-def test_load_of_each_broker_is_told_before_during_and_after() -> None:
+def test_load_of_each_broker_is_reported_before_during_and_after() -> None:
     seen = one_topic(1)
     plan = seen.plan(wished(3))
     assert [(one.before.replicas, one.during.replicas, one.after.replicas) for one in plan.loads] == [(2, 6, 6)] * 3
