@@ -52,7 +52,7 @@ from reconciler.operations.failover.decide import (
     written,
 )
 from reconciler.operations.failover.diverged import exported, sides_of
-from reconciler.operations.failover.fence import written_by_mirrors
+from reconciler.operations.failover.fence import Fence, written_by_mirrors
 from reconciler.operations.failover.run import exit_code
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.failover.survey import Survey
@@ -189,6 +189,15 @@ def test_a_rule_for_everyone_is_not_made_where_a_mirror_writes() -> None:
     same = [replace(one, naming=Naming("identity")) for one in (THERE, BACK)]
     assert written_by_mirrors(topology(*same), "east", ["orders"]) == {"orders": "west-to-east"}
     assert written_by_mirrors(BOTH, "east", ["orders", "west.orders"]) == {"west.orders": "west-to-east"}
+
+
+def test_a_fence_leaves_out_what_a_third_cluster_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only its mirror writes it, which has to go on."""
+    monkeypatch.setattr(Fence, "rules", lambda _: frozenset())
+    monkeypatch.setattr(Fence, "made", lambda _: frozenset())
+    hub = topology(flow("east", "west", ".*"), flow("north", "east", "orders"))
+    seen_there = Fence(hub, "east-to-west").look({"orders", "north.orders"})
+    assert seen_there == FenceSeen(missing=frozenset({denial("orders")}))
 
 
 @pytest.mark.parametrize("paused", [True, False])
