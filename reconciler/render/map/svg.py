@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from reconciler.model.reports.topology_map import MapCluster, MapWave, State, TopologyMap
+from reconciler.model.reports.topology_map import MapCluster, MapWave, PlanMark, State, TopologyMap
 from reconciler.render.escape import page as safe
 from reconciler.render.map.layout import PAGE, layout
 from reconciler.render.map.paths import PAD, TITLE, Box, EdgePath
@@ -116,11 +116,14 @@ def _strip(waves: Sequence[MapWave], above: float, narrow: bool) -> Iterator[str
 
 
 def _node(cluster: MapCluster, box: Box) -> str:
-    mark = f" lined-{cluster.mark.value}" if cluster.mark is not None else ""
+    dangerous = cluster.planned is not None and cluster.planned.high_risk > 0
+    worse = cluster.mark in (PlanMark.UNKNOWN, PlanMark.BLOCKED)
+    shown = PlanMark.REMOVED if dangerous and not worse else cluster.mark
+    mark = f" lined-{shown.value}" if shown is not None else ""
     lines = [("", cluster_facts(cluster))]
     lines += [("problem said", ", ".join(cluster.problems))] if cluster.problems else []
     if plan := planned_words(cluster):
-        lines.append((f"marked mark-{cluster.mark.value}" if cluster.mark is not None else "faint", plan))
+        lines.append((f"marked mark-{shown.value}" if shown is not None else "faint", plan))
     if cluster.outside:
         lines.append(("problem said", f"{cluster.outside:,} changed outside of git"))
     step, first = (17, 22) if len(lines) < 3 else (15, 16) if len(lines) == 3 else (12.5, 14)

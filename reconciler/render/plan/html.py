@@ -180,8 +180,9 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
     yield f'<section class="urgent" id="dangerous"><h2>Dangerous ({count:,})</h2><div class="cards">'
     for step, place, entry in high[:_CARDS]:
         where = f" on {mono(place.cluster)}" if place.cluster else ""
-        stakes = entry.stakes or ("what it puts at stake was not measured",)
-        facts = (*stakes, entry.reversibility)
+        # What a mirror restarts for is the change itself, in words that its headline lacks.
+        causes = [line for line in entry.lines if entry.noun == "mirror" and not line.startswith("fingerprint ")]
+        facts = (*causes, *(entry.stakes or ("what it puts at stake was not measured",)), entry.reversibility)
         yield (
             f'<article class="card"><header>{mono(entry.title)}{where}</header><p>{safe(entry.headline)}</p>'
             f"{_list(SectionItem(fact) for fact in facts)}"

@@ -14,7 +14,7 @@ import pytest
 from reconciler.engine.topology_map import topology_map
 from reconciler.errors import ExitCode
 from reconciler.model.options import MapFormat
-from reconciler.model.reports.topology_map import MapFlow, State, TopologyMap
+from reconciler.model.reports.topology_map import MapFlow, PlannedCounts, State, TopologyMap
 from reconciler.model.schemas import schema
 from reconciler.render.map.charts import map_dot, map_mermaid
 from reconciler.render.map.formats import map_code, map_html, map_in, map_json
@@ -73,6 +73,15 @@ def test_a_plan_is_on_the_picture_in_words_not_in_colours_alone() -> None:
     assert "+1" in told
     assert "lined-restarting" in svg
     assert any(each.startswith("shop: 2 changes") for each in told)
+
+
+def test_a_high_risk_is_as_red_as_a_deletion() -> None:
+    value = planned()
+    risky = replace(value.clusters[0], planned=PlannedCounts(changed=1, high_risk=1))
+    assert "node lined-removed" not in map_svg(value)
+    svg = map_svg(replace(value, clusters=(risky, *value.clusters[1:])))
+    assert "node lined-removed" in svg
+    assert "marked mark-removed" in svg
 
 
 def test_from_git_alone_nothing_is_said_of_rates() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from dataclasses import replace
+from typing import Any
 
 import jsonschema
 
@@ -15,7 +17,7 @@ from reconciler.engine.plan.summary import applied_verdict
 from reconciler.environment.load import load
 from reconciler.errors import Moved, StalePlan, Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
-from reconciler.model.environment.topology import ConfigSync, TopicDefaults
+from reconciler.model.environment.topology import ConfigSync, Delivery, TopicDefaults
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.quotas import entity
 from reconciler.model.schemas import schema
@@ -26,6 +28,7 @@ from reconciler.render.plan.sections import Handoff
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_text, drift_verdict
 from reconciler.render.style import Style
+from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable
 
@@ -191,3 +194,19 @@ def test_what_no_file_names_is_listed_by_drift_and_not_by_each_plan() -> None:
     for render in (plan_text, plan_markdown, plan_html):
         assert "quota-unmanaged" not in render(planned)
     assert "quota-unmanaged" in drift_text(planned)
+
+
+def test_the_card_of_a_dangerous_restart_begins_with_its_cause() -> None:
+    exact = flow("east", "west", "orders")
+    before, after = (
+        topology(topic("orders", partitions=1), each)
+        for each in (exact, replace(exact, delivery=Delivery.AT_LEAST_ONCE))
+    )
+    seen = world()
+    seen.apply(before)
+    previous: dict[str, Any] = {"west": mirror_handover(before, before.mirrors["west"])}
+    page = plan_html(seen.plan(after, previous=previous))
+    [card] = re.findall('<article class="card">.*?</article>', page, re.DOTALL)
+    [first, *_] = re.findall("<li>.*?</li>", card, re.DOTALL)
+    assert 'delivery "exactly_once" -> "at_least_once"' in html.unescape(first)
+    assert "fingerprint" not in card
