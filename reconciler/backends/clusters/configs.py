@@ -19,6 +19,8 @@ Key = tuple[int, str]
 
 
 class ConfigEdit(NamedTuple):
+    """``operation``: SET, DELETE, or APPEND and SUBTRACT for lists (KIP-339). ``value`` None: DELETE."""
+
     key: str
     operation: int
     value: str | None

@@ -30,6 +30,8 @@ _FILTER = (
 
 
 class Acl(NamedTuple):
+    """Numbers are those of Kafka's enums ResourceType, PatternType, AclOperation and AclPermissionType."""
+
     resource: int
     name: str
     pattern: int

@@ -22,6 +22,10 @@ def version_for(negotiated: Callable[[int, int, int, str], int], *, by_name: boo
 
 
 class FetchedPartition(NamedTuple):
+    """``error``: Kafka's code. ``aborted``: producer id and first offset of each aborted transaction that overlaps the
+    records; only readers of committed records get them. ``preferred_replica``: broker to fetch from instead (KIP-392);
+    -1: this one. ``records``: a view into the receive buffer; its last batch may be cut."""
+
     topic: str
     partition: int
     error: int
@@ -35,6 +39,9 @@ class FetchedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
+    """``error``: of the fetch session (KIP-227), as Kafka's code; partitions have their own. Only those that have news
+    are in it."""
+
     throttle_ms: int
     error: int
     session_id: int

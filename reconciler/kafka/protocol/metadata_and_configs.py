@@ -27,6 +27,8 @@ _IDENTITY = struct.Struct(">16s?")  # topic id, internal
 
 
 class PartitionOf(NamedTuple):
+    """``leader``: its broker's id, -1 while there is none. ``isr``: the replicas in sync."""
+
     number: int
     leader: int
     replicas: tuple[int, ...]

@@ -71,6 +71,9 @@ class StartMirror(_Begun):
 
 @dataclass(frozen=True, slots=True)
 class RestartMirror(_Begun):
+    """``before``, ``fingerprint``: of the hand-over that the job runs with, and of the desired one. ``edits`` None: the
+    former hand-over is unknown, so what the restart changes cannot be said."""
+
     word = "restart_mirror"
     verb = "restart"
     action = Action.RESTART

@@ -54,6 +54,8 @@ def scopes_around(flow: str, topic: str, partition: int) -> tuple[Scope, Scope, 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
+    """``by``: ``user@host`` of the command that set it. ``reason``: the user's words, or those of a failover."""
+
     scope: Scope
     since_ms: int
     by: str

@@ -30,6 +30,8 @@ SOME = "..."
 
 @dataclass(frozen=True, slots=True)
 class Hop:
+    """``before``, ``after``: the topic's name on ``source`` and on ``target``."""
+
     flow: str
     source: str
     before: str

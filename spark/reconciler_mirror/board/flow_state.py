@@ -123,20 +123,29 @@ class LaneState:
 
 @dataclass(slots=True)
 class FlowState:
+    """What the driver knows of one flow; ``flow_view`` makes what is shown of it."""
+
     settings: FlowSettings
     lanes: dict[int, LaneState]
     discovered: Discovered = Discovered()  # noqa: RUF009  # frozen
     taken: bool = False
+    """This application has taken it over, so its lanes may begin."""
     own: dict[str, Condition] = field(default_factory=dict)
+    """Conditions of the flow as a whole, by code."""
     groups: status.GroupSyncStatus | None = None
+    """After the first round of group sync."""
     group_conditions: tuple[Condition, ...] = ()
     samples: list[tuple[float, int, int]] = field(default_factory=list)
+    """Monotonic seconds, records and bytes copied by then: what rates are worked out of."""
     filling: FillSamples = field(default_factory=FillSamples)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
     goal: Mapping[tuple[str, int], int] | None = None
+    """Source offsets up to which a cut-over or drill has it copied."""
     undecided: int = 0
+    """Offsets behind ``goal``, of transactions that were open when it was set and of what follows them."""
     last_lag: status.LastLag | None = None
+    """Stays while the lag is unknown."""
 
 
 def take_progress(lane: LaneState, progress: LaneProgress) -> None:
