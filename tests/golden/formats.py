@@ -23,10 +23,21 @@ from reconciler.backends.mirror_jobs.runner.supervisor import Supervision
 from reconciler.backends.state import environment_records, ownership
 from reconciler.engine.plan import file as planfile
 from reconciler.environment.load import load
-from reconciler.model.state import last_apply, left_by_apply, lock, mirror_control, rollout_progress
+from reconciler.model.state import (
+    cutover_journal,
+    home,
+    last_apply,
+    last_drill,
+    left_by_apply,
+    lock,
+    mirror_control,
+    rejoin_journal,
+    rollout_progress,
+)
 from reconciler.replication import status
 from reconciler.replication.offsets import codec
 from reconciler.replication.records import pauses
+from reconciler.replication.runs import driver_records
 from reconciler.resources.mirrors.handover import handovers
 from tests.support.paths import ROOT
 
@@ -71,6 +82,8 @@ _POSITION: tuple[Callable[[Any], Any], Callable[[Any], Any]] = (
     lambda given: decode_position(PLACE, given["offset"], given["metadata"]),
     _written_position,
 )
+_DEFINITION, _ORDERS, _REPORT = driver_records._DEFINITION, driver_records.ORDERS, driver_records.REPORT
+"""The first without its packing."""
 FORMATS: Mapping[str, Format] = {
     "applied": _as_bytes(last_apply.loads, last_apply.dumps),
     "lock": _as_bytes(lock.loads, lock.dumps),
@@ -93,6 +106,13 @@ FORMATS: Mapping[str, Format] = {
     "offset_map": Format(
         lambda given: codec.decode(given["key"].encode(), bytes.fromhex(given["value"])), _written_chunk
     ),
+    "home": _as_bytes(home.loads, home.dumps, home.Home),
+    "drill": _as_bytes(last_drill.loads, last_drill.dumps, last_drill.LastDrill),
+    "cutover": _as_bytes(cutover_journal.loads, cutover_journal.dumps, cutover_journal.CutoverJournal),
+    "rejoin": _as_bytes(rejoin_journal.loads, rejoin_journal.dumps, rejoin_journal.RejoinJournal),
+    "run_definition": _as_bytes(_DEFINITION.loads, _DEFINITION.dumps, driver_records.RunDefinition),
+    "run_orders": _as_bytes(_ORDERS.loads, _ORDERS.dumps, driver_records.RunOrders),
+    "run_report": _as_bytes(_REPORT.loads, _REPORT.dumps, driver_records.DriverReport),
     "supervisor": Format(lambda given: Supervision(**given), asdict, Supervision),
 }
 
