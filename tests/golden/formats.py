@@ -23,6 +23,7 @@ from reconciler.backends.mirror_jobs.runner.supervisor import Supervision
 from reconciler.backends.state import environment_records, ownership
 from reconciler.engine.plan import file as planfile
 from reconciler.environment.load import load
+from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.state import (
     cutover_journal,
     home,
@@ -34,6 +35,7 @@ from reconciler.model.state import (
     rejoin_journal,
     rollout_progress,
 )
+from reconciler.operations.cutover import plan_file
 from reconciler.replication import status
 from reconciler.replication.offsets import codec
 from reconciler.replication.records import pauses
@@ -43,6 +45,7 @@ from tests.support.paths import ROOT
 
 RELEASE = Path(__file__).parent / "release"
 RECORDS = RELEASE / "records.json"
+CUTOVER = RELEASE / "cutover-plan.json"
 PLACE = ("east.orders", 3)
 SCOPE = pauses.Scope("f")
 
@@ -124,8 +127,8 @@ def example(hint: Any, name: str = "x") -> Any:
         return example(next(each for each in inner if each is not type(None)), name)
     if origin is Literal:
         return inner[-1]
-    if origin is tuple:
-        return tuple(example(each, name) for each in inner if each is not Ellipsis)
+    if origin in (tuple, frozenset):
+        return origin(example(each, name) for each in inner if each is not Ellipsis)
     if origin is not None and issubclass(origin, Mapping):
         return {name: example(inner[1], name)} if inner != (str, Any) else {}
     if is_dataclass(hint):
@@ -149,6 +152,7 @@ def main() -> None:
     RECORDS.write_text(json.dumps(frozen(was), indent=2, ensure_ascii=False) + "\n", "utf-8")
     plan = RELEASE / "plan.json"
     plan.write_text(planfile.dumps(planfile.loads(plan.read_text("utf-8"))), "utf-8")
+    CUTOVER.write_text(plan_file.dumps(example(CutoverPlan)), "utf-8")
     for path in RELEASE.glob("*.handovers.json"):
         name = path.name.removesuffix(".handovers.json")
         folder = next(place / name for place in (ROOT / "environments", RELEASE) if (place / name).is_dir())

@@ -10,9 +10,10 @@ import pytest
 from reconciler_mirror.lane.positions import LanePosition
 
 from reconciler.model.state import audit_chain
+from reconciler.operations.cutover import plan_file
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.offsets import position_metadata
-from tests.golden.formats import FORMATS, PLACE, RECORDS, RELEASE, SCOPE, frozen
+from tests.golden.formats import CUTOVER, FORMATS, PLACE, RECORDS, RELEASE, SCOPE, frozen
 from tests.support.paths import ROOT
 
 FROZEN = json.loads(RECORDS.read_text("utf-8"))
@@ -100,6 +101,11 @@ def test_a_later_hand_over_is_refused_by_its_number() -> None:
         for text in json.loads(path.read_text("utf-8")).values():
             with pytest.raises(ValueError, match=f"format_version {LATER}; this mirror job reads 1"):
                 parse(json.dumps({**json.loads(text), "format_version": LATER}))
+
+
+def test_a_plan_of_a_cut_over_of_the_release_before_is_read_as_written() -> None:
+    saved = CUTOVER.read_text("utf-8")
+    assert plan_file.dumps(plan_file.loads(saved)) == saved
 
 
 def test_the_audit_record_of_the_release_before_is_a_whole_chain() -> None:
