@@ -96,7 +96,7 @@ class RunnerError(ReconcilerError):
 
 
 class BlockedError(ReconcilerError):
-    """A guard or policy stands in the way."""
+    """A guard or policy forbids it."""
 
     exit_code = 3
 

@@ -148,7 +148,7 @@ def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: lis
 
 
 def _within(seconds: float, act: Callable[[], Answer]) -> Answer:
-    """A socket's timeout begins anew with each byte: a server that sends one a minute would keep a cut-over waiting
+    """A socket's timeout begins again with each byte: a server that sends one a minute would keep a cut-over waiting
     while writes are refused. Raises what ``act`` raises, and TimeoutError."""
     ended = Future[Answer]()
 

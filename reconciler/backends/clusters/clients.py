@@ -16,8 +16,8 @@ from reconciler.model.reports.cutover import MemberSeen
 
 
 def producers_of(side: Side, keys: Collection[Key]) -> Mapping[Key, Producers] | None:
-    """None: its brokers are older than 2.8 and do not tell. Partitions without a leader, and those whose producers the
-    principal may not read, are left out."""
+    """None: its brokers are older than 2.8 and do not report them. Partitions without a leader, and those whose
+    producers the principal may not read, are left out."""
 
     async def read(cluster: ClusterClient) -> dict[Key, Producers] | None:
         await cluster.refresh({topic for topic, _ in keys})

@@ -168,9 +168,9 @@ async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
         before = [record for offset, record in entries if offset < position]
         behind = [(offset, record) for offset, record in entries if offset >= position]
         copied, again = pair(before, [record for _, record in behind], there)
-        # The window holds all of what was copied behind the position: the source ends in it, or has records that are
+        # The window holds all of what was copied after the position: the source ends in it, or has records that are
         # not copied yet; and the target begins in it, or has the last record before the position in its older half,
-        # so that what was written behind that is whole, also where a copier was killed twice.
+        # so that what was written after that is whole, also where a copier was killed twice.
         whole = last == highest or copied < len(behind)
         covers = first == low or (bool(before) and before[-1] in there[: len(there) // 2])
         if whole and covers:

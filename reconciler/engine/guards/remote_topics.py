@@ -155,7 +155,7 @@ def copied_again(judged: Iterable[Judged]) -> frozenset[TopicHop]:
 
 
 def copied_first(judged: Iterable[Judged]) -> frozenset[TopicHop]:
-    """Topics that are copied from their beginning into a remote topic that is there, and empty."""
+    """Topics that are copied from their beginning into an existing, empty remote topic."""
     begins_late = ("latest", "timestamp")
     return frozenset(
         hop

@@ -116,7 +116,7 @@ def with_answers(listed: LiveCluster, named: LiveCluster) -> LiveCluster:
 
 
 class MirrorWatch:
-    """Looks at mirrors again and again; one whose cluster does not answer keeps no other waiting.
+    """Looks at mirrors again and again; a silent cluster keeps no other mirror waiting.
 
     ``pool`` has a thread for each mirror. For one thread at a time.
     """

@@ -173,7 +173,7 @@ def _standing(flow: FlowStatus, look: str) -> Iterator[VerdictCause]:
 
 
 def _conditions(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
-    """Those of a job that does not report now stood when it reported last: they may have ended since, or others begun,
+    """Those of a job that does not report now are those of its last report: they may have ended since, or others begun,
     and none ends without a job."""
     subject, current = f"flow {flow.name}", mirror.lag_is_current
     at_ms = None if current else mirror.updated_at_ms

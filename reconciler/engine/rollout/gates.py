@@ -1,4 +1,4 @@
-"""Gates of a rollout: which of them fail, with figures, and where its waves stand. What could not be read fails."""
+"""Gates of a rollout: which of them fail, with figures, and how far its waves are. What could not be read fails."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass

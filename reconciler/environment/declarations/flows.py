@@ -261,8 +261,8 @@ def _selection(node: Node, reading: Reading, path: Path = ("where",)) -> record_
 
 
 def _value_test(node: YamlMapping, reading: Reading, path: Path) -> record_filter.ValueTest:
-    """One test of a header's or key's bytes. A mistake becomes a problem, and a test that lets everything pass stands
-    in for it, so that the rest of the file is judged as well."""
+    """One test of a header's or key's bytes. A mistake becomes a problem, and a test that lets everything pass takes
+    its place, so that the rest of the file is judged as well."""
     given = [key for key in node.entries if key != "name"]
     if len(given) != 1:
         problem = f"{path[-1]} has {' and '.join(given) or 'no test'}"

@@ -56,7 +56,7 @@ class BrokerConnections:
                 if not held.expired or held.in_flight:
                     return held
                 held.close()
-            # A broker that is down is not dialled by each request anew. Without an address of its own any bootstrap
+            # A broker that is down is not dialled again by each request. Without an address of its own any bootstrap
             # server will do.
             failed, until = self._failures.get(node, (0, 0.0))
             await asyncio.sleep(max(0.0, until - time.monotonic()))

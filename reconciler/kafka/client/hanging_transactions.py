@@ -20,7 +20,7 @@ Open = tuple[tuple[int, int], ...]
 
 
 class HangingTransactionError(WireError):
-    """A transaction of ours hangs and how it ended is not known: nothing may be written behind it."""
+    """A transaction of ours hangs and how it ended is not known: nothing may be written after it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ class Identity:
         of version 2, and would fence its successor if it just began again.
         """
         # Whether the open transaction of the former holder was committed is known only before the new epoch begins:
-        # from then on the coordinator tells of the new one.
+        # from then on the coordinator reports the new one.
         before = await self.state() if self.transactional else None
         expected = (-1, -1)
         if former is not None and former.producer_id >= 0 and self.transactional:

@@ -17,7 +17,7 @@ class ConfigChange:
     key: str
     before: str | None
     before_source: str
-    """Where the value comes from that is there now (``Source``); empty for a new topic."""
+    """Where today's value comes from (``Source``); empty for a new topic."""
     after: str | None
     """None removes the override."""
     origin: str
@@ -45,7 +45,7 @@ class _TopicChange(ChangeOfTopic):
 
 
 class _DesiredTopicChange(_TopicChange):
-    """A topic that is there for a reason, other than one that goes."""
+    """A topic that exists for a reason, other than one that goes."""
 
     __slots__ = ()
     role: Role

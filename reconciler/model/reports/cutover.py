@@ -48,7 +48,7 @@ class RollbackStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CutoverSettings:
-    """``hold_s``: how long ends must stand before the fence counts as verified. ``within_s``: how long producers may
+    """``hold_s``: how long ends must not move before the fence counts as verified. ``within_s``: how long producers may
     take to be off, and then the flow to catch up. ``catch_up_s``: how long groups with members may take to read the
     rest. ``clients_s``: how long clients are waited for at the destination. ``opens``: the fence is taken back in the
     end. ``aborts``: transactions that outlast ``within_s`` are aborted. ``soak_s``: how long gates must hold before the
@@ -121,7 +121,7 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class FenceChosen:
-    """``rules``: what is to stand so that producers are off; empty with an ``obstacle``, which says why there is no
+    """``rules``: the rules that keep producers off; empty with an ``obstacle``, which says why there is no
     fence. ``spared``: principals of mirrors that go on writing, where rules name the producers one by one."""
 
     rules: frozenset[AclBinding] = frozenset()
@@ -191,7 +191,7 @@ class CutoverPlan:
 class CutoverReport:
     """How a run of ``cutover apply`` or ``rollback`` ended. ``findings``: what its reader must know, such as records
     that were written behind the fence. ``stopped_s``: how long writes were refused on the origin before clients were
-    seen at the destination, or until now; None where the fence does not stand. ``groups``: as the plan's, as they were
+    seen at the destination, or until now; None where the fence is not in force. ``groups``: as the plan's, as they were
     set."""
 
     command: str

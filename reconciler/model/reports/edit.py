@@ -126,7 +126,7 @@ class EditComparison:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """``base`` is what the user wrote, ``commit`` what it stood for. ``dirty``: the other side is not committed."""
+    """``base`` is what the user wrote, ``commit`` the commit it named. ``dirty``: the other side is not committed."""
 
     base: str
     commit: str

@@ -248,7 +248,7 @@ class Unmapped:
 
 @dataclass(frozen=True, slots=True)
 class FenceSeen:
-    """Deny rules that keep producers off the origin, as far as they stand."""
+    """Deny rules that keep producers off the origin, as far as they exist."""
 
     made: frozenset[AclBinding] = frozenset()
     """Those that a failover of this flow has made and not taken back."""
@@ -265,9 +265,9 @@ class CopiesSeen:
     kept: bool = False
     """The flow has ``copies: read_only``."""
     denied: frozenset[AclBinding] = frozenset()
-    """Those that stand on its target and are ours to take back."""
+    """Existing ones on its target that are ours to take back."""
     others: frozenset[AclBinding] = frozenset()
-    """Those that stand and are not."""
+    """Existing ones that are not."""
     lifted: Mapping[LiftedCopies, tuple[str, ...]] = field(default_factory=dict)
     """Topics that are recorded as lifted, with the principals to deny again."""
     obstacle: str = ""

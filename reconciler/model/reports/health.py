@@ -21,7 +21,7 @@ class Short:
 
 
 def lacks_replicas(short: Short, move: ReassignmentInFlight | None) -> bool:
-    """``move``: its reassignment in flight; a new replica that has yet to be copied is none that is missing."""
+    """``move``: its reassignment in flight; a new replica that is still being copied is none that is missing."""
     adding = move.adding if move is not None else ()
     return bool(set(short.replicas) - set(adding) - set(short.isr))
 

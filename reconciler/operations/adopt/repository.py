@@ -54,7 +54,7 @@ def write_repository(repository: Path, environment: Path, actions: str) -> Itera
         )
     words = {f"OWNER/{_NAME}": named[1], "REF": named[2]}
     words |= {"ENVIRONMENT": f"environments/{environment.name}", "NAME": environment.name}
-    # A file that is there may have been edited since, so it is never written over.
+    # An existing file may have been edited since, so it is never written over.
     kept = [path for path in TEMPLATES if is_taken(repository / path)]
     templates = files(__package__) / "templates"
     texts = {

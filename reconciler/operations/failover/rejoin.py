@@ -1,7 +1,7 @@
 """Makes the old source of a flow with same offsets a copy of its target again, before a failback.
 
 Kafka cuts no log at its end, so a topic of which both sides have records of their own is deleted on the old source,
-created anew and filled from the target. Its own records are kept first. Each step looks first: killed anywhere, the
+recreated and filled from the target. Its own records are kept first. Each step looks first: killed anywhere, the
 same command goes on. What no look could show, which topics were deleted and how they were, is in a journal.
 """
 
@@ -227,7 +227,7 @@ class Rejoin:
         return DONE, f"{counted(wanted, 'record')} kept in {plan.place}, and read back"
 
     def _recreate(self) -> StepEnd:
-        """Kafka cannot cut a log, so a topic with records of its own is deleted and made anew. Not if it was written
+        """Kafka cannot cut a log, so a topic with records of its own is deleted and recreated. Not if it was written
         since its records were kept: what came after would be lost. A topic whose id is another one has been recreated
         already."""
         journal, made = self._journal(), list[str]()

@@ -238,7 +238,7 @@ class LiveReader:
                 return
 
     def _folder_changed(self, topology: Topology) -> bool:
-        """Whether the folder now declares something else; the view then begins anew, but for its audit records. A
+        """Whether the folder now declares something else; the view then begins again, but for its audit records. A
         folder that cannot be read leaves the last topology in place, with the problem shown on the page."""
         try:
             now = self._sources.read_topology()

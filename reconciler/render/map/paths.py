@@ -37,7 +37,7 @@ class Measures:
     bend: float
     """Length in which edges bend and cross, before the next column."""
     title_room: float = 0.0
-    """Edges from columns before begin behind it: they would cross the name of the region."""
+    """Edges from columns before begin after it: they would cross the name of the region."""
     beside: float = 20.0
     """From a cluster to the words of its edges: outside of its region, and behind an arrow."""
 

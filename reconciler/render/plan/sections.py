@@ -63,7 +63,7 @@ class Section:
     urgent: bool = False
     """A reader must see it before agreeing: it comes before the changes, and no format folds it."""
     count: int | None = None
-    """Shown even if items are left out or stand for several; None: as many as there are items."""
+    """Shown even if items are left out or each means several; None: as many as there are items."""
     table: SectionTable | None = None
     """The same as the items for pages, which have room for values side by side."""
 

@@ -1,4 +1,4 @@
-"""What a copier that was killed had written behind the position it had stored.
+"""What a copier that was killed had written after the position it had stored.
 
 At least once: records are written first and the position is stored up to a minute later, so after a kill the target may
 have records from behind it, once or, after several kills, more often. A record counts as copied only when the target

@@ -106,7 +106,7 @@ class Interleaved:
         return self.out.known_to(max(before, default=0)) >= end
 
     def _copied_from(self, there: int, position: int) -> bool:
-        """Whether it knows every record from ``position`` on up to one whose copy lies at ``there`` or behind."""
+        """Whether it knows every record from ``position`` on up to a record with its copy at ``there`` or behind."""
         behind = (run.source + max(0, there - run.target) for run in _runs(self.out) if run.target_end > there)
         first = min(behind, default=None)
         return first is not None and self.out.known_to(position) >= first

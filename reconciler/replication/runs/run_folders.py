@@ -1,9 +1,10 @@
 """Run folders of two applications of one mirror: which of them copies, by files in both folders.
 
 A mirror has a home folder and two run folders: the home itself and ``second`` in it. ``<home>/current`` names the one
-whose application copies. A new application starts in the other folder, warms up, makes its folder the current one (the
-point of no return, one rename), and goes on when its predecessor has left or is dead. An application that finds its
-folder no longer current commits, leaves its lanes, writes ``left`` and ends. Fencing in Kafka stays the safety net.
+with the application that copies. A new application starts in the other folder, warms up, makes its folder the current
+one (the point of no return, one rename), and goes on when its predecessor has left or is dead. An application that
+finds its folder no longer current commits, leaves its lanes, writes ``left`` and ends. Fencing in Kafka stays the
+safety net.
 """
 
 import hashlib
@@ -109,7 +110,7 @@ def written(run_folder: Path, name: str) -> str | None:
 
 
 def is_as_written(run_folder: Path) -> bool:
-    """Whether a job could start by what is there."""
+    """Whether a job could start by what the folder holds."""
     try:
         if _place(run_folder):
             for name in (HANDOVER, GOAL):

@@ -69,8 +69,8 @@ def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Fin
 
 
 def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: ShrinkLimit) -> Findings:
-    """Guards first: a cluster without an authorizer can have no rules, and one whose rules were not read has no
-    difference. Unknown only where something is declared or may be left over there."""
+    """Guards first: a cluster without an authorizer can have no rules, and unread rules have no difference. Unknown
+    only where something is declared or may be left over there."""
     cluster = live.known(name)
     if cluster is None or cluster.access is None:
         return Findings()
@@ -102,7 +102,7 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     there = [acl for acl in kept if acl not in owned or owned[acl].maker == DECLARED]
     declared = [acl for acl, desired in rules.items() if not desired.rests_on]
     standing = grouped((acl.principal, acl) for acl in dict.fromkeys((*there, *declared)))
-    # Made is only what nothing else says already: no rule that stands or that a wider one covers, nor one that another
+    # Made is only what nothing else says already: no rule that exists or that a wider one covers, nor one that another
     # rule to be made covers. What an earlier run made and no probe has confirmed is made again.
     creates, settled = [], []
     for acl, desired in sorted(rules.items()):

@@ -84,7 +84,7 @@ def is_safe(change: AclChange, risk: Risk) -> bool:
 
 
 def deviations(change: AclChange) -> Iterator[Deviation]:
-    """A rule that is there and should not be, or the other way round, for ``drift``."""
+    """A rule that exists and should not, or the other way round, for ``drift``."""
     subject = f"{change.cluster}: {change.acl}"
     match change:
         case CreateAcl():

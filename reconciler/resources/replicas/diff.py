@@ -1,7 +1,7 @@
 """Replication factors that differ: which replicas would be chosen, or why they cannot be moved now.
 
 A cluster or topic in doubt (a broker away, replicas out of sync, someone else's reassignment) is refused with the
-reason; a reassignment of ours that an earlier run left is gone on with, or finished.
+reason; a reassignment of ours that an earlier run left continues, or is finished.
 """
 
 import math

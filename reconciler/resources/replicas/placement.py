@@ -172,7 +172,7 @@ class _Choice:
 
     def _grown(self, part: PartitionReplicas) -> Candidate:
         """Adds replicas one by one, each on the rack with the fewest of the partition, then on the broker that holds
-        least; what is there stays, so nothing else is copied."""
+        least; existing replicas stay, so nothing else is copied."""
         chosen = list(part.replicas)
         while len(chosen) < self.factor:
             racks = self._racks(chosen)

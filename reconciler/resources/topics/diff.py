@@ -122,7 +122,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
             ignored += lacking.ignored
         else:
             config = ConfigChange(key, None, "", wanted.value, wanted.origin)
-            # A copy that is yet to be made is compared with what it would be without. Others review a source that no
+            # A copy that does not exist yet is compared with what it would be without. Others review a source that no
             # file declares, and a flow follows its values; nothing is there yet that they could take away.
             if desired.source_declared:
                 below = around.fallback.get(key)
@@ -141,7 +141,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
 
 
 def _refused_new(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
-    """What Kafka refuses of a topic that is yet to be made: its name, its factor, its partitions."""
+    """What Kafka refuses of a new topic: its name, its factor, its partitions."""
     subject, name = of_topic(desired.ref), desired.ref.name
     if len(name) > NAME_LIMIT:
         description = f"{desired.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"
@@ -217,7 +217,7 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
 
 
 def _source_count(desired: DesiredTopic) -> str:
-    """The source grows after its remote topic, and may be yet to be made, so it need not have them now."""
+    """The source grows after its remote topic, and may not exist yet, so it need not have them now."""
     if desired.source_live == desired.source_partitions:
         return f"{desired.source} has {desired.source_partitions}"
     now = "does not exist yet" if desired.source_live is None else f"has {desired.source_live} now"

@@ -69,7 +69,7 @@ def _applies(stone: Tombstone, live: LiveState) -> bool:
 
 def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -> Refused | None:
     """Why a tombstone must not be carried out, in the order of what is most surely a mistake: another topic of the
-    name, a protected one, one whose date is over, one that would be made again."""
+    name, a protected one, one after its date, one that would be made again."""
     if topic.topic_id != stone.topic_id:
         problem = (
             f"the tombstone of {stone.ref} is for topic id {stone.topic_id}, but {topic.topic_id} is there: it was"

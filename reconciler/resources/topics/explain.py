@@ -93,7 +93,7 @@ def _declaration(basis: ExplainBasis, ref: TopicRef) -> Topic | None:
 
 
 def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None) -> str:
-    """Why the topic is there or would be. A tombstone comes before what is there, since it says what is to become of
+    """Why the topic is there or would be. A tombstone comes before the live topic, since it says what is to become of
     it."""
     if desired is not None:
         return desired.reason.text

@@ -14,8 +14,8 @@ from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_PARTITIONS, OFFS
 from reconciler.text import grouped
 
 # One small record a mirror every few seconds: compaction has to keep up. Nothing may expire: pauses are here, too, and
-# one whose mirror has been stopped for a week still holds. The last line is for topics of releases before, whose policy
-# some services do not let change (compact,delete).
+# a topic of a mirror that has been stopped for a week still counts. The last line is for topics of releases before,
+# whose policy some services do not let change (compact,delete).
 STATUS_CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 << 20),

@@ -1,4 +1,4 @@
-"""Follows a driver that runs on a machine of the cluster: stands in for it in the run folder, as its process would.
+"""Follows a driver that runs on a machine of the cluster: takes its place in the run folder, as its process would.
 
 What the reconciler does to the folder (stop, another application that takes its place) becomes orders of the run;
 what the driver reports becomes driver.json, the pointer to the current folder, and the exit code.

@@ -103,7 +103,7 @@ class RunTopic:
 
     def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
         """Called in the reader's thread with the whole topic and the keys that moved since the last call. After
-        trouble, and the first time, the clock of silence begins anew: a driver may have reported while we could not
+        trouble, and the first time, the clock of silence begins again: a driver may have reported while we could not
         read."""
         now = time.monotonic()
         with self._guard:

@@ -76,7 +76,7 @@ class Discovery:
             at = (self._flow.source, "source_unreachable")
             matched = {name: listed[name] for name in sorted(listed) if self._selector.why_not(name) is None}
             # A topic that is missing from the list was deleted, or may no longer be described: brokers leave both out,
-            # and only asking for it by name tells which.
+            # and only asking for it by name shows which.
             gone = {c.topic for c in before.conditions if c.code in ("source_topic_deleted", "permission_denied")}
             known = {*filter(None, gone), *(spec.topic for spec in before.specs)}
             source_denied = self._source.denied(known - matched.keys())
@@ -221,7 +221,7 @@ class WireTopics:
         self._topics: Mapping[str, SourceTopic] = {}
 
     def topics(self) -> Mapping[str, SourceTopic]:
-        """What fails is opened anew the next time: a password or a certificate may have been renewed."""
+        """What fails is opened again the next time: a password or a certificate may have been renewed."""
         try:
             listed = self._loop.run_until_complete(self._open().read())
         except WireError:

@@ -1,10 +1,10 @@
 """Reads the pauses of this environment from the status topic.
 
 Nothing may be copied before the first reading is complete: a pause must survive a restart of the job. Only a record
-ends a pause: one whose record is gone, because its topic was deleted or truncated, holds and is written again. A topic
-that is missing when the job starts was deleted, since apply creates it first: it is waited for, as for a cluster that
-does not answer, and then every flow is paused, because what it held is not known. Without the right to read, flows run
-and say so.
+ends a pause: a pause without its record, because its topic was deleted or truncated, holds and is written again. A
+topic that is missing when the job starts was deleted, since apply creates it first: it is waited for, as for a cluster
+that does not answer, and then every flow is paused, because what it held is not known. Without the right to read, flows
+run and say so.
 """
 
 from __future__ import annotations

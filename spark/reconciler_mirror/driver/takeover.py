@@ -159,7 +159,7 @@ class _Open:
         self._until = 0.0
 
     async def prepare(self) -> None:
-        """The coordinators are asked anew by the request that finds that they moved."""
+        """The coordinators are looked up again by the request that finds that they moved."""
         if not self._prepared:
             await asyncio.gather(self.first.prepare(), *(other.prepare() for other in self.others))
             await self.groups.offsets([self.group])

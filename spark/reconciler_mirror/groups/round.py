@@ -143,7 +143,7 @@ class GroupRounds:
             topics = {topic for topic, _ in entries}
             if group not in self._shares and (why := unsupported(listed[group].kind, group, "", topics)):
                 named[group] = why
-        # Ids are asked for anew in each round, just before they count: a topic that was recreated in between has other
+        # Ids are asked for in each round, just before they count: a topic that was recreated in between has other
         # offsets under the same name.
         self._ids.clear()
         self._former.clear()
@@ -240,7 +240,7 @@ class GroupRounds:
             for key, entry in entries.items():
                 if entry.exact:
                     continue
-                # A topic that was recreated starts its offsets anew: what was translated for the former one means
+                # A topic that was recreated starts its offsets at 0: what was translated for the former one means
                 # nothing.
                 ids = self._ids.get((key[0], routes[key]))
                 if ids is None or entry.ids != ids:
@@ -313,7 +313,7 @@ class GroupRounds:
         }
 
     async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
-        """A partition without a record on either side translates to its end at the target. Where the map begins behind
+        """A partition without a record on either side translates to its end at the target. Where the map begins after
         the group's offset, it translates to the target's beginning for now, so that the group misses nothing."""
         before = self._round - LOOK_AT_EMPTY_EVERY
         due = [key for key in unknown if self._empty.get(key, before) <= before]
@@ -409,7 +409,7 @@ def _forget(entry: _Entry) -> None:
 
 
 async def _bounds(cluster: ClusterClient, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
-    """(log start, log end) of each partition; one whose bounds are unknown is in neither."""
+    """(log start, log end) of each partition; a partition with unknown bounds is in neither."""
     await cluster.refresh({topic for topic, _ in keys})
     begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)
     end = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)

@@ -102,7 +102,7 @@ class ComparisonBegun:
 def _begun(
     flows: Sequence[FlowSettings], request: VerifyRequest, kept: ProgressFile, over: Callable[[], bool]
 ) -> ComparisonBegun:
-    """What is read is kept in ``request.progress``, so that ``--resume`` continues behind it; if it cannot be kept, the
+    """What is read is kept in ``request.progress``, so that ``--resume`` continues after it; if it cannot be kept, the
     comparison goes on and says so."""
     bounds, sample = _bounds(flows, request), request.sample
     ranges = [plan if sample is None else sampled(plan, sample) for plan in bounds.ranges]

@@ -39,7 +39,7 @@ class ProgressReports:
     def progress(self) -> LaneProgress:
         """A snapshot of the whole lane."""
         lane = self._lane
-        # A lane may have thousands of partitions that rest: rows of earlier snapshots stand for them.
+        # A lane may have thousands of partitions that rest: rows of earlier snapshots serve for them.
         for partition in lane.changed.take():
             key = partition.source
             now = lane.partitions.get(key)

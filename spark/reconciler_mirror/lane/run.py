@@ -76,8 +76,8 @@ class Attempt:
         self._control = control
         self._delivering = (SameOffsetsSessions if spec.keeps_offsets else Sessions)(tuning)
         # ``_identity``: prepared for the next session. ``_former``: the last one that was started, which
-        # tells the fence of this lane itself from that of a later one. ``_held``: what copying stopped, by partition;
-        # it stays stopped in the next session.
+        # distinguishes the fence of this lane itself from that of a later one. ``_held``: what copying stopped, by
+        # partition; it stays stopped in the next session.
         self._identity: Identity | None = None
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
@@ -172,8 +172,8 @@ class Attempt:
                 identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None
                 if await self._unless_leaving(self._begin(identity, target)):
                     lane = self._delivering.lane(self._spec, (source, target), identity)
-                    # The throttle, the counters and what was committed outlive a session: a limit is not filled anew by
-                    # each beginning, and the lane knows how far it came even if the group coordinator has lost it.
+                    # The throttle, the counters and what was committed outlive a session: a limit is not filled again
+                    # by each beginning, and the lane knows how far it came even if the group coordinator has lost it.
                     lane.unseen, lane.throttle = self._unseen, self._throttle
                     lane.copied, lane.known, lane.counts = self._copied, self._known, self._counts
                     session = LaneSession(

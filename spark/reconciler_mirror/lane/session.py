@@ -274,8 +274,8 @@ class LaneSession:
             self._loop.call_soon_threadsafe(self.lane.changed.noticed.set)
 
     def _take(self, specs: Iterable[PartitionSpec]) -> None:
-        """Partitions that the lane was given or lost. One whose spec changed (a recreated topic) leaves and joins anew.
-        What is acknowledged of a leaving one is still committed; what is only fetched is dropped."""
+        """Partitions that the lane was given or lost. A partition with a new spec (a recreated topic) leaves and joins
+        again. What is acknowledged of a leaving one is still committed; what is only fetched is dropped."""
         lane = self.lane
         wanted = {(spec.topic, spec.partition): spec for spec in specs}
         for key, partition in lane.partitions.items():

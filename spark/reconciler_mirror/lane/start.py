@@ -251,7 +251,7 @@ class Starter:
     def _committed_of(
         self, partition: Partition, committed: Mapping[Key, CommittedPosition]
     ) -> tuple[positions.LanePosition, bool]:
-        """What the group has of it, and whether that is a position in the remote topic that is there now."""
+        """What the group has of it, and whether that is a position in today's remote topic."""
         at = committed[partition.target]
         known = positions.decode(partition.target, at.offset, at.metadata)
         # A later application owns the flow, so this lane ends as a whole, whatever else is wrong.
@@ -270,7 +270,7 @@ class Starter:
         return {**{key: end_of(*chunk) for key, chunk in chunks.items()}, **own}, chunks
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
-        """At a committed position. The position is written anew soon if it is old (a group's offsets expire) or of an
+        """At a committed position. The position is written again soon if it is old (a group's offsets expire) or of an
         earlier claim (so that a later look shows whose it is). Where this session may not commit yet, it counts as
         uncommitted."""
         self._lane.changed.add(partition)

@@ -77,7 +77,7 @@ class TargetTails:
             after = {
                 record_hash: offset for offset, record_hash in reversed(await self._sources(partition, at.offset, None))
             }
-        except NotPairedError:  # a log begins behind what would be compared
+        except NotPairedError:  # a log begins after what would be compared
             return None
         except BrokerError as error:
             if error.code not in DENIED:

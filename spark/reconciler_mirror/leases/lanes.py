@@ -148,7 +148,7 @@ class LaneOrders:
         return {"claims": [[flow, ROWS.encoded(claim)]]}
 
     def share_rates(self) -> bool:
-        """Deals limits out anew; whether that changed anything."""
+        """Deals limits out again; whether that changed anything."""
         fresh = self._board.rate_shares()
         if fresh == self._rates:
             return False

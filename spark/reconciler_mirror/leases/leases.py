@@ -180,7 +180,7 @@ class Leases:
         return is_stopped(self._context)
 
     def share_rates(self) -> None:
-        """Limited flows deal their limit out among their lanes anew, by what each has reported last."""
+        """Limited flows deal their limit out again among their lanes, by what each has reported last."""
         if not self._lanes.share_rates():
             return
         with self._guard:
@@ -303,7 +303,7 @@ class Leases:
         self._untasked.ends(set(lanes) - held, why)
 
     def _renew(self) -> None:
-        """A lease ends only to be placed anew, to stop, or when its driver is gone."""
+        """A lease ends only to be placed again, to stop, or when its driver is gone."""
         balanced = time.monotonic()
         while True:
             with self._guard:

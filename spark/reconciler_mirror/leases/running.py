@@ -44,7 +44,7 @@ class SignsOfLife:
 
     def silent(self) -> Mapping[str, float]:
         """Those that have said nothing for long, and for how many seconds. To be asked every few seconds: after a
-        longer time it was this process that stood still, and nothing is known of the others yet."""
+        longer time it was this process that was frozen, and nothing is known of the others yet."""
         now = self._clock()
         if now - self._looked > SILENT_S:
             self._heard = dict.fromkeys(self._heard, now)
@@ -178,7 +178,7 @@ def is_stopped(context: Any) -> bool:
 
 
 def is_forgotten(context: Any) -> bool:
-    """A standalone cluster has no executor for this application. One whose master was started again without its state
+    """A standalone cluster has no executor for this application. A master that was started again without its state
     knows nothing of it, ends its executors, and will never give it others; the driver does not learn of that."""
     java = getattr(context, "_jsc", None)
     if java is None or not str(context.master).startswith("spark://"):

@@ -68,7 +68,7 @@ class ReportDelta:
         self._lane: LaneProgress | None = None
 
     def of(self, now: LaneProgress) -> LaneProgress | None:
-        """Rows that changed since the last report, or None where nothing did. A lane makes a row anew only if the
+        """Rows that changed since the last report, or None where nothing did. A lane makes a new row only if the
         partition moved, so most are compared by identity. When partitions have left, everything is sent once: the
         driver only learns from a whole report what is gone."""
         if now is self._snapshot and not self.everything:

@@ -1,5 +1,5 @@
 """How far ``verify`` has come: what this run has compared, and a file from which a later run continues each ordered
-partition where its reading stands."""
+partition where its reading stopped."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing

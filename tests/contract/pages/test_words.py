@@ -42,18 +42,18 @@ AVOID = (
     (r"\bshall\b", "is for contracts", "must, will, should"),
     (r"\b(Kafka|git|azure|job) wants\b", "no program has wishes", "expects, needs, declares"),
     (r"\b(is|are) looked at\b", "hides who looks", "checked; the subject, and reads"),
+    (r"\banew\b", "is old", "again; a new one"),
+    (r"\byet to be\b", "is old", "new; to be created"),
+    (r"\bstands? (at|still|open|on|for)\b", "no term of the field", "is at; rests; is in force; means"),
 )
 """What, why, and what to write instead."""
 FOR_USERS = (
     *AVOID,
     (r"\blook(s|ing)? (at|with)\b", "says less than the command", "check; check with"),
     (r"\b(go|goes|went|going) on\b", "says nothing of what", "continue, resume, keep"),
-    (r"\banew\b", "is old", "again; a new one"),
     (r"\b(some|every|any)body\b", "hides who acts", "another client; everyone; an operator"),
     (r"\b(that|what|which) (is|are) there\b", "says nothing beside its noun", "existing; what exists"),
-    (r"\byet to be\b", "is old", "new; to be created"),
     (r"\b(see|check|look at) who may\b", "a clause in place of a noun", "check which principals may"),
-    (r"\bstands? (at|still|open|on|for)\b", "no term of the field", "is at; rests; is in force; means"),
     (r"\b(begins?|reads?|written|copied|continues?|starts?|right) behind\b", "is not the order of a log", "after"),
 )
 """Those of pages, helps and messages; explanations in the code may have the later ones."""

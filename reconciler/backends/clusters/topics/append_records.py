@@ -78,7 +78,7 @@ class TopicWriter:
 
     async def _write(self, held: Mapping[int, Sequence[Record]]) -> None:
         """All that is held, in one transaction where the writer has a transactional id. The producer is started with
-        the first write. After an EndTxn that gave it a new epoch its sequences begin anew (KIP-890)."""
+        the first write. After an EndTxn that gave it a new epoch its sequences begin again (KIP-890)."""
         writer = self._writer
         if writer is None:
             writer = self._writer = Identity(self._requests.wire, self._transactional_id, "")

@@ -90,7 +90,7 @@ class Keeper:
             todo = "Run reconciler apply ENV, which writes a new record; upgrade this host where a later release did."
             refusal = HostRefusal(str(error), why, todo)
 
-        # Whether the mirror is still ours. One whose record is garbage, or gone, is written again.
+        # Whether the mirror is still ours. A record that is garbage, or gone, is written again.
         try:
             held = read_lease(value, self._environment, self._mirror)
         except UnreadableRecordError:

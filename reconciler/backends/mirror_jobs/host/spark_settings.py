@@ -91,8 +91,8 @@ def fits(text: str, patterns: Iterable[str]) -> bool:
 
 
 def fits_file(value: str, patterns: tuple[str, ...]) -> bool:
-    """A path or URL of ``patterns``; or one whose scheme, host or first folder, and rest of the path fit those of a
-    pattern, with nothing in it that leads elsewhere."""
+    """A path or URL of ``patterns``; or a URL with scheme, host or first folder, and rest of the path that fit those of
+    a pattern, with nothing in it that leads elsewhere."""
     return value in patterns or (_is_clean(value) and any(_is_file(value, pattern) for pattern in patterns))
 
 

@@ -155,7 +155,7 @@ def _place(host: str, port: int) -> str:
 
 
 def _read(place: str, within_s: float) -> bytes:
-    with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme stands there
+    with urllib.request.urlopen(place, timeout=within_s) as answer:  # noqa: S310  # the scheme is written here
         return bytes(answer.read(_PAGE_BYTES))
 
 

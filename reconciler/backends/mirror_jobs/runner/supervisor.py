@@ -26,7 +26,7 @@ from reconciler.replication.runs import run_folders as succession
 STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
 """Seconds: before a job that ended is started again, first and last; how long one has to run for the pause to begin
-anew."""
+again."""
 LOG_LIMIT_BYTES = 32 * 1024 * 1024
 ONCE = "once"
 """A file in the run folder: another process starts the job again after a crash, or knows why not."""
@@ -137,7 +137,7 @@ class Supervisor:
             if not reached_spark and (self.now.restarts == 0 or not succession.is_as_written(self.run_dir)):
                 self.say("failed", exit_code=code)  # it does not even reach Spark: trying again changes nothing
                 return 1
-            # A crash. One that comes soon after a start will come again, so the pauses grow; a long run begins anew.
+            # A crash. One that comes soon after a start will come again, so the pauses grow; a long run resets them.
             pause = FIRST_PAUSE_S if time.monotonic() - began > STEADY_AFTER_S else min(pause * 2, LONGEST_PAUSE_S)
             self.say("pausing", exit_code=code, job_pid=None, restarts=self.now.restarts + 1)
             if self.stopping.wait(pause):

@@ -63,7 +63,7 @@ _OAUTH_OF_PODS = (
     "maxTokenExpirySeconds", "accessTokenIsJwt", "enableMetrics", "connectTimeoutSeconds", "readTimeoutSeconds",
     "httpRetries", "httpRetryPauseMs", "includeAcceptHeader", "clientAssertionType", "grantType",
 )  # fmt: skip
-"""Nothing is missed of them: how its client asks, and what it tells about itself."""
+"""Nothing is missed of them: how its client asks, and what it says about itself."""
 PODS = "of Strimzi's pods and its operator; the mirror runs where Spark runs"
 _OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
 

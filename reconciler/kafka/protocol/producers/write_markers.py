@@ -1,7 +1,7 @@
 """WriteTxnMarkers (KIP-98, API 27): transaction markers, written by principals with Alter or ClusterAction.
 
-A leader refuses one whose producer epoch or coordinator epoch is lower than the last one it knows of that producer id.
-It need not know the producer, and no transaction has to be open: then a marker is one offset without a record.
+A leader refuses a marker with a lower producer epoch or coordinator epoch than the last one it knows of that producer
+id. It need not know the producer, and no transaction has to be open: then a marker is one offset without a record.
 """
 
 import struct

@@ -106,8 +106,8 @@ def _wanted(required: Iterable[AclBinding]) -> Iterator[AccessRequest]:
 
 
 def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
-    """Whom the rule is about. One for everybody concerns each principal that some rule names, and one that stands for
-    all others."""
+    """Whom the rule is about. One for everybody concerns each principal that some rule names, and a made-up one in
+    place of all others."""
     if rule.principal != ANYONE:
         yield rule.principal
         return
@@ -139,7 +139,7 @@ class _Classes:
         return by_name.values()
 
     def _covered(self, rule: AclBinding) -> Iterator[str]:
-        """Names that the rule covers, of the existing ones, and one that stands for names to come: without it a
+        """Names that the rule covers, of the existing ones, and one in place of names to come: without it a
         prefix that covers nothing yet would change nothing."""
         named = self.names.get(rule.resource, ())
         if rule.wildcard:

@@ -221,7 +221,7 @@ class Fetcher:
             self._take(fetched, frame.buffer)
 
     def _take(self, fetched: Fetched, buffer: Buffer | None) -> None:
-        """Hands each partition's records on. A session error makes the session begin anew and is no error of a
+        """Hands each partition's records on. A session error makes the session begin again and is no error of a
         partition. An answer for an offset that is no longer wanted (the partition was moved meanwhile) is dropped. A
         leader that names a preferred replica (KIP-392) sends no records: they are fetched there for a while, then the
         leader is asked again."""
@@ -272,7 +272,8 @@ class Fetcher:
         else:
             lane.cover(partition)
         # Where there are many partitions, one with records leaves the session of those that rest, because a broker
-        # looks into all of a session for each answer. One whose queue is full is not asked for until that has drained.
+        # looks into all of a session for each answer. A partition with a full queue is not asked for until that has
+        # drained.
         if not self._busy and (len(self._members) > QUIET_FROM or (self._line.long and covered < partition.log.end)):
             self._move(partition, busy=True)
         elif self._busy and self.size > 1 and (self._node, self._line.sessions()) not in self._peers:

@@ -188,7 +188,7 @@ def _add_pieces(
     batch would dominate (``sizes.gathers``), and the gathered ones are closed before any other piece, so that the order
     stays. What cannot travel whole (offsets before the position, too large for the target, an old format) is encoded
     again. ``append_time``: records
-    of a source topic with LogAppendTime keep that time, as with MirrorMaker 2, so they are encoded anew."""
+    of a source topic with LogAppendTime keep that time, as with MirrorMaker 2, so they are encoded again."""
     view, wanted = fetched
     position = partition.log.covered
     small: list[Batch] = []

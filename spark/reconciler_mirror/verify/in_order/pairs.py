@@ -73,7 +73,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def equal_pairs(ours: OpenBatch, theirs: OpenBatch, *, timed: bool) -> int:
-    """How many records in a row are equal, from the next one of each on; both stand behind them afterwards. ``timed``:
+    """How many records in a row are equal, from the next one of each on; both are behind them afterwards. ``timed``:
     their timestamps, too."""
     s, t = ours.data, theirs.data
     p, q = ours.place, theirs.place

@@ -209,7 +209,7 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
 
 def text_of_file(path: str, named_by: str = "", encoding: str = "utf-8") -> str:
     """Without space around it. ``named_by``: the setting or variable that names the file. Raises TokenRefusedError for
-    one that cannot be read or is empty: others write such files anew, and it may be there soon."""
+    one that cannot be read or is empty: others rewrite such files, and it may be there soon."""
     which = f"{named_by} names {path}, which" if named_by else path
     try:
         text = Path(path).read_text(encoding).strip()
