@@ -28,6 +28,8 @@ RECREATED = (
     "its earlier records are gone, and positions of its readers and of mirrors belong to the earlier topic; the next"
     " apply takes note of the new one"
 )
+GONE = "its records are gone, and positions of its readers and of mirrors do not belong to the topic that apply creates"
+DELETED_ON_COPY = "what it has deleted since is missing on the copy alone: reconciler verify ENV FLOW finds it"
 COPIED_AGAIN = (
     "the mirror's positions went with it: once it is made again, its flow begins where it starts, and all that {source}"
     " still has from there on is copied again"
@@ -129,7 +131,7 @@ def _changed(
     subject, was = of_topic(ref), f"topic id {before.topic_id}"
     if topic is None:
         sides = f"{was}, {_partitions(before.partitions)}", NO_TOPIC
-        why = COPIED_AGAIN.format(source=source) if source is not None else ""
+        why = COPIED_AGAIN.format(source=source) if source is not None else GONE
         why = PAUSES_GONE if ref.name == STATUS_TOPIC else why
         yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why, _copied(source))
         return
@@ -149,7 +151,12 @@ def _changed(
     for key in sorted((now.keys() | before.overrides.keys()) - THROTTLES):
         if (value := now.get(key)) != (old := before.overrides.get(key)):
             sides = _words(key, old), _words(key, value)
-            yield OutsideChange(Outside.OVERRIDE, subject, key, *sides, since)
+            # Whether a copy may delete what it kept before. None: no override.
+            deletes = key == "cleanup.policy" and "compact" in (value or "") and "compact" not in (old or "")
+            if key in ("retention.ms", "retention.bytes") and (least := number(value)) is not None:
+                deletes = least < (number(old) or float("inf"))
+            why = DELETED_ON_COPY if source is not None and deletes else ""
+            yield OutsideChange(Outside.OVERRIDE, subject, key, *sides, since, why)
 
 
 def _copied(source: TopicRef | None) -> CopiedAgain | None:

@@ -231,6 +231,19 @@ def test_a_broker_default_that_somebody_set_is_reported_and_what_it_comes_to(see
     assert drift_exit_code(planned) is ExitCode.DONE
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [("cleanup.policy", "compact", True), ("retention.ms", "1000", True), ("retention.ms", "-1", False)],
+)
+def test_a_copy_that_deletes_more_since_another_hand_edited_it_says_how_to_find_what(
+    key: str, value: str, said: bool, seen: World
+) -> None:
+    before = left(seen)
+    seen.clusters["west"].topics["east.orders"].overrides[key] = value
+    [outside] = seen.plan(WISHED, left=before).outside
+    assert ("reconciler verify ENV FLOW finds it" in outside.why) is said
+
+
 def test_min_insync_above_the_factor_needs_no_record() -> None:
     seen = world("east", brokers=1)
     seen.clusters["east"].broker_configs["min.insync.replicas"] = ("2", Source.STATIC)
