@@ -110,7 +110,7 @@ def of_provider(folder: Path) -> Iterator[Login]:
         more = {"method": "acme_tokens:provide", "token.endpoint.url": f"{issuer.url}/token"}
         more |= {"client.id": "ada", "client.secret": "${env:SECRET_OF_ADA}"}
         environ = {"SECRET_OF_ADA": SECRET, "PYTHONPATH": str(folder)}
-        said = "no token from the provider acme_tokens:provide: HTTPError"
+        said = "token from the provider acme_tokens:provide: HTTPError"
         yield _of(issuer, sandbox, more, environ, said)
 
 
