@@ -110,7 +110,10 @@ def pack(version: int, session: FetchSession, limits: FetchLimits) -> bytes:
     head = _LIMITS.pack(-1, *bounds, session.session_id, session.epoch)
     by_name, rack = version == NAMES, limits.rack.encode()
     entry = _entry_11 if by_name else _entry_13
-    topics = (*_topics(changed, entry, by_name=by_name), *_topics(forgotten, _number, by_name=by_name))
+    topics = (
+        *_topics(changed, entry, by_name=by_name),
+        *_topics(forgotten, lambda w: _I.pack(w.partition), by_name=by_name),
+    )
     tail = struct.pack(">h", len(rack)) + rack if by_name else uvarint(len(rack) + 1) + rack + b"\0"
     return b"".join((head, *topics, tail))
 
@@ -137,7 +140,3 @@ def _entry_11(w: Want) -> bytes:
 
 def _entry_13(w: Want) -> bytes:
     return _PARTITION_13.pack(w.partition, w.epoch, w.offset, -1, -1, w.max_bytes, 0)
-
-
-def _number(w: Want) -> bytes:
-    return _I.pack(w.partition)

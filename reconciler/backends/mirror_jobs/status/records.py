@@ -50,10 +50,6 @@ class MalformedStatusError(ValueError):
     """A status record that cannot be read."""
 
 
-def _knows_none(_: LiveMirror) -> bool:
-    return False
-
-
 def mirror_from_record(value: bytes, now_ms: int, lag: bytes = b"") -> LiveMirror:
     """A record's value, and its header in the last release, as a LiveMirror. Raises MalformedStatusError.
 
@@ -172,7 +168,7 @@ class StatusRecords:
         self._listening = Listening()
         self._lock = threading.Lock()
 
-    def read(self, mirror: str, now_ms: int, lost: Lost = _knows_none) -> LiveMirror | None:
+    def read(self, mirror: str, now_ms: int, lost: Lost = lambda _: False) -> LiveMirror | None:
         """None when the topic does not exist or has no record of this mirror.
 
         Where clocks say that a job is silent, or that it wrote in the future, its next record is waited for: the clock
