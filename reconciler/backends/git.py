@@ -156,7 +156,7 @@ def _commit(repository: Repository, ref: str) -> str:
         f"There is nothing to compare with. Branches here: {known}.",
         "This is a shallow clone, without older commits: git fetch --unshallow origin"
         if repository.shallow
-        else "Check its name; a branch that is only at the origin is to be fetched first: git fetch origin.",
+        else "Check its name; fetch a branch that only the origin has: git fetch origin.",
     )
 
 

@@ -48,7 +48,7 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
         try:
             texts[path.name if names.count(path.name) == 1 else str(path)] = decoded(files.read_given(path))
         except OSError as error:
-            why = "It is to be imported."
+            why = "The flows are read from it."
             todo = "Name the file of connect-mirror-maker, JSON or properties of connectors, or Strimzi's resource."
             raise ReconcilerError(f"{path} cannot be read: {error.strerror or error}", why, todo) from None
 

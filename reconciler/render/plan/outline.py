@@ -23,10 +23,10 @@ _RELEASES = {
 }  # fmt: skip
 """Finalized level of metadata.version -> the release whose metadata the cluster uses (KIP-778)."""
 STAGE_WHY = {
-    Stage.DENIALS: "before anything is made that they are about",
+    Stage.DENIALS: "before the topics they protect exist",
     Stage.TARGET_TOPICS: "before anything flows to them",
     Stage.USERS: "before the rules that name them",
-    Stage.ACCESS: "once what it is about is there",
+    Stage.ACCESS: "once its topics and users exist",
     Stage.QUOTAS: "how much clients may use",
     Stage.SOURCE_TOPICS: "once their remote topics are ready",
     Stage.MIRROR: "after the topics they write to",
