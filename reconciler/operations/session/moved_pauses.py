@@ -56,6 +56,14 @@ class MovedPauses:
         write_records(topology.clusters[cluster], Principal.APPLY, keys)
 
 
+def status_place(handover: Mapping[str, Any]) -> str:
+    """The alias of the cluster that its job reports to; empty where it is not known."""
+    try:
+        return str(handover["status"]["cluster"]["name"])
+    except (LookupError, TypeError):
+        return ""
+
+
 def moved_pauses(
     topology: Topology,
     records: Mapping[str, StatusRecords],
@@ -66,13 +74,10 @@ def moved_pauses(
     """``handover``: what its job had last, empty where that is not known. Raises ClusterError where its status cluster
     does not answer, and RunnerError where the former one does not."""
     place = topology.status_cluster(mirror)
-    try:
-        before, known = str(handover["status"]["cluster"]["name"]), {state_of(flow) for flow in handover["flows"]}
-    except (LookupError, TypeError):
-        before, known = "", set[str]()
+    before = status_place(handover)
     states = {flow.state_name for flow in topology.flows_of(mirror)}
     if before == place:
-        states -= known
+        states -= {state_of(flow) for flow in handover.get("flows", ())}
     others: Sequence[str] = sorted(records.keys() - {place}) if states else ()
     held = records[place].pauses() if others else {}
     there: dict[str, Mapping[Scope, Pause]] = {}

@@ -24,7 +24,7 @@ from reconciler.environment.load import load
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.errors import ClusterError, Problem, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
-from reconciler.model.live import LiveCluster, LiveMirror, LiveState
+from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
@@ -32,6 +32,8 @@ from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.session.early_reads import Begun
 from reconciler.operations.session.jobs import UnseenJobs, order_stop
 from reconciler.operations.session.mirror_runners import MirrorRunners
+from reconciler.operations.session.moved_pauses import status_place
+from reconciler.replication.runs.run_folders import HANDOVER
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
@@ -116,7 +118,17 @@ class Session:
         declared = self.topology.mirrors.get(mirror)
         if declared is None:
             return self.strays.get(mirror)
-        return self.records[self.topology.status_cluster(declared)].read(mirror, now_ms(), self.runner.here.has_lost)
+        place = self.topology.status_cluster(declared)
+        newest = self._status_at(place, mirror)
+        # An edit may move it, which the job learns at its next start.
+        before = status_place(self.runner.here.folder(mirror).read(HANDOVER))
+        if before == place or before not in self.records or (newest is not None and newest.state is JobState.RUNNING):
+            return newest
+        reported = (newest, self._status_at(before, mirror))
+        return max(filter(None, reported), key=lambda each: each.updated_at_ms or 0, default=None)
+
+    def _status_at(self, cluster: str, mirror: str) -> LiveMirror | None:
+        return self.records[cluster].read(mirror, now_ms(), self.runner.here.has_lost)
 
     def observe(self, asked: Iterable[TopicRef] = ()) -> LiveState:
         """Reads everything: all clusters, all mirrors of the topology, and running ones that left it. Topics that git,

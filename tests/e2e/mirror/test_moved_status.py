@@ -57,10 +57,14 @@ def test_a_paused_topic_is_not_copied_when_the_status_cluster_moves(
         note = f"1 pause on west will be carried over to hub, now the status cluster of its mirror: topic {held}"
         planned = reconciler("plan", env)
         assert note in planned.out, planned
+        assert "!1 mirror restart" in planned.out or "restarts mirror both" in planned.out, planned
         write(east, held, b"while paused")
         write(east, free, b"free")
         applied = reconciler("apply", env, "--yes")
         assert applied.code == 0, applied
+        assert "a new application starts beside" in applied.out + applied.err, (
+            "the old application goes on until the new one can"
+        )
         until("the other flow copies", lambda: values(hub, f"east.{held}") == [b"first", b"while paused"])
         until("the other topic is copied", lambda: values(west, f"east.{free}") == [b"free"])
         assert values(west, f"east.{held}") == [b"first"]

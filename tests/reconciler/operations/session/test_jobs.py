@@ -18,7 +18,7 @@ from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session import jobs
 from reconciler.operations.session.session import ReadApply, Session
 from reconciler.render.reports.status import status_text
-from tests.support.builders import flow, topology
+from tests.support.builders import cluster, flow, topology
 
 
 @pytest.mark.parametrize("missing", [True, False])
@@ -93,4 +93,37 @@ def test_where_positions_may_not_be_read_the_last_apply_tells(
     monkeypatch.setattr(Session, "read_last_apply", lambda *_: ReadApply(record))
     mirror = observe({}, session.runner, session.topology.mirrors).mirrors["west"]
     assert isinstance(mirror, Unknown) is applied
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "earlier", "wanted"),
+    [
+        (None, JobState.RUNNING, JobState.RUNNING),
+        (JobState.STOPPED, JobState.RUNNING, JobState.RUNNING),
+        (JobState.RUNNING, JobState.STOPPED, JobState.RUNNING),
+        (None, None, None),
+    ],
+)
+def test_a_job_is_heard_where_an_edit_moved_its_status_away_from(
+    place: JobState | None,
+    earlier: JobState | None,
+    wanted: JobState | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until its next start it reports to the former cluster; a plan said that it starts, and apply stopped it first."""
+    said = {"west": (place, 1), "south": (earlier, 2)}
+
+    def read(records: StatusRecords, mirror: str, *_: object) -> LiveMirror | None:
+        state, at = said[records.cluster.name]
+        return None if state is None else LiveMirror(mirror, state, updated_at_ms=at)
+
+    monkeypatch.setattr(StatusRecords, "read", read)
+    handover = {"status": {"cluster": {"name": "south"}}}
+    monkeypatch.setattr(RunFolder, "read", lambda *_: handover)
+    declared = topology(flow("east", "west", "orders"), cluster("south"))
+    session = Session(tmp_path, declared, Principal.PLAN)
+    found = session.status("west")
+    assert (found and found.state) == wanted
     session.close()
