@@ -92,6 +92,14 @@ def is_taken(folder: Path) -> bool:
     return (folder.exists() or folder.is_symlink()) and not (folder.is_dir() and not any(folder.iterdir()))
 
 
+def obstacle(folder: Path) -> str:
+    """Why this user cannot create ``folder``, empty where nothing is in the way; asked before anything is."""
+    above = next(path for path in folder.absolute().parents if os.path.lexists(path))
+    if not above.is_dir():
+        return f"{above} is no folder"
+    return "" if os.access(above, os.W_OK | os.X_OK) else f"this user cannot write in {above}"
+
+
 def unused_file(folder: Path, stem: str) -> Path:
     """``STEM.yaml`` in the folder, or the first ``STEM-2.yaml``, ``STEM-3.yaml`` ... that does not exist."""
     names = chain((f"{stem}.yaml",), (f"{stem}-{number}.yaml" for number in count(2)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from reconciler.backends.files import environment_name, is_taken, write_folder
+from reconciler.backends.files import environment_name, is_taken, obstacle, write_folder
 from reconciler.engine.plan.summary import verdict
 from reconciler.environment.adopt.first_environment import FirstEnvironment, FirstFlow, first_environment
 from reconciler.environment.adopt.topics import AdoptOptions, counts
@@ -30,7 +30,7 @@ from reconciler.operations.adopt.run import read_live
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import open_session
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
-from reconciler.text import counted, first_of, printable_json
+from reconciler.text import counted, first_of, printable_json, sentence
 
 Read = Callable[[Cluster], LiveCluster]
 SCHEMA = "environment.schema.json"
@@ -38,7 +38,9 @@ SCHEMA = "environment.schema.json"
 
 
 def require_new(folder: Path) -> None:
-    """Raises ReconcilerError if something exists there."""
+    """Raises ReconcilerError if something exists there, or nothing can."""
+    if why_not := obstacle(folder):
+        raise ReconcilerError(f"{folder} cannot be created", f"{sentence(why_not)}.", "Choose another folder.")
     if is_taken(folder):
         why = "Files that exist are never changed."
         todo = "Choose another folder; reconciler adopt adds a cluster to an environment."

@@ -261,6 +261,10 @@ def test_what_is_there_is_never_changed(tmp_path: Path) -> None:
     require_new(tmp_path)
     require_new(tmp_path / "new")
     (tmp_path / "a.yaml").write_text("")
+    (tmp_path / "file").touch()
+    with pytest.raises(ReconcilerError, match="cannot be created") as caught:
+        require_new(tmp_path / "file" / "new")
+    assert caught.value.why == f"{tmp_path / 'file'} is no folder."
     with pytest.raises(ReconcilerError, match="already exists"):
         require_new(tmp_path)
 
