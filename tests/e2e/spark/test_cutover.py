@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,17 +19,19 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from reconciler_sandbox.handles import Sandbox
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.state.environment_records import read_holder
+from reconciler.backends.state.lock import KafkaLock, this_process
 from reconciler.model.environment.topology import Principal
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
-from tests.support.clusters import member, real_cluster, secured_clusters
+from tests.support.clusters import CreateTopic, member, real_cluster, secured_clusters
 from tests.support.jobs.environments import Running, exactly, on_sandbox
 from tests.support.jobs.flow_of_records import MovingConsumer, MovingProducer
+from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.jobs.verify_runs import until
 from tests.support.paths import ROOT
 
@@ -36,10 +40,10 @@ REST = """\
 topics:
   {topic}: {{clusters: [east], partitions: 3, replication_factor: 1, labels: {{owner: shop}}}}
 flows:
-  east-to-west:
+  {topic}:
     source: east
     target: west
-    topics: [{topic}]
+    topics: ['{topic}.*']
     naming: {{policy: identity}}
     replication_factor: 1
     lanes: 1
@@ -96,7 +100,7 @@ def environment(
     started: list[Running] = []
 
     def make(offsets: str, hooks: str = "", *, probed: bool = False) -> Running:
-        folder = tmp_path / "env"
+        folder = tmp_path / unique  # an environment and a flow of its own: another test's journals and pauses count not
         folder.mkdir()
         lines = secured_clusters(secure, monkeypatch)
         lines = [line.replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin") for line in lines]
@@ -109,11 +113,7 @@ def environment(
         (folder / "topology.yaml").write_text(text + hooks)
         running = Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")})
         started.append(running)
-        with KafkaCluster(real_cluster(secure["west"], "apply"), Principal.APPLY, folder.name) as west:
-            lifted = west.access.lifted
-            lifted.write(dict.fromkeys(lifted.read()))  # by another test, of a flow with the same name
         running.apply()
-        running.reconciler("mirror", "resume", str(folder), "east-to-west")  # another test may have paused it
         return running
 
     yield make
@@ -153,7 +153,7 @@ def steps(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def planned(running: Running, plan: Path, *more: str) -> dict[str, Any]:
-    words = ["cutover", "plan", str(running.folder), "east-to-west", "--out", str(plan), "--hold", "2s"]
+    words = ["cutover", "plan", str(running.folder), running.name, "--out", str(plan), "--hold", "2s"]
     words += ["--within", "150s", *more]  # a busy machine may let the mirror stand for a minute
     made: dict[str, Any] = json.loads(running.reconciler(*words, "--format", "json", code=2))
     return made
@@ -257,7 +257,7 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
     running = environment("same", hooks, probed=True)
     clients = Clients(secure, unique, address.read_text)
     clients.start(running)
-    words = ["cutover", "plan", str(running.folder), "east-to-west", "--out", str(plan), "--format", "json"]
+    words = ["cutover", "plan", str(running.folder), running.name, "--out", str(plan), "--format", "json"]
     blocked = json.loads(running.reconciler(*words, code=3))
     stops = {check["code"]: check["todo"] for check in blocked["checks"] if check["level"] == "stops"}
     assert f"hook:{program}" in stops["hook"]
@@ -338,11 +338,130 @@ def test_clients_that_break_the_rules_are_named_and_nothing_moves(
     mine = [value for value in clients.consumer.read if value != b"s"]
     assert sorted(map(int, mine)) == list(range(len(clients.producer.accepted)))
     running.reconciler("mirror", "stop", str(running.folder))
-    words = ["cutover", "plan", str(running.folder), "east-to-west", "--format", "json"]
+    words = ["cutover", "plan", str(running.folder), running.name, "--format", "json"]
     stops = {
         check["code"] for check in json.loads(running.reconciler(*words, code=3))["checks"] if check["level"] == "stops"
     }
     assert stops & {"job", "paused"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_hooks_that_fail_lost_clusters_and_a_stolen_lock_end_a_run_and_the_next_goes_on(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    """The hook hangs, fails, and does its work too late. Meanwhile either cluster is lost behind each step, dead or
+    silent, and comes back."""
+    hooked, plan = tmp_path / "hooked", tmp_path / "cutover.json"
+    hooked.mkdir()
+    address, turns, program = (hooked / name for name in ("address", "turns", "program"))
+    address.write_text("east")
+    program.write_text(f"""#!/bin/sh
+echo turn >> {turns}
+case $(wc -l < {turns}) in
+  1) sleep 60 ;;
+  2) echo no right to change DNS; exit 7 ;;
+  3) printf west > {address}.new && mv {address}.new {address}; sleep 60 ;;
+esac
+printf west > {address}.new && mv {address}.new {address}
+""")
+    program.chmod(0o755)
+    running = environment("translated", f"cutover: {{hooks: {{switch: {{command: [{program}], timeout: 3s}}}}}}\n")
+    running.environ["RECONCILER_ALLOW"] = f"hook:{hooked}/*"
+    clients = Clients(secure, unique, address.read_text)
+    clients.start(running)
+    planned(running, plan, "--clients", "120s")
+    east, west, threads = secure["east"], secure["west"], list[Thread]()
+
+    def silent(cluster: ClusterHandle) -> None:
+        freeze(cluster)
+        time.sleep(12)
+        thaw(cluster)
+
+    def dead(cluster: ClusterHandle) -> None:
+        cluster.kill()
+        cluster.start()
+
+    def steal(_: ClusterHandle) -> None:
+        """As another machine does: a file keeps commands of one machine apart."""
+        for thread in threads[:-1]:
+            thread.join(60)
+        found = (read_holder(real_cluster(each, "apply"), running.name, Principal.APPLY) for each in (east, west))
+        home = next(each for each, holder in zip((east, west), found, strict=True) if holder is not None)
+        thief = KafkaLock(real_cluster(home, "apply"), running.name, this_process("a test"))
+        thief.take("a test steals it")
+        thief.release()
+
+    faults = [
+        ("fence", silent, east), ("verify-fence", dead, west), ("drain", silent, west), ("pause", dead, east),
+        ("groups", steal, east), ("switch", silent, west), ("tail", dead, east),
+    ]  # fmt: skip
+
+    def heard(line: str) -> bool:
+        if faults and re.match(f"{faults[0][0]} +(done|already)", line):
+            _, act, cluster = faults.pop(0)
+            threads.append(Thread(target=act, args=[cluster]))
+            threads[-1].start()
+        return False
+
+    ends: list[int] = []
+    everything = ""
+    while (ends[-1:] or [1]) != [0] and len(ends) < 20:
+        code, _, told = cut_over(running, plan, heard)
+        ends.append(code)
+        everything += told
+        for thread in threads:
+            thread.join(60)
+    assert not faults, everything
+    assert set(ends[:-1]) <= {5, 6}, everything
+    assert ends[-1] == 0, everything
+    assert "program has not ended within 3 s and was killed" in everything
+    assert "program ended with 7: no right to change DNS" in everything
+    assert "the lock was taken over by" in everything
+    assert len(turns.read_text().split()) == 4, "one that ended with 0 is not run again"
+    clients.stop()
+    read = Counter(map(int, clients.consumer.read))
+    assert sorted(read) == list(range(len(clients.producer.accepted)))
+    doubled = {number for number, count in read.items() if count > 1}
+    assert doubled <= {*map(int, clients.consumer.unconfirmed)}, (
+        "what a member commits while brokers die it reads again"
+    )
+
+
+@pytest.mark.long
+def test_a_transaction_left_open_is_aborted_if_asked_and_a_topic_made_meanwhile_stops_it(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    running, plan = environment("translated"), tmp_path / "cutover.json"
+    east, clients, late = secure["east"], Clients(secure, unique), f"{unique}-late"
+    clients.start(running)
+    writer = Producer({**east.super_client(), "transactional.id": f"{unique}-open", "transaction.timeout.ms": 300_000})
+    may_abort = kafka_rule(*rules(f"allow User:apply write transactional_id {unique}-open"))
+    admin = AdminClient(east.super_client())
+    admin.create_acls([may_abort])[may_abort].result(30)
+    planned(running, plan, "--within", "20s", "--abort-transactions")
+    writer.init_transactions(30)
+    writer.begin_transaction()
+    writer.produce(unique, b"aborted", partition=0)
+    writer.flush(30)
+
+    def makes(line: str) -> bool:
+        if re.match("drain +(done|already)", line):
+            create_topic(east, late)
+        return False
+
+    code, _, told = cut_over(running, plan, makes)
+    assert code == 5, told
+    assert f"aborts the open transaction of {unique}-open" in told
+    assert f"topics of {unique} changed during the cut-over: {late}: was absent, is 1 partition" in told
+    with pytest.raises(KafkaException):
+        writer.commit_transaction(30)
+    assert cut_over(running, plan, lambda _: False, "rollback")[0] == 0
+    written = len(clients.producer.accepted)
+    until("producers go on", lambda: len(clients.producer.accepted) > written + 20)
+    clients.stop()
+    assert b"aborted" not in clients.consumer.read
+    assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
 
 
 @pytest.mark.long
@@ -375,7 +494,12 @@ def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     assert "is under way" in told
     paused = running.reconciler("status", str(running.folder), "--format", "json")
     assert "cut over to west" in paused, "its topics alone are paused"
-    code, report, told = cut_over(running, first, lambda _: False, "rollback")
+    # The file of the first is lost.
+    again = tmp_path / "again.json"
+    anew = planned(running, again, "--label", "owner=shop", "--groups", f"{unique}-bill.*")
+    [under_way] = [check["todo"] for check in anew["checks"] if check["code"] == "under-way"]
+    assert f"--topics {unique} --groups '{unique}-bill.*' --out FILE" in under_way
+    code, report, told = cut_over(running, again, lambda _: False, "rollback")
     assert code == 0, (json.dumps(report), told)
     until("the mirror continues", lambda: clients.lag(running) < 300, 240)
     clients.stop()

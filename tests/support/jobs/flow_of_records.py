@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 import time
@@ -156,11 +155,13 @@ class MovingProducer(threading.Thread):
 
 
 class MovingConsumer(threading.Thread):
-    """A member of one group that commits what it has read before it reads on. ``read``: values, in order."""
+    """A member of one group that commits what it has read before it reads on. ``read``: values, in order;
+    ``unconfirmed``: those whose commit failed, which may be read again."""
 
     def __init__(self, settings: Settings, topic: str, group: str) -> None:
         super().__init__(name="moving consumer", daemon=True)
         self.read: list[bytes] = []
+        self.unconfirmed: list[bytes] = []
         self.over = threading.Event()
         self._settings, self._topic, self._group = settings, topic, group
 
@@ -177,9 +178,12 @@ class MovingConsumer(threading.Thread):
             while not self.over.is_set() and dict(self._settings()) == at:
                 some = [message for message in consumer.consume(500, 0.2) if message.error() is None]
                 if some:
-                    self.read += [message.value() or b"" for message in some]
-                    with contextlib.suppress(KafkaException):
+                    values = [message.value() or b"" for message in some]
+                    self.read += values
+                    try:
                         consumer.commit(asynchronous=False)
+                    except KafkaException:
+                        self.unconfirmed += values
             consumer.close()
 
     def await_read(self, count: int, seconds: float = 60.0) -> None:
