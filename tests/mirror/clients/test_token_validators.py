@@ -28,6 +28,7 @@ from tests.support.access.identity import IdentityAnswer, IdentityRequest, ident
 from tests.support.access.issuer import AUDIENCE, CLIENT, GRANT, SECRET, Issuer, pem, running_issuer
 from tests.support.commands import Ended, Write
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, endpoint, fill
+from tests.support.lanes.truth import map_topic
 
 CreateTopic = Callable[..., str]
 pytestmark = pytest.mark.kafka
@@ -75,6 +76,7 @@ def flow(east: ClusterHandle, unique: str, create_topic: CreateTopic) -> Flow:
     made = Flow(east, east, unique)
     create_topic(east, made.topic)
     create_topic(east, made.remote)
+    map_topic(east)
     fill(east, made.topic, [(b"%d" % n, b"v", (), int(time.time() * 1000)) for n in range(50)])
     return made
 
@@ -388,6 +390,7 @@ def test_a_presigned_url_is_taken_by_anyone_who_makes_its_signature_again(east: 
 )
 def test_a_presigned_url_that_is_wrong_is_reported_with_what_it_says(
     east: ClusterHandle,
+    flow: Flow,
     told: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
     variables: dict[str, str],
@@ -395,10 +398,24 @@ def test_a_presigned_url_that_is_wrong_is_reported_with_what_it_says(
     why: str,
     said: str,
 ) -> None:
+    """Rotated keys, and a region that is not the brokers'. A lane has the condition, and copies once they are right."""
     monkeypatch.setattr(oauth, "_kept", {})
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    told(brokers.client(east, "AWS_MSK_IAM") | {"sasl.oauthbearer.aws.region": region}, why, said)
+    for name in ("FIRST_PAUSE", "LONGEST_REFUSED"):
+        monkeypatch.setattr(oauth, name, 0.1)
+    right = brokers.client(east, "AWS_MSK_IAM")
+    wrong = right | {"sasl.oauthbearer.aws.region": region}
+    lane = replace(flow, clients=(wrong, wrong)).lane()
+    with monkeypatch.context() as rotated:
+        for name, value in variables.items():
+            rotated.setenv(name, value)
+        told(wrong, why, said)
+        fails(lane, why, said)
+    if wrong != right:
+        lane = replace(flow, clients=(right, right)).lane()
+    time.sleep(0.5)
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
 
 
 @pytest.mark.parametrize(
