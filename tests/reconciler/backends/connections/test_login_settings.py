@@ -143,7 +143,7 @@ def client_with(setting: str, files: Files) -> Client:
             return tls | {
                 "security.protocol": "SASL_SSL",
                 "sasl.mechanism": "GSSAPI",
-                setting: files.path("locked.key"),
+                setting: "kafka" if setting.endswith("service.name") else files.path("locked.key"),
             }
         case _ if setting in _OF_METHODS:
             return oidc | {
