@@ -115,6 +115,6 @@ def test_a_read_that_breaks_off_is_done_again_once(
     if outlived:
         assert read(cluster).cluster_id == plain.clusters["east"].cluster_id
     else:
-        with pytest.raises(ClusterError, match="broken off"):
+        with pytest.raises(ClusterError, match="Broken off"):
             read(cluster)
     assert failed

@@ -52,7 +52,7 @@ def test_what_the_target_lost_is_named_and_copied_again_by_the_seek_that_is_name
     assert "at most 60 of them are gone, copies of source offsets 60 to 119" in condition.text
     assert report.progress.partitions[0].end is None or report.progress.partitions[0].position is None
     assert len(flow.target_content()[0]) == 60, "nothing continues after the loss"
-    [offset] = re.findall(r"behind what the target still has: .*? --partition 0 --to (\d+)", condition.todo)
+    [offset] = re.findall(r"after what the target still has: .*? --partition 0 --to (\d+)", condition.todo)
     flow.set_position(int(offset))
     flow.run(batch_path)
     fill(flow.source, flow.topic, RECORDS[:1])

@@ -40,8 +40,8 @@ def endpoint(handle: ClusterHandle) -> Endpoint:
     return Endpoint(handle.name, tuple(client.pop("bootstrap.servers").split(",")), client)
 
 
-def write(handle: ClusterHandle, topic: str, records: Sequence[Content], partition: int = 0) -> None:
-    made = producer(handle)
+def write(handle: ClusterHandle, topic: str, records: Sequence[Content], partition: int = 0, **settings: Any) -> None:
+    made = producer(handle, **settings)
     for key, value, headers, timestamp in records:
         made.produce(topic, value, key, partition, timestamp=timestamp, headers=list(headers))
         made.poll(0)
