@@ -105,6 +105,7 @@ def test_committed_positions_are_shown_then_written_and_replaced(
     assert "{0: 13, 1: 10}" in file.read_text(), "an offset that stands there stays"
 
 
+@pytest.mark.long
 def test_connect_may_keep_its_offsets_on_a_third_cluster(
     cli: Cli, write: Callable[..., Path], trio: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
