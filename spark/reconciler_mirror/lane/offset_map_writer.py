@@ -107,16 +107,17 @@ class MapWriter:
     async def _write(self, target: ClusterClient, changed: list[Partition]) -> None:
         """One append for all partitions that moved. ``written`` is noted only after the broker has acknowledged, with
         the versions taken before: what was added to a map meanwhile stays to be written."""
-        chunks: dict[Key, list[KeyValue]] = {}
-        written: list[tuple[Copied, int, int, OffsetChunk | None]] = []
-        for partition in changed:
-            spec, copied = partition.spec, partition.copied
-            place = MapPartition(self._lane.spec.state, spec.topic, spec.partition, *copied.of)
-            chunks[partition.source] = [chunk.encode(place) for chunk in copied.chunks()]
-            written.append((copied, len(copied.full), copied.version, copied.newest))
-        await map_topic.append(target, self._lane.spec.state, chunks)
-        for copied, full, version, newest in written:
-            copied.written(full, version, newest)
+        async with self._lane.mapping:
+            chunks: dict[Key, list[KeyValue]] = {}
+            written: list[tuple[Copied, int, int, OffsetChunk | None]] = []
+            for partition in changed:
+                spec, copied = partition.spec, partition.copied
+                place = MapPartition(self._lane.spec.state, spec.topic, spec.partition, *copied.of)
+                chunks[partition.source] = [chunk.encode(place) for chunk in copied.chunks()]
+                written.append((copied, len(copied.full), copied.version, copied.newest))
+            await map_topic.append(target, self._lane.spec.state, chunks)
+            for copied, full, version, newest in written:
+                copied.written(full, version, newest)
 
     def _complain(self, topic: str, error: WireError) -> None:
         """Once for each reason, not every few seconds."""

@@ -189,6 +189,7 @@ class Lane:
         self.unread = OpenTransactions(conditions.open_at_target)  # reports those that last, of both sides
         self.trouble: Condition | None = None  # what keeps all from starting; the start sets and clears it
         self.unmapped: Condition | None = None  # why the offset map is not written; its writer sets and clears it
+        self.mapping = asyncio.Lock()  # held by who writes to the offset map, or takes out of it what a target lost
 
         # The open transaction. Senders add to it, the commit loop ends it and clears all of this.
         self.dirty: set[Partition] = set()  # whose position has moved and is not committed

@@ -178,8 +178,10 @@ class TargetLosses:
         losses = {p: await self._placed(p, loss) for p, loss in losses.items()}
         for partition, loss in losses.items():
             if begun[partition].lost is None and seen_before(partition):
-                partition.copied.lose()
-                await cut(self._lane.target, self._lane.spec.state, partition.source, loss.end)
+                # A write under way has chunks of what is lost: after it, the cut finds them.
+                async with self._lane.mapping:
+                    partition.copied.lose()
+                    await cut(self._lane.target, self._lane.spec.state, partition.source, loss.end)
         return nows, losses
 
     async def shortened(self, partition: Partition) -> TargetLoss | None:
