@@ -169,7 +169,8 @@ class Journey:
             kept.append(drift_in(plan, form))
         for picture in MapFormat:
             text = map_in(topology_map(topology, live, plan), picture)
-            (self.pages if picture in (MapFormat.HTML, MapFormat.SVG) else self.terminal).append(text)
+            places = {MapFormat.HTML: self.pages, MapFormat.SVG: self.pages, MapFormat.JSON: self.documents}
+            places.get(picture, self.terminal).append(text)
         for subject in ("east/orders", "east-to-west", "west"):
             with contextlib.suppress(ReconcilerError):
                 self.terminal.append(explanation_text(explain(topology, subject, live, Places())))
