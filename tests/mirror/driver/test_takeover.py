@@ -173,9 +173,9 @@ def test_under_another_name_without_moved_it_stops_and_doubles_nothing(flow: Flo
 
 
 def raw_of_map(flow: Flow) -> list[tuple[bytes, bytes]]:
-    """Of this test's source topic: other tests share the map."""
+    """Of this test's source topic: other tests share the map, and one of these writes keys that are none."""
     parts = (raw_records(flow.target, OFFSETS_TOPIC, number) for number in range(OFFSETS_PARTITIONS))
-    return [(key, value) for part in parts for key, value in part if decode_key(key)[1] == flow.topic]
+    return [(key, value) for part in parts for key, value in part if f"/{flow.topic}/".encode() in key]
 
 
 def test_a_lane_that_wakes_up_in_the_middle_of_the_takeover_waits_and_leaves(
