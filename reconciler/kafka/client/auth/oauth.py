@@ -37,6 +37,7 @@ class _Kept:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.token: AccessToken | None = None
+        self.refused = False  # by a broker
         self.given_at = 0.0
         self.renew_at = 0.0
         self.ask_at = 0.0
@@ -64,11 +65,11 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
     """
     with _lock:
         kept = _kept.setdefault(tuple(sorted(oauth.items())), _Kept())
-    valid = kept.valid()
+    stale, valid = kept.refused, kept.valid()  # in the reverse of the order in which another thread sets them
     if valid is not None and time.monotonic() < kept.renew_at:
         return valid
-    # Who has a valid token does not wait for another thread's question.
-    if not kept.lock.acquire(blocking=valid is None):
+    # Who has a valid token does not wait for another thread's question, unless a broker refused that token.
+    if not kept.lock.acquire(blocking=valid is None or stale):
         assert valid is not None
         return valid
     try:
@@ -83,6 +84,7 @@ def refused(oauth: Mapping[str, str], given: AccessToken) -> bool:
         kept = _kept.get(tuple(sorted(oauth.items())))
     if kept is None or kept.token is not given:
         return kept is not None
+    kept.refused = True
     kept.renew_at = min(kept.renew_at, kept.given_at + LONGEST_REFUSED)
     return time.monotonic() >= kept.renew_at
 
@@ -95,7 +97,7 @@ def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
     if began >= kept.ask_at:
         try:
             fresh = _source(oauth)(oauth)
-            kept.token, kept.error, kept.failures = fresh, None, 0
+            kept.token, kept.refused, kept.error, kept.failures = fresh, False, None, 0
             kept.given_at, kept.renew_at = began, began + (fresh.expires_at - now) * RENEWED_AT
             return fresh
         except TokenRefusedError as error:

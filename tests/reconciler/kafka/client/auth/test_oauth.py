@@ -166,6 +166,27 @@ def test_who_has_a_valid_token_does_not_wait_for_its_renewal(monkeypatch: pytest
         assert renewing.result().text == "two"
 
 
+def test_nothing_is_shown_again_that_was_refused_while_another_thread_gets_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Connections whose sessions end together are refused together, and each dials once more."""
+    clock, now = clocks(monkeypatch)
+    Given.answers = [("one", now + 3600), ("two", now + 7200)]
+    given = token(OWN)
+    clock[0] = now + oauth.LONGEST_REFUSED + 0.1
+    assert oauth.refused(OWN, given)
+    Given.gate = threading.Event()
+    with ThreadPoolExecutor(2) as threads:
+        renewing = threads.submit(token, OWN)
+        while Given.calls < 2:
+            time.sleep(0.01)
+        beside = threads.submit(token, OWN)
+        time.sleep(0.1)
+        early = beside.done()
+        Given.gate.set()
+        assert (renewing.result().text, beside.result().text, early) == ("two", "two", False)
+
+
 def test_a_provider_of_others_says_nothing_secret() -> None:
     Given.answers = [ValueError(SECRET)]
     with pytest.raises(AuthenticationFailedError, match="ValueError") as told:
