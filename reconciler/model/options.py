@@ -1,7 +1,5 @@
 """Values and defaults of command-line options, known before the commands are imported."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

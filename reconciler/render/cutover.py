@@ -1,8 +1,6 @@
 """The plan of a cut-over and the report of a run over it: text, Markdown, one page, JSON. Reports of titled lists that
 need no more, such as that of a drill, are shown by ``page_in``, too."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, assert_never

@@ -1,7 +1,5 @@
 """Reports of drills: text, Markdown, JSON, a page that an auditor reads; and the last drill of a flow in a line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any

@@ -4,8 +4,6 @@ New rules are written to the ownership record before they are made, deleted ones
 that a run that is cut off leaves at most an entry too many, never a rule without an entry.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial

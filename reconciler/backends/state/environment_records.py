@@ -1,8 +1,6 @@
 """What runs of an environment keep beside its lock: last apply, progress of a rollout, journal of a reassignment,
 of a cut-over, last drill."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 

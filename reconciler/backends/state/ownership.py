@@ -5,8 +5,6 @@ missing topic, means: nothing is owned, so nothing is deleted. Beside it, one re
 about to touch and no probe has confirmed: how it was before; and one for each remote topic that takes writes again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass

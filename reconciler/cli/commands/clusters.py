@@ -1,7 +1,5 @@
 """The CLI commands adopt, doctor, drift and audit: arguments, options, exit codes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, assert_never
 

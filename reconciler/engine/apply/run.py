@@ -1,7 +1,5 @@
 """Applies the changes of a plan batch by batch, in order, with one outcome for each change."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

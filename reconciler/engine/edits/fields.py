@@ -1,8 +1,6 @@
 """Declared values as named fields, in the words that people read, and what an edit of one means: cost, risk, and
 whether it can be taken back. Literal secrets are never shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum

@@ -1,8 +1,6 @@
 """What an edit changes in flows: topics that begin or cease to be mirrored, remote topics that follow, and which mirror
 jobs it restarts, by their fingerprints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Which edits of topics, flows, mirrors, clusters and of what counts for many do nothing on a cluster, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 

@@ -5,8 +5,6 @@ would be there twice; where its group is another environment's, two jobs would s
 as well, before it copies.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -2,8 +2,6 @@
 (``where``) with which headers.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime

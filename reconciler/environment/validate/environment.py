@@ -1,7 +1,5 @@
 """Validates the whole environment: runs the rules of every kind, and those over all flows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from reconciler.environment.declarations.clusters import check_clusters, check_connections

@@ -2,8 +2,6 @@
 (``offsets: same``): what would move an offset is refused, with the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import product
 

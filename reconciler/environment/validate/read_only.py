@@ -2,8 +2,6 @@
 ``access`` and no flow the other way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """The declared environment: fields of clusters, topics, flows and mirrors as YAML gives them, frozen."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -4,8 +4,6 @@ Origin and destination as in ``failover``. Offsets are positions; times are seco
 milliseconds since 1970 where it ends in ``_ms``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -4,8 +4,6 @@ Origin and destination as in ``failover``. Times are seconds where the name ends
 where it ends in ``_ms``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import StrEnum
 

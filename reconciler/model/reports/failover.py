@@ -4,8 +4,6 @@
 failover, the other way round at a failback. All offsets are positions: the next offset to read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -4,8 +4,6 @@ what ``audit verify`` learned about each place that keeps one.
 A chain has no secret. Anyone who may write the record can write a whole new chain; a head kept elsewhere reveals that.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence

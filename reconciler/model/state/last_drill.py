@@ -1,7 +1,5 @@
 """The last drill of a flow, as kept in Kafka beside the lock. Frozen."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from reconciler.replication.json_codec import JsonRecord

@@ -1,7 +1,5 @@
 """The journal of a failback with ``--diverged``, kept in Kafka beside the lock: another machine goes on with it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

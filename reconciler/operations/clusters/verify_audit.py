@@ -1,7 +1,5 @@
 """``audit verify``: reads the audit record of an environment, here and in its topic, and checks its chains."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

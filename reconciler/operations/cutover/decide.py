@@ -1,8 +1,6 @@
 """Decides a cut-over from what was seen: the fence, what stops it, its steps, how long writes stop, what has changed
 since a plan. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """``CutoverWorld`` on clusters: a survey and a switch of ``failover``, narrowed to what the plan moves."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Looks at both sides of a flow, and plans its cut-over. Changes nothing."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Takes a cut-over back: before *switch* always, then as long as the destination has no record of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial

@@ -4,8 +4,6 @@ Until *switch* begins, everything is read again from the start. From then on cli
 what lies before it is over.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial

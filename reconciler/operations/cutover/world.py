@@ -1,7 +1,5 @@
 """What the steps of a cut-over see and do, as a port: ``live`` implements it on clusters, tests in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
 

@@ -1,7 +1,5 @@
 """Decides where the canary of a flow lies, and what keeps a drill from beginning. Pure functions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 

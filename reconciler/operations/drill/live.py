@@ -1,7 +1,5 @@
 """``DrillWorld`` on clusters. Whatever it changes is of the canary's topics or of its group."""
 
-from __future__ import annotations
-
 import json
 import math
 import uuid

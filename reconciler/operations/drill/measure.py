@@ -1,7 +1,5 @@
 """What a drill measures, from what was seen. Pure functions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

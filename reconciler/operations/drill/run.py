@@ -1,7 +1,5 @@
 """``drill``: what is asked, whether it may begin, and what comes of it: a report that the audit record vouches for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ A drill that was killed leaves at most deny rules on its canary, a pause of it, 
 next one begins by taking these back, and lets its group begin behind everything that is there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial

@@ -2,8 +2,6 @@
 maps, positions and bounds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 

@@ -4,8 +4,6 @@ What is lifted is recorded on the same cluster first, so that no plan denies it 
 on with.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from reconciler.backends.clusters.acls import UNDO, AccessControl

@@ -1,7 +1,5 @@
 """Decides a failover or failback: which flows, what blocks it, which offsets may be set."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 

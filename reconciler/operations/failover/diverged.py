@@ -3,8 +3,6 @@
 As the principal ``mirror``, which may read the topics of both sides; ``--to-topic`` needs Write on that topic.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

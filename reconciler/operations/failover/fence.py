@@ -1,7 +1,5 @@
 """Deny rules that keep producers from writing on a cluster that consumers leave."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl

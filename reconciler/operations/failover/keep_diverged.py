@@ -3,8 +3,6 @@
 Both look first and read back afterwards, so that a run that was killed anywhere can be repeated.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ recreated and filled from the target. Its own records are kept first. Each step 
 same command goes on. What no look could show, which topics were deleted and how they were, is in a journal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol

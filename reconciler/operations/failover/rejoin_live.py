@@ -1,7 +1,5 @@
 """``RejoinWorld`` on clusters: a mirror job of this machine fills the old source, by the flow turned round."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing

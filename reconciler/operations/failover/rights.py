@@ -2,8 +2,6 @@
 done; and for topics and groups of the origin by name, since a broker omits what a principal may not describe. Asking
 changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """``failover`` and ``failback``: survey, confirm, move the consumer groups, report."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never

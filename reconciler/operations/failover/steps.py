@@ -3,8 +3,6 @@
 Killed at any moment, run again: steps that are done are recognised.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace

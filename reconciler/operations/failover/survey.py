@@ -1,8 +1,6 @@
 """Surveys both clusters of a failover: the lag of the flow, and each group's offset here and there, translated by the
 offset maps of all flows between the two."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

@@ -3,8 +3,6 @@
 Takes no lock: a pause is for emergencies, and each record is of one scope.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

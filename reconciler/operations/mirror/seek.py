@@ -3,8 +3,6 @@
 Takes no lock, as with a pause; the audit record says what was done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -2,8 +2,6 @@
 reads them before it starts, and are deleted where they were once it copies, so that a resume is not undone by the next
 start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

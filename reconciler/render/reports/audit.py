@@ -1,7 +1,5 @@
 """The report of ``audit verify``: whole and since when, the first break with both digests, or unknown."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 
 from reconciler.errors import Unknown

@@ -1,7 +1,5 @@
 """The report of ``failover`` and ``failback``: verdict, checks, steps, and what each group reads again."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

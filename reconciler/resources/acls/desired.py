@@ -4,8 +4,6 @@ Flows derive from rules that no flow made, hop by hop, so that two flows that fa
 that is written nowhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 

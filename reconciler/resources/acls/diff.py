@@ -4,8 +4,6 @@ Only rules that an earlier run made or found declared, by the ownership record, 
 deleted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.errors import Unknown

@@ -4,8 +4,6 @@ A denial wins over every permission, so none of them is for everyone: it would s
 the cluster's rules let write are denied one by one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 

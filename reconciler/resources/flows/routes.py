@@ -4,8 +4,6 @@ A topic travels when it is live, declared, or the remote topic of another flow, 
 Names come first, because they need no values; then partitions and configs, nearest hop first.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -7,8 +7,6 @@ that does not answer, and then every flow is paused, because what it held is not
 run and say so.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

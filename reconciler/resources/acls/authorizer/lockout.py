@@ -3,8 +3,6 @@
 Checks only what the topology needs today; a principal with fewer rights than its role is not an error.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
