@@ -220,7 +220,8 @@ class DrainedFlow:
     """As the mirror knew it last."""
     groups_read_ms: int | None = None
     """When it read the origin's groups last."""
-    conditions: tuple[str, ...] = ()
+    conditions: tuple[tuple[str, str], ...] = ()
+    """Of those that stop copying: what is wrong, and what to do."""
     unread: str = ""
     """Why neither its mirror's status nor its pause can be read, or empty."""
 

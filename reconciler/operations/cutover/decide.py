@@ -27,7 +27,14 @@ PAUSE_TYPICAL_S, OFFSETS_TYPICAL_S, LOOK_S = 3.0, 2.0, 1.0
 """For the estimate: a job reports every two seconds, the offset map is written a second after a commit."""
 CONNECT = "connect-"
 """Groups of sink connectors are named after them so."""
-_MUST_RUN = frozenset({"job", "paused", "condition", "read-only-unknown"})
+_MUST_RUN = {
+    "job": "Start it: reconciler mirror start ENV FLOW",
+    "paused": "Let it copy again: reconciler mirror resume ENV FLOW",
+    "condition": "Its runbook: reconciler status ENV",
+    "read-only-unknown": "",
+}
+"""What a failover only warns of, while a cut-over needs a mirror that copies -> what to do where the check has none."""
+_NOT_COPIED = "Let the mirror copy it first: reconciler status ENV says what keeps it from that"
 _EXPECTED = frozenset({"members-origin", "transactions", "fence"})
 """What a failover warns of and a cut-over takes care of itself."""
 
@@ -83,13 +90,14 @@ def estimated_stop_s(topics: Sequence[TopicSeen], settings: CutoverSettings) -> 
     return settings.hold_s + max(LOOK_S, drain_s) + PAUSE_TYPICAL_S + OFFSETS_TYPICAL_S
 
 
-def of_failover(checks: Iterable[FailoverCheck], *, some: bool) -> Iterator[FailoverCheck]:
+def of_failover(checks: Iterable[FailoverCheck], flow: str, *, some: bool) -> Iterator[FailoverCheck]:
     """Checks of a failover as they count here: a cut-over needs a mirror that copies. ``some``: it moves some topics,
     so it lifts no pause of the whole flow, under which nothing would be drained."""
     for check in checks:
-        if check.code in _MUST_RUN or (some and check.code == "lag" and check.level is Level.WARNS):
-            todo = check.todo or "Let the mirror copy this flow first: reconciler status ENV"
-            yield replace(check, level=Level.STOPS, todo=todo)
+        if check.code in _MUST_RUN:
+            yield replace(check, level=Level.STOPS, todo=check.todo or _MUST_RUN[check.code].replace("FLOW", flow))
+        elif check.code == "lag" and (check.level is Level.STOPS or (some and check.level is Level.WARNS)):
+            yield replace(check, level=Level.STOPS, todo=_NOT_COPIED)
         elif check.code not in _EXPECTED or check.level is Level.STOPS:
             yield check
 

@@ -124,7 +124,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         gates_of(topology, request.settings),
     )
     checks = (
-        *decide.of_failover(report.checks, some=bool(request.topics)),
+        *decide.of_failover(report.checks, request.flow, some=bool(request.topics)),
         *decide.checks_of_topics(topics, survey.destination.partitions().keys(), shared, move),
         *decide.checks_of_others(*others(topology, move, topics, writers), move),
         *decide.checks_of_fence(fence, move, rules, sorted(idents)),

@@ -166,8 +166,8 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         yield _warning("pause", f"{text}{move.destination}, between what is written there from now on", todo)
     elif not runs and not mine:
         yield _warning("job", f"the mirror of {name} is {flow.job}")
-    for condition in flow.conditions:
-        yield _warning("condition", f"{name}: {condition}")
+    for condition, todo in flow.conditions:
+        yield _warning("condition", f"{name}: {condition}", todo)
     if facts.reachable:
         if flow.undecided:
             text = f"open transactions on {move.origin} hold back {counted(flow.undecided, 'offset')} until they end"

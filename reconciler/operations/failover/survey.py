@@ -345,14 +345,15 @@ def _waited_for(selector: TopicSelector, topic: str) -> bool:
     return selector.why_not(topic) is None and not beats
 
 
-def stopping_conditions(flow: FlowStatus) -> tuple[str, ...]:
-    """Conditions that stop copying. If very many do, the status record has the first in full, and counts the others."""
-    texts = [each.text for each in flow.conditions if each.stops]
+def stopping_conditions(flow: FlowStatus) -> tuple[tuple[str, str], ...]:
+    """Conditions that stop copying, each with what to do. If very many do, the status record has the first in full, and
+    counts the others."""
+    texts = [(each.text, each.todo) for each in flow.conditions if each.stops]
     stopping = Counter({code: count for (code, stops), count in flow.counted_conditions.items() if stops})
     stopping.subtract(each.code for each in flow.conditions if each.stops)
     if rest := +stopping:
         codes = ", ".join(f"{code} x{count:,}" for code, count in rest.most_common())
-        texts.append(f"{counted(rest.total(), 'more condition')} that stop copying: {codes}")
+        texts.append((f"{counted(rest.total(), 'more condition')} that stop copying: {codes}", ""))
     return tuple(texts)
 
 

@@ -145,12 +145,22 @@ def test_flows_that_a_cut_over_cuts_off_are_named_with_their_topics() -> None:
 def test_a_mirror_that_does_not_copy_stops_a_cut_over() -> None:
     checks = (
         FailoverCheck("job", Level.WARNS, "the mirror is stopped"),
-        FailoverCheck("condition", Level.WARNS, "orders-0 is not copied"),
+        FailoverCheck("paused", Level.WARNS, "ann paused it"),
+        FailoverCheck("condition", Level.WARNS, "orders-0 is not copied", "Run reconciler apply ENV."),
+        FailoverCheck("lag", Level.STOPS, "9 offsets are not copied", "Let it run, or pass --accept-loss"),
         FailoverCheck("members-origin", Level.WARNS, "3 members"),
         FailoverCheck("members-destination", Level.WARNS, "1 member"),
     )
-    levels = {check.code: check.level for check in of_failover(checks, some=False)}
-    assert levels == {"job": Level.STOPS, "condition": Level.STOPS, "members-destination": Level.WARNS}
+    counted = {check.code: check for check in of_failover(checks, "east-to-west", some=False)}
+    levels = {code: check.level for code, check in counted.items()}
+    assert levels == {
+        "job": Level.STOPS, "paused": Level.STOPS, "condition": Level.STOPS, "lag": Level.STOPS,
+        "members-destination": Level.WARNS,
+    }  # fmt: skip
+    assert "reconciler mirror start ENV east-to-west" in counted["job"].todo
+    assert "reconciler mirror resume ENV east-to-west" in counted["paused"].todo
+    assert counted["condition"].todo == "Run reconciler apply ENV.", "the condition's own words"
+    assert "--accept-loss" not in counted["lag"].todo, "a cut-over has no such option"
 
 
 def test_a_probe_that_could_not_write_before_proves_nothing() -> None:
@@ -352,5 +362,5 @@ def test_a_plan_shows_who_writes_who_reads_and_the_way_back_of_each_step() -> No
 def test_some_topics_are_not_cut_over_under_a_pause_of_the_whole_flow() -> None:
     """Seen: 1,216 of 1,216 offsets were left after the patience of the drain, with producers off."""
     checks = [FailoverCheck("lag", Level.WARNS, "1,216 offsets are not copied and nothing copies them")]
-    assert [check.level for check in of_failover(checks, some=True)] == [Level.STOPS]
-    assert [check.level for check in of_failover(checks, some=False)] == [Level.WARNS], "a whole flow is resumed"
+    assert [check.level for check in of_failover(checks, "f", some=True)] == [Level.STOPS]
+    assert [check.level for check in of_failover(checks, "f", some=False)] == [Level.WARNS], "a whole flow is resumed"

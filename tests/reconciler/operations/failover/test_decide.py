@@ -180,7 +180,7 @@ def test_rules_that_a_failover_cannot_lift_are_told() -> None:
     assert levels(others)["read-only"] is Level.WARNS
     unknown = seen(copies=CopiesSeen(True, obstacle="may not read them"))
     assert levels(unknown)["read-only-unknown"] is Level.WARNS
-    stops = [check for check in of_failover(checks_of(unknown, FailoverRequest()), some=False) if check.todo]
+    stops = [check for check in of_failover(checks_of(unknown, FailoverRequest()), "f", some=False) if check.todo]
     assert [(check.code, check.level) for check in stops] == [("read-only-unknown", Level.STOPS)]
 
 
@@ -214,7 +214,8 @@ def test_records_that_nobody_copies_stop_it_until_that_is_agreed(paused: bool) -
 def test_what_people_should_know_is_told() -> None:
     open_ones = replace(RUNNING, partitions=(replace(RUNNING.partitions[0], written=120),))  # type: ignore[index]
     assert levels(seen(flow=open_ones))["transactions"] is Level.WARNS
-    assert levels(seen(flow=replace(RUNNING, conditions=("a stuck partition",))))["condition"] is Level.WARNS
+    stuck = replace(RUNNING, conditions=(("a stuck partition", "free it"),))
+    assert levels(seen(flow=stuck))["condition"] is Level.WARNS
     assert levels(seen(flow=replace(RUNNING, partitions=Unknown("x", "no answer"))))["positions"] is Level.STOPS
     assert levels(seen(groups=(group(offset(1, 1), origin=2),)))["members-origin"] is Level.WARNS
     assert levels(seen(groups=(group(offset(1, 1), state="Stable"),)))["members-destination"] is Level.WARNS

@@ -106,8 +106,8 @@ def test_conditions_that_the_status_record_only_counts_are_named_by_their_codes(
         conditions=(condition("source_truncated"), condition("corrupt"), condition("slow", stops=False)),
         condition_counts=tuple(ConditionCount(*each) for each in counts) if counted else (),
     )
-    rest = ("1,203 more conditions that stop copying: source_truncated x1,200, target_missing x3",)
-    full = ("source_truncated: the text", "corrupt: the text")
+    rest = (("1,203 more conditions that stop copying: source_truncated x1,200, target_missing x3", ""),)
+    full = tuple((f"{each.code}: the text", each.todo) for each in flow_status.conditions[:2])
     assert stopping_conditions(flow_status) == (*full, *(rest if counted else ()))
 
 
