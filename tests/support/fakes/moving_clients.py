@@ -63,6 +63,8 @@ class Clusters:
     the call that kills. ``away``: calls at which no cluster answers. ``steal_at``: number of the call during which
     another machine takes the lock over, and brings the cut-over to its end. ``copies``: the mirror runs. ``hooks``: how
     the runs of the hook *switch* end, one after the other. ``stays``: a static member that the origin counts for ever.
+    ``stands``: seconds in which the mirror copies nothing. ``leaves``: the group's member goes with the switch, else it
+    reads on at the origin. ``moved``: it had gone to the destination before.
     ``broken``: at each look at the gates, one after the other, whether one does not hold; then all hold.
     """
 
@@ -81,6 +83,9 @@ class Clusters:
     hooks: list[Hook] = field(default_factory=list)
     broken: list[bool] = field(default_factory=list)
     stays: bool = False
+    stands: float = 0.0
+    leaves: bool = True
+    moved: bool = False
     late: int = 0
     lets_through: int = 0
     probed: int = 0
@@ -107,6 +112,8 @@ class Clusters:
 
     def __post_init__(self) -> None:
         self.read = self.log[: self.at_origin]
+        if self.moved:
+            self.joined, self.at_destination = True, self.at_origin
 
     # time: clients act while the cut-over waits
 
@@ -114,6 +121,7 @@ class Clusters:
         self._call()
         self.clock += seconds
         self.open_for = max(0.0, self.open_for - seconds)
+        self.stands -= seconds
         fenced = bool(self.rules_made) and self.obeys
         self.linger -= seconds if self.switched else 0
         gone = self.switched and self.moves and self.linger < 0
@@ -122,25 +130,21 @@ class Clusters:
         if self.late and self.switched:
             self._write(self.late)
             self.late = 0
-        if not gone and not self.joined:
+        if not self.joined and not (gone and self.leaves):
             fresh = self.log[self.at_origin : self.at_origin + self.reads]
             self.read += fresh
             self.at_origin += len(fresh)
-        if not self.paused and self.copies:
+        if not self.paused and self.copies and self.stands <= 0:
             self.copied = min(len(self.log), self.copied + 8)
         if gone:
             assert not self.read_only, "producers that come find the copies writable"
-            self._join()
             self.there.append(1000 + len(self.there))
-            assert self.at_destination is not None
+            self.joined = self.joined or self.leaves
+        if self.joined:
             both = [*self.log[: self.copied], *self.there]
-            self.read += both[self.at_destination :]
-            self.at_destination = max(self.at_destination, len(both))
-
-    def _join(self) -> None:
-        self.joined = True
-        if self.at_destination is None:
-            self.at_destination = 0  # auto.offset.reset: earliest
+            begun = self.at_destination or 0  # auto.offset.reset: earliest
+            self.read += both[begun:]
+            self.at_destination = max(begun, len(both))
 
     def _write(self, count: int) -> None:
         self.log += range(len(self.log), len(self.log) + count)

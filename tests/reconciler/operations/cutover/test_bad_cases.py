@@ -7,6 +7,7 @@ What must hold: as in ``test_steps``, each record is read once; and what the run
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -107,6 +108,64 @@ def test_after_a_hook_that_failed_the_way_back_is_open_until_a_client_writes() -
     assert run(late).failed is not None
     read_to_the_end(late)
     assert sum(take_back(late).own.values()) == len(late.there) > 0
+
+
+@given(
+    kills=st.lists(st.integers(1, 160), max_size=3), back=st.sampled_from((None, 0, 1, 2)),
+    away=st.tuples(st.integers(1, 160), st.integers(0, 30)), steal_at=st.integers(-60, 160),
+    hooks=st.lists(st.sampled_from(Hook), max_size=2), clients=st.tuples(st.integers(0, 9), st.integers(1, 30)),
+    linger=st.integers(0, 9), open_for=st.integers(0, 40), stands=st.integers(0, 40),
+    marks=st.tuples(st.booleans(), st.booleans(), st.booleans(), st.booleans()),
+)  # fmt: skip
+def test_whatever_comes_together_each_record_is_read_once(
+    kills: list[int], back: int | None, away: tuple[int, int], steal_at: int, hooks: list[Hook],
+    clients: tuple[int, int], linger: int, open_for: int, stands: int, marks: tuple[bool, bool, bool, bool],
+) -> None:  # fmt: skip
+    """Two kills, a lost cluster, a stolen lock, hooks that fail, a rollback in between, and clients of each kind. After
+    each run that fails a user does what its error says."""
+    (rate, reads), (obeys, stays, leaves, moved) = clients, marks
+    clusters = Clusters(
+        plan(settings=SETTINGS), rate=rate, reads=reads, linger=linger, open_for=open_for, stands=stands,
+        hooks=list(hooks), steal_at=steal_at, away=range(away[0], sum(away)),
+        obeys=obeys, stays=stays, leaves=leaves, moved=moved,
+    )  # fmt: skip
+    for turn in range(20):
+        clusters.calls, clusters.kill_at = 0, kills.pop() if kills else -1
+        report = None
+        with suppress(KilledError):
+            report = run(clusters)
+        clusters.away, clusters.steal_at = range(0), -1
+        if report is not None and report.failed is None and not report.findings:
+            break
+        clusters.kill_at = -1
+        if turn == back and clusters.journal is not None and clusters.journal.state is CutoverState.UNDER_WAY:
+            taken = take_back(clusters)
+            assert taken.own or taken.failed is None
+            clusters.switched = clusters.switched and bool(taken.own)  # consumers get the address of the origin
+        words = report.failed.text if report is not None and report.failed is not None else ""
+        clusters.obeys = clusters.obeys or "still written" in words
+        if "groups billing" in words and not clusters.leaves:
+            clusters.plan = plan(settings=replace(SETTINGS, clients_s=0.0))  # it is given up
+    assert clusters.journal is not None
+    assert clusters.journal.state is CutoverState.DONE
+    clusters.leaves = True
+    read_once(clusters)
+
+
+def test_a_member_that_never_leaves_is_named_then_given_up_and_misses_nothing_when_it_comes() -> None:
+    clusters = Clusters(plan(settings=SETTINGS), leaves=False, reads=1)
+    report = run(clusters)
+    assert report.failed is not None
+    assert (report.failed.name, clusters.back_runs) == ("clients", False)
+    assert "not seen on west within 30 s: groups billing" in report.failed.text
+    clusters.plan = plan(settings=replace(SETTINGS, clients_s=0.0))
+    report = run(clusters)
+    assert report.failed is None
+    assert "not waited for, and not seen yet: groups billing" in next(
+        s.text for s in report.steps if s.name == "clients"
+    )
+    clusters.leaves = True
+    read_once(clusters)
 
 
 def test_a_mirror_that_stands_is_waited_for_then_told_and_writes_can_go_on() -> None:
