@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from reconciler.errors import ExitCode
+from reconciler.model.plan import NO_EDITION, Edition
 from reconciler.replication.runs.verification import ComparedPartition, Equality
 
 
@@ -36,7 +37,8 @@ class VerificationRequest:
 class Verification:
     """``applications``: Spark application ids, one a mirror. ``left_out``: by flow, in words, topics that its
     expressions match and that it does not carry: nothing is proved of them. ``one_client``: by cluster, in words, that
-    it was read by the client that copies, not by librdkafka."""
+    it was read by the client that copies, not by librdkafka. ``at_ms``, ``edition``: when it began, and the files that
+    named both sides."""
 
     environment: str
     request: VerificationRequest
@@ -45,6 +47,8 @@ class Verification:
     seconds: float = field(default=0.0, compare=False)
     left_out: tuple[str, ...] = ()
     one_client: tuple[str, ...] = ()
+    at_ms: int = field(default=0, compare=False)
+    edition: Edition = NO_EDITION
 
     def of(self, state: Equality) -> tuple[ComparedPartition, ...]:
         return tuple(partition for partition in self.partitions if partition.state is state)

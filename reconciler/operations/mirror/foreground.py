@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from reconciler.backends.git import revision
 from reconciler.backends.mirror_jobs.host.accept import read_accepted
 from reconciler.backends.mirror_jobs.host.serve import HostedEnvironment, serve
 from reconciler.backends.mirror_jobs.runner.command_line import require_spark
@@ -24,9 +25,10 @@ from reconciler.backends.state.lock import environment_lock
 from reconciler.engine.observe.read_all import unlisted, with_answers
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.plan import Edition
 from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.operations.apply.execution import Execution, ended_by_signals, interrupted_by_sigterm
-from reconciler.operations.session.session import Session, read_topology
+from reconciler.operations.session.session import Session, now_ms, read_topology
 from reconciler.render.console import say
 from reconciler.replication.allowed import allowed, permit_policies
 from reconciler.replication.status import CatchUpStatus, FlowStatus
@@ -167,7 +169,8 @@ def prove(
 ) -> Verification:
     """Compares both sides of flows by Spark, one application a mirror. ``mirrors``: those that carry the desired flows.
     Raises ReconcilerError."""
-    began, topology, texts = time.monotonic(), session.topology, handovers(session.topology)
+    began, at_ms, seen = time.monotonic(), now_ms(), revision(session.folder)
+    topology, texts = session.topology, handovers(session.topology)
     carried = {
         name: [flow for flow in topology.flows_of(topology.mirrors[name]) if request.flow in (None, flow.name)]
         for name in mirrors
@@ -198,6 +201,8 @@ def prove(
         time.monotonic() - began,
         tuple(filter(None, (left_out_by(flow, topology, live) for flow in flows))),
         tuple(sorted({words for answer in answers for words in answer.get("one_client", ())})),
+        at_ms,
+        Edition(seen.commit, seen.dirty),
     )
 
 

@@ -141,12 +141,14 @@ def report_html(report: ReportPage) -> str:
 
 def report_body(report: ReportPage) -> list[str]:
     sections = report.sections
-    return [*_top(report.verdict, report.environment, report.basis, _links((), sections)), *_sections(sections)]
+    top = _top(report.verdict, report.environment, report.basis, _links((), sections), report.origin)
+    return [*top, *_sections(sections)]
 
 
-def _top(said: str, environment: str, basis: Basis | None, links: str) -> Iterator[str]:
+def _top(said: str, environment: str, basis: Basis | None, links: str, origin: Sequence[str] = ()) -> Iterator[str]:
     yield f"<h1>{safe(said)}</h1>"
-    yield f'<p class="faint">{safe(basis_words(basis) if basis else f"environment {environment}")}</p>'
+    for line in origin or (basis_words(basis) if basis else f"environment {environment}",):
+        yield f'<p class="faint">{safe(line)}</p>'
     clusters = basis.clusters if basis else ()
     rows = [(code(cluster.name), safe(seen(cluster))) for cluster in clusters]
     if rows:

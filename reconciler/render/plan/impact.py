@@ -27,10 +27,10 @@ def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
         lines.append(f"holds {', '.join(parts)}")
     expiring = total(impact.expiring for impact in known)
     if expiring == 0 and records:
-        lines.append("none of them is older than that by now")
+        lines.append("none of them is past the new limit yet")
     elif expiring and records:  # bytes are not counted by age: their share is that of the records
         share = f", about {size(taken * expiring / records)}" if taken is not None else ""
-        lines.append(f"of these at most {expiring:,} are older than that and go at once{share}")
+        lines.append(f"at most {expiring:,} of these are past the new limit and are deleted at once{share}")
 
     # A group that reads several of the topics is named once, with its lag on those whose lag is known.
     members: dict[str, int] = {}

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from reconciler.model.acls import word
 from reconciler.model.changes import AclChange, ChangeOfTopic, CreateTopic, Risk, Stage
-from reconciler.model.plan import Basis, Plan, Planned, SeenCluster
+from reconciler.model.plan import Basis, Edition, Plan, Planned, SeenCluster
 from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import OutlinedValue, described, headline, outlined_values, signature, words_of
 from reconciler.render.plan.waves import wave_heading
@@ -201,9 +201,12 @@ def _entry(members: Sequence[Planned]) -> PlanEntry:
 
 def basis_words(basis: Basis) -> str:
     """What was planned, of which state of git."""
-    revision = f", commit {basis.revision[:12]}" if basis.revision else ""
-    dirty = " with uncommitted changes" if basis.dirty else ""
-    return f"environment {basis.environment}{revision}{dirty}, topology {basis.topology_digest[:12]}"
+    return f"{edition_words(basis.environment, basis)}, topology {basis.topology_digest[:12]}"
+
+
+def edition_words(environment: str, of: Basis | Edition) -> str:
+    revision = f", commit {of.revision[:12]}" if of.revision else ""
+    return f"environment {environment}{revision}{' with uncommitted changes' if of.dirty else ''}"
 
 
 def seen(cluster: SeenCluster) -> str:

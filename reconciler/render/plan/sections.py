@@ -88,6 +88,8 @@ class ReportPage:
     """Hidden beside ``kind``, for programs that read the comment."""
     title: str = ""
     """Of the page, if that is not ``kind``."""
+    origin: tuple[str, ...] = ()
+    """Lines of the page: of what, when and how it was made; empty: the environment alone."""
     whole: str = ""
     """Where all of it is, for a comment that is cut."""
 

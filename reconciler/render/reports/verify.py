@@ -3,17 +3,18 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from reconciler.model.reports.verify import Verification
+from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.render.escape import lines_of
 from reconciler.render.escape import page as safe
 from reconciler.render.page import code, page_html, table
 from reconciler.render.plan.html import report_body
+from reconciler.render.plan.outline import edition_words
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.render.wrap import table_lines
 from reconciler.replication.runs.verification import ComparedPartition, Equality, FieldDigest, FirstDifference
-from reconciler.text import counted
+from reconciler.text import counted, moment
 
 MOST_ROWS = 40
 _MARKS = {Equality.EQUAL: "+", Equality.DIFFERENT: "alarm", Equality.UNKNOWN: "~"}
@@ -43,8 +44,7 @@ def verify_verdict(verification: Verification) -> str:
 
 def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     lines = [style.paint("bold", verify_verdict(verification))]
-    lines.append(f"environment {verification.environment}, {verification.seconds:.0f} s")
-    lines += [words for words in (_sample(verification), _by_bytes(verification)) if words]
+    lines += _origin(verification)
     for flow, partitions in groupby(sorted(verification.partitions, key=_place), key=lambda each: each.flow):
         members = list(partitions)
         rows = _folded(members) if len(members) > MOST_ROWS and not style.full else list(map(_row, members))
@@ -59,6 +59,29 @@ def verify_text(verification: Verification, style: Style = PLAIN) -> str:
     notes += [("one client", words) for words in verification.one_client]
     lines += [line for kind, words in notes for line in ("", f"{style.paint('~', kind)}: {words}")]
     return lines_of(lines, style)
+
+
+def _origin(verification: Verification) -> tuple[str, ...]:
+    """What an auditor asks: of which files, when, by which command, and what that proves."""
+    at = f"{moment(verification.at_ms)}, " if verification.at_ms else ""
+    head = f"{edition_words(verification.environment, verification.edition)}, {at}{verification.seconds:.0f} s"
+    more = verify_command(verification.request), _sample(verification), _by_bytes(verification)
+    return head, *filter(None, more)
+
+
+def verify_command(request: VerificationRequest) -> str:
+    """What compares the same again."""
+    options = (
+        ("--from", request.from_ms),
+        ("--to", request.to_ms),
+        ("--sample", request.sample and (request.sample.records or f"{100 * request.sample.fraction:g}%")),
+        ("--seed", request.seed if request.sample else None),
+    )
+    words = [
+        *((request.flow,) if request.flow else ()),
+        *(f"{name} {value}" for name, value in options if value is not None),
+    ]
+    return " ".join(["reconciler verify ENV", *words])
 
 
 def _sample(verification: Verification) -> str:
@@ -77,7 +100,7 @@ def _sample(verification: Verification) -> str:
     more = f"; {counted(whole, 'partition')} compared whole, being compacted or no larger" if whole else ""
     return (
         f"a sample of {size} of each partition: {compared:,} of {there:,} offsets, in {counted(len(parts), 'part')}"
-        f"{more}; nothing is said of the others. The same again: --seed {verification.request.seed}"
+        f"{more}; nothing is said of the others"
     )
 
 
@@ -100,6 +123,10 @@ def verify_json(verification: Verification) -> str:
         exit_code=verification.exit_code,
         from_ms=verification.request.from_ms,
         to_ms=verification.request.to_ms,
+        command=verify_command(verification.request),
+        at_ms=verification.at_ms,
+        revision=verification.edition.revision,
+        dirty=verification.edition.dirty,
         sample=verification.request.sample
         and {"of_each": str(verification.request.sample), "seed": verification.request.seed},
         seconds=round(verification.seconds, 3),
@@ -128,7 +155,8 @@ def verify_html(verification: Verification) -> str:
         Section("One client", "no second client read these", tuple(map(SectionItem, verification.one_client))),
     )
     shown = tuple(section for section in sections if section.items)
-    report = ReportPage("verify", verification.environment, verify_verdict(verification), shown)
+    verdict, origin = verify_verdict(verification), _origin(verification)
+    report = ReportPage("verify", verification.environment, verdict, shown, origin=origin)
     ordered = sorted(verification.partitions, key=_place)
     rows = [(code(partition.flow), *map(safe, _row(partition))) for partition in ordered]
     whole = ["<h2>Partitions</h2>", table(("flow", *_TITLES), rows)] if rows else []

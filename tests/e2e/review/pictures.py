@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from docs.site.pictures import pictures
+from reconciler.engine.plan.amounts import amounts
+from reconciler.model.live import LiveState
 from reconciler.model.options import MapFormat
 from reconciler.operations.serve.access import Access
 from reconciler.operations.serve.app import LiveApp, Renderer
@@ -21,7 +23,7 @@ from reconciler.render.map.formats import map_in
 from reconciler.render.plan.html import AboutPlan, plan_html
 from tests.support.documents.live import described_view, standings
 from tests.support.documents.maps import changed_plan, drawn, fans
-from tests.support.documents.plans import PLANS
+from tests.support.documents.plans import measured
 from tests.support.fakes.chromium import Chromium
 from tests.support.paths import ROOT
 
@@ -42,10 +44,11 @@ PICTURES = (
 
 
 def files() -> dict[str, str]:
+    plan = measured()
     return {
         "map": map_in(fans(), MapFormat.HTML),
         "plan-on-the-map": map_in(drawn(changed_plan()), MapFormat.HTML),
-        "plan": plan_html(PLANS["edited"](), about=AboutPlan()),
+        "plan": plan_html(plan, about=AboutPlan(amounts=amounts(plan, (), {}, LiveState({}, {})))),
     }
 
 

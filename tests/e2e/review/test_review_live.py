@@ -73,13 +73,13 @@ def test_the_edit_and_then_what_it_does_to_the_clusters(cli: Cli, edited: Edited
     assert "+ class short" in edit
     assert "retention.ms: 30d (topic) -> 10d (class short)" in live
     assert "holds at most 40 records" in live
-    assert "of these at most 30 are older than that and go at once" in live
-    assert live.count("older than that") == 1, "it is about the retention, not about the partitions"
+    assert "at most 30 of these are past the new limit and are deleted at once" in live
+    assert live.count("past the new limit") == 1, "it is about the retention, not about the partitions"
     assert "no consumer group reads it" in live
     assert "Kafka 4." in head
     markdown, page, document, text = (file.read_text("utf-8") for file in files)
     assert json.loads(document)["plan"]["changes"][0]["stakes"] is not None
-    assert all("30 are older than that" in one for one in (markdown, page, text))
+    assert all("30 of these are past the new limit" in one for one in (markdown, page, text))
     assert cli("plan", edited.env, "--changed-since", "main").code == 2
     edited.commit()
     untouched = cli("plan", edited.env, "--changed-since", "HEAD")

@@ -77,7 +77,25 @@ def settled() -> World:
 
 
 def edited() -> Plan:
-    """Growth, lowered retention, a changed flow, and a source default that removes an override."""
+    return _edit()[0]
+
+
+def measured() -> Plan:
+    """``edited``, where the clusters said what is at stake."""
+    made, now = _edit()
+    readers = (ReadingGroup("billing", "Stable", 3, 120), ReadingGroup("fraud", "Stable", 6, 0))
+    copy = Stakes(11 << 30, 1_196_400, 908_000, (ReadingGroup("reports", "Stable", 2, 0),))
+    told = {
+        TopicRef("east", "orders"): Stakes(12 << 30, 1_200_000, 912_000, readers),
+        TopicRef("west", "east.orders"): copy,
+        TopicRef("west", "east.pay"): Stakes(96 << 20, 88_100, None, ()),
+    }
+    features = ClusterFeatures(30, True)
+    return weighed(described(made, now, {"east": features, "west": features}), now, told)
+
+
+def _edit() -> tuple[Plan, Topology]:
+    """Growth, lowered retention, a changed flow, and a source default that removes an override; what it declares."""
     seen = settled()
     seen.clusters["west"].topics["east.pay"].overrides["max.message.bytes"] = "2097152"
     told = {name: json.loads(text) for name, text in seen.runner.handovers.items()}
@@ -87,7 +105,7 @@ def edited() -> Plan:
         flow("east", "west", "orders", "pay", lanes=4, replication_factor=1),
         environment="sandbox",
     )
-    return seen.plan(now, previous=told, edition=Edition("4f0c2d1e9ab3", dirty=True))
+    return seen.plan(now, previous=told, edition=Edition("4f0c2d1e9ab3", dirty=True)), now
 
 
 def troubled() -> Plan:

@@ -53,8 +53,8 @@ def test_what_expires_is_reported_of_the_retention_and_not_of_what_else_happens_
     assert questions(made, seen.look(wished)) == {"east": (ImpactQuery("both", 2, 60),)}
     told = {TopicRef("east", "both"): Stakes(1 << 20, 40, 30)}
     found = {one.id: stakes_lines([one.stakes]) for one in weighed(made, wished, told).changes}
-    assert any("30 are older than that" in line for line in found["configs:east/both"])
-    assert not any("older than that" in line for line in found["partitions:east/both"])
+    assert any("30 of these are past the new limit" in line for line in found["configs:east/both"])
+    assert not any("past the new limit" in line for line in found["partitions:east/both"])
 
 
 def test_a_plan_without_danger_asks_nothing() -> None:
@@ -109,7 +109,7 @@ def test_equal_changes_are_added_up_and_one_unknown_makes_no_sum() -> None:
     one = Stakes(1 << 30, 10, 5, (ReadingGroup("g", "Stable", 2, 7),))
     assert stakes_lines([one, one])[:2] == (
         "holds at most 20 records, 2.0 GiB on disk, all replicas",
-        "of these at most 10 are older than that and go at once, about 1.0 GiB",
+        "at most 10 of these are past the new limit and are deleted at once, about 1.0 GiB",
     )
     assert stakes_lines([one, one, replace(one, readers=())])[2] == "read by g (2 members, 14 behind)"
     assert stakes_lines([one, Stakes()]) == ("read by g (2 members, 7 behind)",)

@@ -11,7 +11,8 @@ import pytest
 
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.model.reports.verify import Verification, VerificationRequest
+from reconciler.model.plan import Edition
+from reconciler.model.reports.verify import SampleSize, Verification, VerificationRequest
 from reconciler.render.reports.verify import verify_html, verify_json, verify_text
 from reconciler.replication.runs.verification import (
     ComparedPartition,
@@ -80,6 +81,7 @@ def test_the_text_names_what_differs_without_showing_it() -> None:
     assert verify_text(verification(UNKNOWN, MISSING, DIFFERENT, EQUAL)) == (
         "Different: 2 of 4 partitions, 1 unknown\n"
         "environment sandbox, 3 s\n"
+        "reconciler verify ENV\n"
         "\n"
         "flow east-to-west\n"
         "  source    target               compared  lag  state\n"
@@ -111,6 +113,24 @@ def test_a_cluster_that_one_client_alone_has_read_is_named_in_each_form() -> Non
     assert json.loads(verify_json(report))["one_client"] == [said]
     assert said in unescape(verify_html(report))
     jsonschema.validate(json.loads(verify_json(report)), SCHEMA)
+
+
+def test_every_form_says_of_which_commit_when_and_by_which_command() -> None:
+    request = VerificationRequest("east-to-west", sample=SampleSize(fraction=0.01), seed=7)
+    report = replace(
+        verification(EQUAL), request=request, at_ms=1_795_905_612_000, edition=Edition("4f0c2d1e9ab37", True)
+    )
+    command = "reconciler verify ENV east-to-west --sample 1% --seed 7"
+    when = "environment sandbox, commit 4f0c2d1e9ab3 with uncommitted changes, 2026-11-28 22:40:12 UTC, 3 s"
+    for form in (verify_text(report), unescape(verify_html(report))):
+        assert when in form
+        assert command in form
+    document = json.loads(verify_json(report))
+    jsonschema.validate(document, SCHEMA)
+    assert (document["command"], document["at_ms"]) == (command, 1_795_905_612_000)
+    assert (document["revision"], document["dirty"]) == ("4f0c2d1e9ab37", True)
+    timed = VerificationRequest(from_ms=5, to_ms=9)
+    assert "reconciler verify ENV --from 5 --to 9\n" in verify_text(replace(report, request=timed))
 
 
 def test_many_equal_partitions_of_a_topic_share_a_row() -> None:
