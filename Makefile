@@ -1,7 +1,7 @@
 # Everything a newcomer or CI calls. `make install` is part of each target and quick when nothing changed.
 PYTHON_IN_VENV := .venv/bin/python
 
-.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package test-workflows test-image test-machine image-context freeze
+.PHONY: install demo test test-fast test-hostile fuzz test-least-privilege test-clusters test-kubernetes test-pages test-deploy test-properties test-brokers test-spark pictures check bench soak down lock docs licences sbom advisories package test-package test-workflows test-image test-machine image-context freeze owner
 .DEFAULT_GOAL := install
 # Else each process compiles what it imports, and each run of the tests rewrites its assertions again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -155,6 +155,12 @@ test-machine: package
 # What `make package` builds, installed by one command from a folder of wheels on a machine without Spark and Java.
 test-package: package
 	@$(PYTHON_IN_VENV) -m pytest -v tests/e2e/from_the_package.py
+
+# Once, before the first release: the organization on GitHub that publishes this project, wherever a file names it.
+NAMING_OWNER := .github/CODEOWNERS pyproject.toml sandbox/pyproject.toml docs/begin/install.md
+owner:
+	@test -n "$(OWNER)" || { echo "name the organization on GitHub: make owner OWNER=example"; exit 1; }
+	@sed -i.old 's|OWNER/|$(OWNER)/|g' $(NAMING_OWNER) && rm -f $(NAMING_OWNER:=.old)
 
 # tests/golden/release anew: what this commit, which gets the tag of a version, leaves for later ones to read.
 freeze: install

@@ -36,7 +36,7 @@ def release(tmp_path: Path) -> Path:
         shutil.copy(ROOT / name, tmp_path / name)
         text = (tmp_path / name).read_text("utf-8")
         version = text.replace("0.1.0", "9.8.7").replace("## [Unreleased]", "## [9.8.7] - 2026-12-01")
-        (tmp_path / name).write_text(version, "utf-8")
+        (tmp_path / name).write_text(version.replace("/OWNER/", "/example/"), "utf-8")
     return tmp_path
 
 
@@ -56,6 +56,7 @@ def test_another_tag_is_not(script: ModuleType, release: Path, tag: str) -> None
         ("sandbox/pyproject.toml", 'version = "9.8.7"', 'version = "9.8.6"', "has version 9.8.6"),
         ("sandbox/pyproject.toml", "reconciler==9.8.7", "reconciler", "another dependency"),
         ("CHANGELOG.md", "## [9.8.7]", "## [Unreleased]", "no section [9.8.7]"),
+        ("pyproject.toml", "/example/", "/OWNER/", "make owner OWNER=example"),
     ],
 )
 def test_what_was_left_behind_is_named(
@@ -66,6 +67,41 @@ def test_what_was_left_behind_is_named(
     (release / name).write_text(text.replace(before, after), "utf-8")
     (problem,) = script.problems(release, "v9.8.7")
     assert says in problem
+
+
+def test_one_command_names_the_publisher_in_each_file(script: ModuleType, tmp_path: Path) -> None:
+    naming = [line.split() for line in (ROOT / "Makefile").read_text("utf-8").splitlines() if "NAMING_OWNER :=" in line]
+    files = [Path(name) for name in naming[0][2:]]
+    for path in (Path("Makefile"), Path("CHANGELOG.md"), *files):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / path, tmp_path / path)
+    assert subprocess.run(["make", "-s", "owner"], cwd=tmp_path, capture_output=True).returncode != 0
+    assert any("make owner" in problem for problem in script.problems(tmp_path, "v0.1.0"))
+    subprocess.run(["make", "-s", "owner", "OWNER=example-org"], cwd=tmp_path, check=True)
+    assert not any("make owner" in problem for problem in script.problems(tmp_path, "v0.1.0"))
+    for path in files:
+        text = (tmp_path / path).read_text("utf-8")
+        assert text == (ROOT / path).read_text("utf-8").replace("OWNER/", "example-org/") != (ROOT / path).read_text()
+    assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.old")) == []
+
+
+def test_each_upload_has_the_wheel_and_the_archive_of_one_package(tmp_path: Path) -> None:
+    """Beside both packages the build's artifact holds the bill of materials, which PyPI refuses."""
+    job = YAML(typ="safe").load((ROOT / ".github/workflows/release.yml").read_text("utf-8"))["jobs"]["publish"]
+    (step,) = (each for each in job["steps"] if "run" in each)
+    names = [
+        f"{name}-1.2.3{end}"
+        for name in job["strategy"]["matrix"]["project"]
+        for end in (".tar.gz", "-py3-none-any.whl")
+    ]
+    for place, project in enumerate(job["strategy"]["matrix"]["project"]):
+        folder = tmp_path / project
+        (folder / "all").mkdir(parents=True)
+        for name in (*names, "sbom.cdx.json"):
+            (folder / "all" / name).touch()
+        environ = {"PATH": os.environ["PATH"], "PROJECT": project}
+        subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], cwd=folder, env=environ, check=True)
+        assert sorted(path.name for path in (folder / "dist").iterdir()) == sorted(names[2 * place : 2 * place + 2])
 
 
 @pytest.mark.parametrize(

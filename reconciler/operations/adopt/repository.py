@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
-from importlib.metadata import version
+from importlib.metadata import metadata, version
 from importlib.resources import files
 from pathlib import Path
 
@@ -23,7 +23,9 @@ TEMPLATES = {
 }
 """By the path in the repository, the file in ``templates/``."""
 _NAME = "kafka-topology-reconciler"
-_WORDS = re.compile(rf"\bOWNER/{_NAME}\b|\b(?:REF|ENVIRONMENT|NAME)\b")
+_NOBODY = f"OWNER/{_NAME}"
+"""In the place of a repository that is not known."""
+_WORDS = re.compile(rf"\b{_NOBODY}\b|\b(?:REF|ENVIRONMENT|NAME)\b")
 _ACTIONS = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 
 
@@ -44,15 +46,16 @@ def environment_in(repository: Path, environment: Path | None) -> Path:
 
 def write_repository(repository: Path, environment: Path, actions: str) -> Iterator[str]:
     """Writes the files that are missing; reports them, the kept ones, and what is left to decide. ``actions``:
-    ``OWNER/NAME@REF`` of the repository that holds this tool's actions, or empty. Raises ReconcilerError."""
-    named = _ACTIONS.fullmatch(actions or f"OWNER/{_NAME}@v{version(_NAME)}")
+    ``OWNER/NAME@REF`` of the repository that holds this tool's actions; empty: the one that released this version.
+    Raises ReconcilerError."""
+    named = _ACTIONS.fullmatch(actions or f"{_released_by()}@v{version(_NAME)}")
     if named is None:
         raise ReconcilerError(
             f"--actions is {actions}",
             "The workflows get plan, apply and drift from that repository, at that tag or commit.",
             f"Write OWNER/NAME@REF, such as example/{_NAME}@v{version(_NAME)}.",
         )
-    words = {f"OWNER/{_NAME}": named[1], "REF": named[2]}
+    words = {_NOBODY: named[1], "REF": named[2]}
     words |= {"ENVIRONMENT": f"environments/{environment.name}", "NAME": environment.name}
     # An existing file may have been edited since, so it is never written over.
     kept = [path for path in TEMPLATES if is_taken(repository / path)]
@@ -66,6 +69,13 @@ def write_repository(repository: Path, environment: Path, actions: str) -> Itera
     yield f"Wrote {counted(len(texts), 'file')} of the repository {repository}"
     if kept:
         yield f"  kept as they are: {', '.join(kept)}"
-    if not actions:
+    if named[1] == _NOBODY:
         yield "  left to decide: the OWNER of the actions in .github/workflows and .pre-commit-config.yaml"
     yield "  left to decide: teams in .github/CODEOWNERS, secrets and variables on GitHub: README.md"
+
+
+def _released_by() -> str:
+    """``OWNER/NAME`` on GitHub, as the package's metadata has it."""
+    urls = "\n".join(metadata(_NAME).get_all("Project-URL") or [])
+    named = re.search(r"^Repository, https://github\.com/([\w.-]+/[\w.-]+)$", urls, re.MULTILINE)
+    return named[1] if named else _NOBODY

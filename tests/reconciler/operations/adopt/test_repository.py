@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from typer.main import get_command
 
 from reconciler.cli.main import app
 from reconciler.errors import ReconcilerError
+from reconciler.operations.adopt import repository
 from reconciler.operations.adopt.repository import TEMPLATES, environment_in, write_repository
 from tests.support.commands import take
 from tests.support.paths import ROOT
@@ -44,9 +46,15 @@ def test_files_that_exist_are_kept_and_named(tmp_path: Path) -> None:
     assert written(tmp_path)[0].startswith("Wrote 0 files"), "a second run continues where the first one ended"
 
 
-def test_whose_actions_they_are_is_left_to_decide_and_said(tmp_path: Path) -> None:
-    assert any("the OWNER of the actions" in line for line in written(tmp_path, ""))
-    assert "uses: OWNER/kafka-topology-reconciler/" in (tmp_path / ".github/workflows/plan.yml").read_text()
+@pytest.mark.parametrize("owner", ["OWNER", "example"])
+def test_the_actions_are_those_of_the_publisher_and_one_that_is_not_known_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: str
+) -> None:
+    released = Message()
+    released["Project-URL"] = f"Repository, https://github.com/{owner}/kafka-topology-reconciler"
+    monkeypatch.setattr(repository, "metadata", lambda _: released)
+    assert any("the OWNER of the actions" in line for line in written(tmp_path, "")) == (owner == "OWNER")
+    assert f"uses: {owner}/kafka-topology-reconciler/" in (tmp_path / ".github/workflows/plan.yml").read_text()
 
 
 @pytest.mark.parametrize("actions", ["example", "example/tool", "@v1", "example/tool@v1 # x", "example/tool@v1\nx: y"])
