@@ -227,7 +227,7 @@ def test_a_fence_by_principal_keeps_producers_off_and_lets_a_mirror_continue(
         allow = [rule(f"allow User:{who} write topic {unique}") for who in ("user", "mirror")]
         perform(other, *map(create, allow))
         assert (may_write(east, unique), may_write(east, unique, "mirror")) == (True, True)
-        chosen = fence_of([unique], fence.rules(), "east", {unique: "west-to-east"}, "User:mirror")
+        chosen = fence_of([unique], fence.rules(), "east", {unique: "west-to-east"}, {"User:mirror"})
         assert chosen.rules == {denial(unique, "User:user")}
         fence.put(chosen.rules, "cutover of east-to-west")
         assert fence.made() == chosen.rules

@@ -44,10 +44,10 @@ def fence_of(
     rules: frozenset[AclBinding] | Unsupported | Unknown,
     cluster: str,
     writers: Mapping[str, str],
-    mirror: str,
+    mirrors: Collection[str],
 ) -> FenceChosen:
-    """``writers``: topics that a flow writes on the origin, too -> the flow; ``mirror``: the principal with which it
-    does, as Kafka's rules name it."""
+    """``writers``: topics that a flow writes on the origin, too -> the flow; ``mirrors``: the principals with which
+    flows do, as Kafka's rules name them."""
     if isinstance(rules, Unsupported):
         return FenceChosen(obstacle=f"{cluster}: {rules.why}, so nothing can keep producers from writing there")
     if isinstance(rules, Unknown):
@@ -56,16 +56,18 @@ def fence_of(
     if not writers:
         return FenceChosen(everyone)
     head = f"flow {', '.join(sorted({*writers.values()}))} writes into {first_of(sorted(writers), SHOWN)} on {cluster}"
-    if mirror.startswith("User:<"):
-        return FenceChosen(obstacle=f"{head}, as a principal whose name is not known here, so that it cannot be spared")
-    denials = write_denials(writers, rules, {mirror})
+    if not mirrors:
+        why = f"{head}, as a principal whose name is not known here, so that it cannot be spared. Add to access: "
+        return FenceChosen(obstacle=f'{why}{{role: mirror, principal: "User:..."}}')
+    denials = write_denials(writers, rules, mirrors)
     for rule in denials.open:
         why = f"{head}, and the rule {rule} names neither it nor the producers: a fence would stop both"
         return FenceChosen(obstacle=why)
     if not (denied := everyone | frozenset(denials.because)):
-        why = f"{head}, and no rule lets anyone but {mirror} write there, so that no producer can be named"
+        spared = " and ".join(sorted(mirrors))
+        why = f"{head}, and no rule lets anyone but {spared} write there, so that no producer can be named"
         return FenceChosen(obstacle=f"{why}: those that do log in as it does, are super users, or need no rule")
-    return FenceChosen(denied, (mirror,))
+    return FenceChosen(denied, tuple(sorted(mirrors)))
 
 
 def group_seen(move: GroupMove, members: Sequence[MemberSeen]) -> GroupSeen:
@@ -112,7 +114,7 @@ def checks_of_fence(
         yield FailoverCheck("fence", Level.WARNS, f"producers are not fenced: {fence.obstacle}", todo)
         return
     text = f"super users of {move.origin} are not bound by rules, and no client can ask who they are; neither is who "
-    text += f"logs in as {fence.spared[0]}" if fence.spared else "writes elsewhere"
+    text += f"logs in as {' or '.join(fence.spared)}" if fence.spared else "writes elsewhere"
     todo = "A producer that continues is found, and named by its id, when the fence is verified; nothing has moved then"
     yield FailoverCheck("fence-limits", Level.WARNS, text, todo)
     if isinstance(rules, frozenset):
@@ -250,9 +252,8 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
     if plan.fence.obstacle:
         text = f"no fence: {plan.fence.obstacle}"
     elif plan.fence.spared:
-        text = (
-            f"{counted(len(plan.fence.rules), 'deny rule')} on {origin}, by principal; {plan.fence.spared[0]} continues"
-        )
+        text = f"{counted(len(plan.fence.rules), 'deny rule')} on {origin}, by principal; those of mirrors continue: "
+        text += ", ".join(plan.fence.spared)
     else:
         text = f"deny everyone to write {counted(len(plan.topics), 'topic')} on {origin}"
     yield PlannedStep(CutoverStep.FENCE, text, unfenced)

@@ -31,7 +31,7 @@ from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import make_group_selector
 from reconciler.replication.kept_files import reason
-from reconciler.resources.acls.read_only import write_rules
+from reconciler.resources.acls.read_only import mirror_principals, write_rules
 from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.text import first_of
@@ -91,8 +91,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
     topics = tuple(_topics(session, switch, (before, after), seconds, rules))
 
     writers = written_by_mirrors(topology, move.origin, idents.keys())
-    mirror = speaker_of(topology.clusters[move.origin], Principal.MIRROR).kafka_principal
-    fence = decide.fence_of(idents.keys(), rules, move.origin, writers, mirror)
+    fence = decide.fence_of(idents.keys(), rules, move.origin, writers, mirror_principals(topology, move.origin))
     declared = topology.clusters[move.origin]
     probed = Principal.PROBE in declared.principals and bool(fence.rules)
     there = {name for topic in topics for name in (topic.topic, topic.copy)}

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from reconciler.backends.clusters.groups import PartitionBounds, Side
-from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.mirror_jobs.runner.command_line import require_spark
 from reconciler.backends.state.environment_records import read_rejoin
 from reconciler.errors import ReconcilerError, RunnerError, Unknown
@@ -42,7 +41,7 @@ from reconciler.operations.session.session import Session, now_ms
 from reconciler.replication.handover import Start
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.same import above_limit
-from reconciler.resources.acls.read_only import write_rules
+from reconciler.resources.acls.read_only import mirror_principals, write_rules
 from reconciler.resources.topics.desired import internal_factor
 from reconciler.resources.topics.internal import internal_topics
 from reconciler.text import counted, first_of
@@ -128,11 +127,12 @@ class LiveRejoin:
     def _named(self, topics: Collection[str]) -> FenceChosen:
         """Rules that keep producers off and not the mirror that fills these topics."""
         name, standing = self.flow.source, self._standing()
-        mirror = speaker_of(self.session.topology.clusters[name], Principal.MIRROR).kafka_principal
-        chosen = fence_of(topics, standing, name, dict.fromkeys(topics, f"{self.flow.name}-back"), mirror)
+        mirrors = mirror_principals(self.session.topology, name)
+        chosen = fence_of(topics, standing, name, dict.fromkeys(topics, f"{self.flow.name}-back"), mirrors)
         for topic in topics if not chosen.obstacle else ():
-            if mirror not in {rule.principal for rule in write_rules(standing, topic)}:
-                return FenceChosen(obstacle=f"no rule lets {mirror}, as which it is filled, write {topic} on {name}")
+            if mirrors.isdisjoint(rule.principal for rule in write_rules(standing, topic)):
+                who = " or ".join(sorted(mirrors))
+                return FenceChosen(obstacle=f"no rule lets {who}, as which it is filled, write {topic} on {name}")
         return chosen
 
     def narrow(self, topics: Collection[str]) -> int:

@@ -51,7 +51,7 @@ from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.render.cutover import page_in, plan_page, report_document, report_page
 from reconciler.render.style import Format
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.read_only import denial, mirror_principals
 from tests.support.access.acls import rules
 from tests.support.builders import flow, topology
 
@@ -81,29 +81,50 @@ def test_a_fence_is_for_everyone_unless_it_would_stop_a_mirror() -> None:
             "allow User:mirror write topic orders",
         )
     )
-    assert fence_of(["orders"], standing, "east", {}, "User:mirror").rules == {denial("orders")}
-    spared = fence_of(["orders"], standing, "east", {"orders": "west-to-east"}, "User:mirror")
+    assert fence_of(["orders"], standing, "east", {}, {"User:mirror"}).rules == {denial("orders")}
+    spared = fence_of(["orders"], standing, "east", {"orders": "west-to-east"}, {"User:mirror"})
     assert spared.rules == {denial("orders", "User:shop"), denial("orders", "User:etl")}
     assert spared.spared == ("User:mirror",)
-    mixed = fence_of(["orders", "bills"], standing, "east", {"orders": "back"}, "User:mirror")
+    mixed = fence_of(["orders", "bills"], standing, "east", {"orders": "back"}, {"User:mirror"})
     assert mixed == replace(spared, rules=spared.rules | {denial("bills")}), "no mirror writes the other"
     anyone = fence_of(
-        ["orders"], standing | rules("allow User:* write topic *"), "east", {"orders": "back"}, "User:mirror"
+        ["orders"], standing | rules("allow User:* write topic *"), "east", {"orders": "back"}, {"User:mirror"}
     )
     assert not anyone.rules
     assert "would stop both" in anyone.obstacle
     alone = frozenset(rules("allow User:ANONYMOUS write topic *"))
-    shared = fence_of(["orders"], alone, "east", {"orders": "back"}, "User:ANONYMOUS")
+    shared = fence_of(["orders"], alone, "east", {"orders": "back"}, {"User:ANONYMOUS"})
     assert not shared.rules
     assert "no rule lets anyone but User:ANONYMOUS write there" in shared.obstacle
-    unnamed = fence_of(["orders"], standing, "east", {"orders": "back"}, "User:<principal mirror>")
+    unnamed = fence_of(["orders"], standing, "east", {"orders": "back"}, ())
     assert not unnamed.rules
     assert "not known here" in unnamed.obstacle
+    assert 'Add to access: {role: mirror, principal: "User:..."}' in unnamed.obstacle
+
+
+def test_a_fence_names_and_spares_principals_by_the_subjects_of_their_certificates() -> None:
+    shop, mirror = "User:CN=shop,OU=a b,O=Ünder Cover", "User:CN=mirror,O=Ünder Cover"
+    standing = frozenset(rules("allow User:shop write topic orders"))
+    (one,) = standing
+    standing = frozenset(replace(one, principal=each) for each in (shop, mirror))
+    secured = """
+clusters:
+  east: {bootstrap_servers: ['e:1'], client: {security.protocol: SSL}}
+  west: {bootstrap_servers: ['w:1'], client: {security.protocol: SSL}}
+flows:
+  there: {source: east, target: west, topics: [orders], naming: {policy: identity}, provenance: local}
+  back: {source: west, target: east, topics: [orders], naming: {policy: identity}, provenance: local}
+access:
+"""
+    entry = f'  - {{role: mirror, principal: "{mirror}", flows: [back]}}\n'
+    spared = mirror_principals(load({"e.yaml": secured + entry}, "e"), "east")
+    fence = fence_of(["orders"], standing, "east", {"orders": "back"}, spared)
+    assert fence == FenceChosen(frozenset({denial("orders", shop)}), (mirror,))
 
 
 @pytest.mark.parametrize("read", [Unsupported("the cluster has no authorizer"), Unknown("access", "no right", "Allow")])
 def test_where_rules_cannot_be_had_there_is_no_fence_and_it_is_said(read: Unsupported | Unknown) -> None:
-    chosen = fence_of(["orders"], read, "east", {}, "User:mirror")
+    chosen = fence_of(["orders"], read, "east", {}, {"User:mirror"})
     assert not chosen.rules
     [check] = checks_of_fence(chosen, MOVE, read, ["orders"])
     assert check.level is Level.WARNS
@@ -113,7 +134,7 @@ def test_where_rules_cannot_be_had_there_is_no_fence_and_it_is_said(read: Unsupp
 
 def test_what_a_fence_cannot_do_is_told_before() -> None:
     standing = frozenset(rules("allow User:shop write topic orders"))
-    chosen = fence_of(["orders", "bare"], standing, "east", {}, "User:mirror")
+    chosen = fence_of(["orders", "bare"], standing, "east", {}, {"User:mirror"})
     checks = checks_of_fence(chosen, MOVE, standing, ["orders", "bare"])
     codes = {check.code: check.text for check in checks}
     assert "super users of east" in codes["fence-limits"]
