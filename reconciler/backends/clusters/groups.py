@@ -6,6 +6,7 @@ As the principal ``mirror``, where none is named: it has the rights for groups o
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -56,15 +57,69 @@ class PartitionBounds:
     end: int
 
 
+class Visits:
+    """Connections that visits of sides leave open for the next one, until ``close``. Threads take turns."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+        self._open: dict[tuple[str, Principal], ClusterClient] = {}
+        self._turn = threading.Lock()
+
+    def ask(
+        self, sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]], within_s: float
+    ) -> Answer:
+        """Once more where a broker has hung up since the visit before."""
+        with self._turn:
+            kept = any((side.name, side.principal) in self._open for side in sides)
+            try:
+                return self._asked(sides, ask, within_s)
+            except errors.ConnectionLostError:
+                if not kept:
+                    raise
+                return self._asked(sides, ask, within_s)
+
+    def _asked(
+        self, sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]], within_s: float
+    ) -> Answer:
+        async def visit() -> Answer:
+            for side in sides:
+                if (side.name, side.principal) not in self._open:
+                    self._open[side.name, side.principal] = side.open()
+            async with asyncio.timeout(within_s):
+                return await ask([self._open[side.name, side.principal] for side in sides])
+
+        try:
+            return self._runner.run(visit())
+        except BaseException:  # answers may be left behind on its connections
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def close(self) -> None:
+        with self._turn:
+            self._drop()
+            self._runner.close()
+
+
 class Side:
-    """One cluster, asked in short visits: each opens its connections and closes them. Raises ClusterError."""
+    """One cluster, asked in short visits. Raises ClusterError."""
 
     def __init__(
-        self, declared: DeclaredCluster, principal: Principal = Principal.MIRROR, *, share_starts: bool = False
+        self,
+        declared: DeclaredCluster,
+        principal: Principal = Principal.MIRROR,
+        *,
+        share_starts: bool = False,
+        visits: Visits | None = None,
     ) -> None:
-        """``share_starts``: start offsets of share groups are read and set, too, where the cluster serves that."""
+        """``share_starts``: start offsets of share groups are read and set, too, where the cluster serves that.
+        ``visits``: else each visit opens its connections and closes them."""
         self.name = declared.name
         self.principal = principal
+        self.visits = visits
         self._declared = declared
         self._share_starts = share_starts
 
@@ -274,24 +329,15 @@ def visited(
     ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]],
     within_s: float = ANSWERS_WITHIN * 2,
 ) -> Answer:
-    """Connections opened, asked and closed. The error names the last side, which is the flow's target."""
-
-    async def visit() -> Answer:
-        """Opens all sides, asks within the time, and closes whatever was opened, also if one of them could not be."""
-        opened: list[ClusterClient] = []
-        try:
-            opened += [side.open() for side in sides]
-            async with asyncio.timeout(within_s):
-                return await ask(opened)
-        finally:
-            for cluster in opened:
-                cluster.close()
+    """The error names the last side, which is the flow's target."""
+    kept = sides[0].visits
+    visits = kept or Visits()
 
     # Whatever went wrong becomes a ClusterError of one side. A broker's refusal names the principal of each, since it
     # may be of any of them.
     side = sides[-1]
     try:
-        return asyncio.run(visit())
+        return visits.ask(sides, ask, within_s)
     except (errors.ConnectionLostError, TimeoutError) as error:
         why = str(error) or f"no answer within {within_s:.0f} s"
         raise unreachable(side.speaker, (why,)) from None
@@ -301,6 +347,9 @@ def visited(
         raise refused([each.speaker for each in sides], error) from None
     except (errors.SettingError, errors.WireError) as error:
         raise ClusterError(side.name, "other", f"{side.name}: {error}") from None
+    finally:
+        if kept is None:
+            visits.close()
 
 
 def _unless_missing(

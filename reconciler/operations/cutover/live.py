@@ -87,21 +87,20 @@ class LiveWorld:
         return producers_of(self._survey.origin, keys)
 
     def names(self, producer_ids: Collection[int]) -> Mapping[int, str]:
-        return transactional_ids(self._applying, producer_ids)
+        return transactional_ids(self._origin_as(Principal.APPLY), producer_ids)
 
     def abort(self, transactional_id: str) -> None:
         self._execute.require_lock()  # the fence was watched for a while
-        abort(self._applying, transactional_id)
+        abort(self._origin_as(Principal.APPLY), transactional_id)
 
     def let_through(self) -> Collection[Key]:
         if not self.plan.probe:
             return ()
-        probing = Side(self.session.topology.clusters[self.plan.origin], Principal.PROBE)
-        return let_write(probing, {topic.topic: topic.partitions for topic in self.plan.topics})
+        topics = {topic.topic: topic.partitions for topic in self.plan.topics}
+        return let_write(self._origin_as(Principal.PROBE), topics)
 
-    @property
-    def _applying(self) -> Side:
-        return Side(self.session.topology.clusters[self.plan.origin], Principal.APPLY)
+    def _origin_as(self, principal: Principal) -> Side:
+        return Side(self.session.topology.clusters[self.plan.origin], principal, visits=self.session.visits)
 
     def unread(self, spans: Mapping[Key, tuple[int, int]]) -> frozenset[Key]:
         async def look(opened: Sequence[ClusterClient]) -> frozenset[Key]:
@@ -172,7 +171,8 @@ class LiveWorld:
         return self._set_positions(self._survey.destination, groups)
 
     def groups_back(self) -> tuple[GroupMove, ...]:
-        survey = Survey(self.session.topology, move_of(self.session.topology, Way.FAILBACK, self.plan.flow))
+        move = move_of(self.session.topology, Way.FAILBACK, self.plan.flow)
+        survey = Survey(self.session.topology, move, self.session.visits)
         chosen = chosen_groups(survey.exact_groups(), self.plan.groups_expression, self._left_back)
         return self._set_positions(survey.destination, chosen)
 

@@ -55,7 +55,7 @@ class Switch:
         self.session = session
         self.move = move
         self.request = request
-        self.survey = Survey(session.topology, move)
+        self.survey = Survey(session.topology, move, session.visits)
         self.say, self._say_now = say, say_now
         self._began = time.monotonic()
         self._seen_levers = Levers({}, {})

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side, translations
+from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side, Visits, translations
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Isolation, Topology
 from reconciler.model.live import JobState, LiveMirror
@@ -65,11 +65,11 @@ class Levers:
 class Survey:
     """Of one move. ``lost``: why the origin is taken for lost; decided at each ``try_origin``."""
 
-    def __init__(self, topology: Topology, move: ConsumerMove) -> None:
+    def __init__(self, topology: Topology, move: ConsumerMove, visits: Visits | None = None) -> None:
         self.move = move
         same = topology.flows[move.flow].keeps_offsets
-        self.origin = Side(topology.clusters[move.origin], share_starts=same)
-        self.destination = Side(topology.clusters[move.destination], share_starts=same)
+        self.origin = Side(topology.clusters[move.origin], share_starts=same, visits=visits)
+        self.destination = Side(topology.clusters[move.destination], share_starts=same, visits=visits)
         self._flows = {leg.flow: topology.flows[leg.flow] for leg in move.legs}
         request = topology.flows[move.flow].groups
         self._groups: GroupSelector = make_group_selector(request.include, request.exclude)

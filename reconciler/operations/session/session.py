@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.backends.clusters.cluster import KafkaCluster
+from reconciler.backends.clusters.groups import Visits
 from reconciler.backends.clusters.topics.read import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, origin_of
@@ -92,6 +93,7 @@ class Session:
             for name, declared in clusters
         }
         self.strays: Mapping[str, LiveMirror] = {}
+        self.visits = Visits()
         unseen = UnseenJobs(topology, self.records, principal, self.status, lambda: self.read_last_apply().applied)
         here = SparkRunner(
             self.state,
@@ -107,6 +109,7 @@ class Session:
         # Early reads first: no answer of theirs is needed any more.
         if self._ahead is not None:
             self._ahead.close()
+        self.visits.close()
         for record in self.records.values():
             record.close()
         self.runner.close()

@@ -325,7 +325,7 @@ def test_once_the_lock_is_lost_no_position_is_set_and_nothing_is_aborted(monkeyp
     monkeypatch.setattr(live, "Survey", lambda *_: SimpleNamespace(exact_groups=tuple, destination=None))
     monkeypatch.setattr(live, "move_of", lambda *_: None)
     world = live.LiveWorld.__new__(live.LiveWorld)
-    world.session, world.plan = SimpleNamespace(topology=None), plan()  # type: ignore[assignment]
+    world.session, world.plan = SimpleNamespace(topology=None, visits=None), plan()  # type: ignore[assignment]
     monkeypatch.setattr(world, "_execute", without_lock, raising=False)
     monkeypatch.setattr(world, "_survey", SimpleNamespace(destination=None), raising=False)
     changes: list[Callable[[], object]] = [lambda: world.commit(()), world.groups_back, lambda: world.abort("orders")]

@@ -114,7 +114,7 @@ def test_a_drill_changes_its_canary_and_its_group_alone(monkeypatch: pytest.Monk
     )  # fmt: skip
     places = places_of(declared, declared.flows["e2w"], CANARY, ["w2e"], TOPICS)
     assert places == DrillPlaces(CANARY, f"east.{CANARY}", CANARY, f"west.{CANARY}", "w2e")
-    session: Any = SimpleNamespace(topology=declared)
+    session: Any = SimpleNamespace(topology=declared, visits=None)
     made = {denial(CANARY), denial("orders")}
     monkeypatch.setattr(Fence, "rules", lambda _: frozenset(made))
     monkeypatch.setattr(Fence, "made", lambda _: frozenset(made))
