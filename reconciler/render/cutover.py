@@ -14,7 +14,6 @@ from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import counted, first_of, moment, time_words, total
 
-_SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
 _SHOWN, _ROWS = 5, 40
 
 

@@ -131,9 +131,9 @@ def _skip_varint(view: memoryview, position: int, end: int) -> int:
     raise MalformedResponseError("a control record is cut")
 
 
-def why_not_whole(batch: Batch, position: int, largest: int, *, append_time: bool) -> str | None:
+def why_not_whole(batch: Batch, position: int, largest: int) -> str | None:
     """Why the batch must go record by record, or None. ``largest``: the target's max.message.bytes.
-    ``append_time``: keep the source's append time, as MirrorMaker 2 does."""
+    The source's append time is kept, as MirrorMaker 2 does."""
     if batch.magic != 2:
         return f"format {batch.magic}"
     if batch.base < position:
@@ -142,7 +142,7 @@ def why_not_whole(batch: Batch, position: int, largest: int, *, append_time: boo
         return "holes after compaction"
     if batch.end - batch.start > largest:
         return "larger than max.message.bytes"
-    if append_time and batch.attributes & APPEND_TIME:
+    if batch.attributes & APPEND_TIME:
         return "log append time"
     return None
 

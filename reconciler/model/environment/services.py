@@ -38,7 +38,6 @@ class ServiceOffer:
 
     ``topic_configs``: those that can be set, at all (None: not documented); ``fixed_configs``: those that cannot;
     ``at_creation``: those that cannot be changed afterwards; ``values``: keys with a value that it lacks.
-    ``transactions``, ``log_dirs`` (DescribeLogDirs), ``quotas``, ``scram`` and ``acls`` (by Kafka's requests),
     ``cluster_action`` (can be granted), ``more_partitions`` (CreatePartitions): whether it has them.
     ``mechanisms``: all of SASL that it has, over TLS alone (empty: not known); ``plain_user``: the only one of PLAIN.
     ``least_factor``: replicas that each topic gets at least, whatever is asked; ``own_factor``: it keeps copies in its
@@ -53,11 +52,6 @@ class ServiceOffer:
     fixed_configs: frozenset[str] = frozenset()
     at_creation: frozenset[str] = frozenset()
     values: frozenset[tuple[str, str]] = frozenset()
-    transactions: bool | None = None
-    log_dirs: bool | None = None
-    quotas: bool | None = None
-    scram: bool | None = None
-    acls: bool | None = None
     cluster_action: bool | None = None
     more_partitions: bool | None = None
     mechanisms: tuple[str, ...] = ()
@@ -93,8 +87,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         "msk": ServiceOffer(
             "Amazon MSK",
             ("*.kafka.*.amazonaws.com", "*.kafka.*.amazonaws.com.cn"),
-            transactions=True,
-            acls=True,
             limits="IAM grants transaction markers from Kafka 3.8 on; before, ACLs of SCRAM or TLS logins do",
             log_access="Broker logs go to CloudWatch, S3 or Firehose where the MSK cluster delivers them.",
             upgrades="Brokers of MSK get another release by an update of the cluster's Apache Kafka version there.",
@@ -111,7 +103,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
                 }
             ),
             at_creation=frozenset({"cleanup.policy"}),
-            scram=False,
             limits="IAM is the only login; partitions and compacted partitions are limited by quotas",
             log_access="AWS keeps its brokers: ask AWS support, with the time of the request.",
             upgrades="AWS upgrades its brokers.",
@@ -122,8 +113,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             ("*.confluent.cloud",),
             mechanisms=("PLAIN", "OAUTHBEARER"),
             fixed_configs=frozenset({"compression.type"}),
-            transactions=True,
-            acls=True,
             cluster_action=False,
             least_factor=3,
             limits="cleanup.policy goes from delete to compact,delete by way of compact only",
@@ -137,8 +126,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             mechanisms=("PLAIN", "OAUTHBEARER"),
             plain_user="$ConnectionString",
             fixed_configs=frozenset({"retention.ms"}),
-            scram=False,
-            acls=False,
             cluster_action=False,
             more_partitions=False,
             own_factor=True,
@@ -161,7 +148,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             "Google Managed Kafka",
             ("*.managedkafka.*.cloud.goog",),
             mechanisms=("PLAIN", "OAUTHBEARER"),
-            acls=True,
             cluster_action=True,
             values=frozenset({("compression.type", "zstd")}),
             limits="the replication factor of a topic cannot be changed",
@@ -173,7 +159,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             "Redpanda Cloud",
             ("*.cloud.redpanda.com",),
             fixed_configs=frozenset({"delete.retention.ms"}),
-            scram=True,
             least_factor=3,
             limits="a user has one SCRAM mechanism; tombstones of compacted topics stay, unless they are also deleted",
             log_access="Redpanda keeps its brokers: ask Redpanda support, with the time of the request.",
@@ -189,7 +174,6 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
         "hdinsight": ServiceOffer(
             "Azure HDInsight",
             ("wn[0-9]*-*.internal.cloudapp.net",),
-            transactions=True,
             limits="brokers advertise names of the virtual network, unless Ambari configures others",
             log_access="Broker logs are on the worker nodes, and in Ambari.",
             upgrades="Another release needs another HDInsight cluster.",

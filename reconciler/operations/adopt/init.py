@@ -32,7 +32,6 @@ from reconciler.operations.session.session import open_session
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.text import counted, first_of, printable_json, sentence
 
-Read = Callable[[Cluster], LiveCluster]
 SCHEMA = "environment.schema.json"
 """Beside the files, so that editors check them without a network; no command reads it."""
 

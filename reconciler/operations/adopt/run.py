@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.files import environment_name, read_environment, unused_file, write_folder, write_texts
@@ -27,8 +26,6 @@ from reconciler.render.console import counting_seconds
 from reconciler.render.plan.text import plan_text
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.text import counted, first_of, suggestion
-
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,15 +187,14 @@ def _add_pieces(
     """Whole batches travel as they are. Small ones are gathered into larger batches while the target's overhead per
     batch would dominate (``sizes.gathers``), and the gathered ones are closed before any other piece, so that the order
     stays. What cannot travel whole (offsets before the position, too large for the target, an old format) is encoded
-    again. ``append_time``: records
-    of a source topic with LogAppendTime keep that time, as with MirrorMaker 2, so they are encoded again."""
+    again, as are records of a source topic with LogAppendTime, which keep that time as with MirrorMaker 2."""
     view, wanted = fetched
     position = partition.log.covered
     small: list[Batch] = []
     partition.hold.why = "small batches gathered" if partition.sizes.gathers else ""
     for batch in wanted:
         largest = partition.sizes.at(batch.base)
-        why = why_not_whole(batch, position, largest, append_time=True)
+        why = why_not_whole(batch, position, largest)
         if why is None and partition.sizes.gathers and batch.records <= WHOLE_ABOVE:
             small.append(batch)
             continue
@@ -226,7 +225,7 @@ def worked_pieces(
     for batch in wanted:
         # Headers that are the same for every record are added without taking the batch apart, if it still fits.
         large, always = batch.records > WHOLE_ABOVE, worker.always_added
-        whole = large and why_not_whole(batch, partition.log.covered, gathering.largest, append_time=True) is None
+        whole = large and why_not_whole(batch, partition.log.covered, gathering.largest) is None
         if (
             whole
             and always is not None

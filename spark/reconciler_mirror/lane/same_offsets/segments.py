@@ -196,7 +196,7 @@ def pieces_at_offsets(
     small: list[Batch] = []
 
     def opened(batch: Batch, position: int = covered) -> str | None:
-        return why_not_whole(batch, position, partition.sizes.at(batch.base), append_time=True)
+        return why_not_whole(batch, position, partition.sizes.at(batch.base))
 
     partition.hold.why = "small batches gathered" if partition.sizes.gathers else ""
     try:
@@ -233,7 +233,7 @@ def _whole_ones(
     if partition.sizes.gathers or same.left_out or same.place is None or not same.place.level:
         return pieces
     for batch, delivered in batches:
-        if not delivered or batch.base != at or why_not_whole(batch, at, partition.sizes.at(at), append_time=True):
+        if not delivered or batch.base != at or why_not_whole(batch, at, partition.sizes.at(at)):
             break
         pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         at = batch.next_offset
@@ -270,7 +270,7 @@ def _pieces(partition: Partition, view: memoryview, segment: Segment, buffer: Bu
             yield Piece.whole(view[batch.start : batch.end], batch, buffer, batch)
         case Run(batch, codec, members):
             largest = partition.sizes.at(segment.first)
-            partition.hold.why = why_not_whole(batch, segment.first, largest, append_time=True) or "offsets kept"
+            partition.hold.why = why_not_whole(batch, segment.first, largest) or "offsets kept"
             for rebuilt in fitting(members, codec, largest, segment.next_offset):
                 yield Piece.made(rebuilt, batch, batch.max_timestamp)
 

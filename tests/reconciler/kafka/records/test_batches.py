@@ -157,7 +157,7 @@ def _batch(**fields: int) -> Batch:
     ],
 )
 def test_why_a_batch_cannot_go_whole(fields: dict[str, int], position: int, largest: int, why: str | None) -> None:
-    assert why_not_whole(_batch(**fields), position, largest, append_time=True) == why
+    assert why_not_whole(_batch(**fields), position, largest) == why
 
 
 def _delivered(raw: bytearray, aborted: list[tuple[int, int]]) -> list[int]:
