@@ -318,7 +318,7 @@ def test_a_transaction_that_stays_open_at_the_source_is_told_until_it_ends(
     flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What follows it cannot be read, so no lag counts it."""
-    monkeypatch.setattr("reconciler_mirror.lane.state.OPEN_AFTER", 1.0)
+    monkeypatch.setattr("reconciler_mirror.lane.fetch.open_transactions.OPEN_AFTER", 1.0)
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(20))
     fill(flow.source, flow.topic, _records(20), 1)
@@ -382,7 +382,7 @@ def test_an_open_transaction_of_a_stranger_in_a_copy_is_told_until_it_ends(
 ) -> None:
     """Copying goes on and the lag is 0, but readers of committed records get nothing of it."""
     monkeypatch.setattr("reconciler_mirror.lane.transactional.POSITIONS_EVERY", 0.2)
-    monkeypatch.setattr("reconciler_mirror.lane.state.OPEN_AFTER", 1.0)
+    monkeypatch.setattr("reconciler_mirror.lane.fetch.open_transactions.OPEN_AFTER", 1.0)
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(20))
     stranger = Producer({**flow.target.super_client(), "transactional.id": f"{flow.topic}-stranger"})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from reconciler_mirror.lane.fetch.open_transactions import OPEN_AFTER, OpenTransactions
 from reconciler_mirror.lane.partition import Hold, Partition, Phase
-from reconciler_mirror.lane.state import OPEN_AFTER, OpenTransactions
 from reconciler_mirror.model.lane import Condition, PartitionSpec
 
 
