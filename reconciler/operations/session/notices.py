@@ -1,11 +1,24 @@
-"""Sends notices to the webhooks of an environment. One that fails is reported in a line and changes nothing else."""
+"""Sends notices to the webhooks of an environment, whose addresses are references to secrets of this machine.
 
+One that fails is reported in a line and changes nothing else.
+"""
+
+import os
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable
+from http.client import HTTPException
+from urllib.parse import urlsplit
 
-from reconciler.backends.webhooks import post
+from reconciler.kafka.client.auth.settings import read_secret
+from reconciler.kafka.client.auth.tokens.web import NoRedirect
 from reconciler.model.environment.topology import Topology
 from reconciler.model.environment.webhooks import Notice
 from reconciler.render.notices import body
+from reconciler.replication.secret_references import MissingReference, resolve
+
+TIMEOUT_S = 10.0
+_OPENER = urllib.request.build_opener(NoRedirect)
 
 
 def notify(topology: Topology, notices: Iterable[Notice], say: Callable[[str], None]) -> None:
@@ -14,3 +27,31 @@ def notify(topology: Topology, notices: Iterable[Notice], say: Callable[[str], N
         for webhook in topology.rules.webhooks:
             if notice.event in webhook.events and (why := post(webhook.url, body(notice, webhook.form))):
                 say(f"the notice of {notice.event} did not reach the webhook {webhook.url}: {why}")
+
+
+def post(reference: str, data: bytes) -> str:
+    """Why ``data``, a JSON text, did not arrive: without the address, and without what the server answers, which may
+    repeat it. Empty where it did."""
+    try:
+        url = resolve({"url": reference}, os.environ, read_secret)["url"].strip()
+    except MissingReference as error:
+        return f"{error.why}. {error.todo}"
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in ("https", "http") and parts.hostname and "@" not in parts.netloc and parts.port != 0
+    except ValueError:
+        plain = False
+    if not plain or not url.isascii() or any(char <= " " for char in url):
+        return "its value is no address such as https://HOST/PATH. Correct the variable or the file."
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - of this machine's secrets
+    try:
+        with _OPENER.open(request, timeout=TIMEOUT_S) as answer:
+            status = answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            status = error.code
+    except (OSError, HTTPException, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        words = getattr(reason, "strerror", None) or type(reason).__name__
+        return f"no answer ({words}). Check the address, and the way to it from this machine."
+    return "" if status // 100 == 2 else f"it answered {status}. Check the address, and whether the channel exists."

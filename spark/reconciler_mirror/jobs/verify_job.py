@@ -22,11 +22,10 @@ from reconciler.replication.runs.verification import REQUEST_CODEC, WARNING, Ver
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
 from reconciler_mirror.verify import report
-from reconciler_mirror.verify.bounds import Bounds, bounds_of
+from reconciler_mirror.verify.bounds import Bounds, bounds_of, sampled
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 from reconciler_mirror.verify.report import writers_of
 from reconciler_mirror.verify.resuming import ProgressFile, ReadSoFar
-from reconciler_mirror.verify.sampling import sampled
 from reconciler_mirror.verify.tasks import KeyCounts
 
 _REPORT_S = 2.0

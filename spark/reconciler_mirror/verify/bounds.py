@@ -2,10 +2,11 @@
 
 In this order: the committed positions; the end of the target; wait until everything below that end is decided; the end
 of the source. Then every committed source record below its position must be at the target, and whatever the target
-holds below its end must come from the source below its end.
+holds below its end must come from the source below its end. A sample has parts of these ranges.
 """
 
 import asyncio
+import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
@@ -17,7 +18,7 @@ from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.same import producer_of
-from reconciler.replication.runs.verification import TopicTraits
+from reconciler.replication.runs.verification import Sample, TopicTraits
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.provenance_start import ids_of
@@ -30,6 +31,8 @@ from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 _POSITIONS_S = 30.0
 _MOVING_S = 10.0  # how long a leader may be unknown
 _DECIDED_S = 75.0  # a transaction of the mirror lives 60 s at most
+PART, MOST_PARTS = 2_000, 20
+"""Of a sample of a partition: offsets of one part, where it has several, and how many it has at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +154,22 @@ class OffsetReader:
                 break
             await asyncio.sleep(0.1 if waiting else 0)
         return frozenset(waiting)
+
+
+def sampled(plan: PartitionRange, sample: Sample) -> PartitionRange:
+    """The same for the same seed and the same bounds: parts at random, one of each of as many stretches of the same
+    length. Compacted topics are compared whole: what survives of them is one state."""
+    start, end = plan.source.start, min(plan.position, plan.source.end)
+    there = end - start
+    wanted = max(1, sample.records or round(there * sample.fraction))
+    if plan.compacted or there <= wanted:
+        return plan
+    # The name of the partition, so that not all begin at the same place.
+    chosen = random.Random(f"{sample.seed} {plan.flow} {plan.source.topic} {plan.source.partition}")  # noqa: S311
+    count = max(1, min(MOST_PARTS, wanted // PART))
+    length, parts = wanted // count, []
+    for number in range(count):
+        low, high = start + there * number // count, start + there * (number + 1) // count
+        begin = chosen.randint(low, max(low, high - length))
+        parts.append((begin, min(begin + length, high)))
+    return replace(plan, parts=tuple(parts))

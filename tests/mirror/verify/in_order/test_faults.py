@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from reconciler_mirror.verify.bounds import sampled
 from reconciler_mirror.verify.in_order.compare import Continued, compared
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
 from reconciler_mirror.verify.read_partition import Readers
 from reconciler_mirror.verify.reading import PartitionReading, together
 from reconciler_mirror.verify.resuming import ProgressFile
-from reconciler_mirror.verify.sampling import sampled
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.replication.runs.verification import Sample

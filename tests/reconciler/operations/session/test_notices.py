@@ -8,13 +8,12 @@ from dataclasses import replace
 import jsonschema
 import pytest
 
-from reconciler.backends import webhooks
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
 from reconciler.model.environment.topology import Topology
 from reconciler.model.environment.webhooks import Notice, NoticeEvent, Webhook, WebhookFormat
 from reconciler.model.schemas import schema
-from reconciler.operations.session.notices import notify
+from reconciler.operations.session.notices import notify, post
 from tests.support.builders import topology
 from tests.support.fakes.receiver import Receiver, receiving
 
@@ -82,14 +81,14 @@ def test_what_is_no_address_or_does_not_answer(value: str | None, why: str, monk
     monkeypatch.delenv("HOOK", raising=False)
     if value is not None:
         monkeypatch.setenv("HOOK", value)
-    said = webhooks.post("${env:HOOK}", b"{}")
+    said = post("${env:HOOK}", b"{}")
     assert why in said
     assert "s3cret" not in said
 
 
 def test_only_references_that_the_machine_lists_are_read(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECONCILER_ALLOW", "env:OTHER")
-    assert "RECONCILER_ALLOW lists other references" in webhooks.post("${env:HOOK}", b"{}")
+    assert "RECONCILER_ALLOW lists other references" in post("${env:HOOK}", b"{}")
     assert receiver.got == []
 
 
