@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from reconciler.kafka.client.auth.oauth import granted
 from reconciler.kafka.client.auth.settings import ConnectionSettings, SaslSettings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.connection import Connection
@@ -211,4 +212,6 @@ async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -
             lifetime = getattr(answer, "session_lifetime_ms", 0) or 0
             message = steps.send(bytes(answer.auth_bytes))
     if lifetime > 0:  # KIP-368: a new connection takes over before the broker closes this one
+        if sasl.oauth:
+            granted(sasl.oauth, lifetime / 1000)
         connection.expires_at = sent + lifetime * 0.8 / 1000

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +16,15 @@ from confluent_kafka import TopicPartition
 from reconciler_mirror.clients.librdkafka import partition_reader
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import LaneEnd, LaneSpec
+from reconciler_mirror.verify.model import OffsetSpan
+from reconciler_mirror.verify.read_partition import Readers, records
 from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.errors import Unknown
 from reconciler.kafka.client.auth import oauth
-from reconciler.kafka.client.auth.tokens import web
+from reconciler.kafka.client.auth.tokens import aws, web
+from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, presigned
 from reconciler.model.environment.topology import Cluster, Principal
 from tests.support.access import token_brokers as brokers
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
@@ -468,3 +471,25 @@ def test_a_clock_that_is_behind_interrupts_no_lane(
     assert control.over.end is LaneEnd.STOPPED, control.over  # type: ignore[attr-defined]
     assert [report.conditions for report in control.reports if report.conditions] == []
     assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.long
+def test_a_clock_that_is_behind_interrupts_no_verify(
+    east: ClusterHandle, flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a URL's 15 minutes the broker grants 60 s here. librdkafka knows this machine's clock alone."""
+    monkeypatch.setattr(oauth, "_kept", {})
+
+    def behind(keys: AwsKeys, url: str, query: Mapping[str, str], scope: tuple[str, str], at: float, life: int) -> str:
+        return presigned(keys, url, query, scope, at - 840, life)
+
+    monkeypatch.setattr(aws, "presigned", behind)
+    span = OffsetSpan(endpoint("east", brokers.client(east, "AWS_MSK_IAM")), flow.topic, 0, "read_committed", 0, 0)
+    with closing(Readers()) as readers:
+        until, written = time.monotonic() + 90, 50
+        while time.monotonic() < until:
+            assert sum(1 for _ in records(span, readers, to_end=True)) == written
+            fill(east, flow.topic, [(b"k", b"v", (), int(time.time() * 1000))])
+            written += 1
+            time.sleep(0.5)
+        assert readers.one_client == {}

@@ -81,7 +81,8 @@ def test_aborted_records_are_left_out(flow: Flow, delivery: str, monkeypatch: py
 
 def test_read_uncommitted_copies_aborted_records_too(flow: Flow) -> None:
     _transactions(flow)
-    flow.run(batch_path, isolation="read_uncommitted")
+    report, _ = flow.run(batch_path, isolation="read_uncommitted")
+    assert report.end is LaneEnd.STOPPED, report
     copied = flow.target_content()
     assert copied == flow.source_content("read_uncommitted")
     assert any(b"aborted" in (value or b"") for records in copied.values() for _, value, _, _ in records)

@@ -7,6 +7,7 @@ have been corrected at the provider.
 """
 
 import importlib
+import math
 import random
 import threading
 import time
@@ -20,6 +21,8 @@ RENEWED_AT = 0.8
 """Of a token's life: then a new one is got while the old one still counts."""
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED = 1.0, 30.0, 5.0
 """Seconds between questions: doubled where the endpoint is busy; after a refusal for good at most the last."""
+LIBRDKAFKA_ASKS = 10.0
+"""Seconds after which librdkafka takes a token for one that ended."""
 _SPARE = 1.0
 """Seconds before its end from which on a token is not used: it has to arrive at the broker."""
 _METHOD = "sasl.oauthbearer.method"
@@ -32,7 +35,8 @@ _ALIASES = {
 
 class _Kept:
     """What is known under one set of settings. ``lock`` is held while the endpoint is asked. The three times are
-    monotonic, so that a clock that is set right does not put them off."""
+    monotonic, so that a clock that is set right does not put them off. ``life``: seconds that a broker grants a
+    token, by its own clock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -41,6 +45,7 @@ class _Kept:
         self.given_at = 0.0
         self.renew_at = 0.0
         self.ask_at = 0.0
+        self.life = math.inf
         self.failures = 0
         self.error: TokenRefusedError | None = None
 
@@ -63,8 +68,7 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
 
     Raises SettingError or AuthenticationFailedError, without a secret in their text.
     """
-    with _lock:
-        kept = _kept.setdefault(tuple(sorted(oauth.items())), _Kept())
+    kept = _of(oauth)
     stale, valid = kept.refused, kept.valid()  # in the reverse of the order in which another thread sets them
     if valid is not None and time.monotonic() < kept.renew_at:
         return valid
@@ -80,13 +84,23 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
 
 def refused(oauth: Mapping[str, str], given: AccessToken) -> bool:
     """A broker refused ``given``: the next token is asked for ``LONGEST_REFUSED`` seconds after it. True from then."""
-    with _lock:
-        kept = _kept.get(tuple(sorted(oauth.items())))
-    if kept is None or kept.token is not given:
-        return kept is not None
+    kept = _of(oauth)
+    if kept.token is not given:
+        return kept.token is not None
     kept.refused = True
     kept.renew_at = min(kept.renew_at, kept.given_at + LONGEST_REFUSED)
     return time.monotonic() >= kept.renew_at
+
+
+def granted(oauth: Mapping[str, str], seconds: float) -> None:
+    """A broker gave a session of ``seconds`` (KIP-368). It ends with its token, by that broker's clock, or before."""
+    kept = _of(oauth)
+    kept.life = time.monotonic() - kept.given_at + seconds
+
+
+def _of(oauth: Mapping[str, str]) -> _Kept:
+    with _lock:
+        return _kept.setdefault(tuple(sorted(oauth.items())), _Kept())
 
 
 def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
@@ -192,10 +206,14 @@ def librdkafka_settings(client: Mapping[str, str]) -> dict[str, object]:
     oauth = oauth_settings(client)
 
     def given(_: str) -> tuple[str, float, str, dict[str, str]]:
+        """librdkafka ends where a token is refused, and asks again at 80 % of its life: soon, to have another one
+        before a broker's clock ends this one."""
+        kept = _of(oauth)
+        kept.renew_at = min(kept.renew_at, kept.given_at + kept.life * RENEWED_AT)
         held = token(oauth)
-        return held.text, held.expires_at, "", dict(held.extensions)
+        return held.text, min(held.expires_at, time.time() + LIBRDKAFKA_ASKS), "", dict(held.extensions)
 
-    kept = {
+    rest = {
         name: value for name, value in client.items() if not name.startswith(("sasl.oauth", "https.", "enable.sasl."))
     }
-    return {**kept, "oauth_cb": given}
+    return {**rest, "oauth_cb": given}

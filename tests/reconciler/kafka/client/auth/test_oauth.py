@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from reconciler.kafka.client.auth import oauth
-from reconciler.kafka.client.auth.oauth import librdkafka_settings, oauth_settings, token
+from reconciler.kafka.client.auth.oauth import granted, librdkafka_settings, oauth_settings, token
 from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedError
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
 from tests.support.access.identity import IdentityAnswer, identity_server
@@ -241,6 +241,22 @@ def test_librdkafka_gets_its_token_from_the_same_seam() -> None:
         assert SECRET not in repr({name: value for name, value in settings.items() if name != "oauth_cb"})
         AdminClient({**settings, "bootstrap.servers": "127.0.0.1:1"})  # it takes these settings
     assert len(server.asked) == 1
+
+
+def test_librdkafka_has_another_token_before_a_brokers_clock_ends_the_first() -> None:
+    """A broker's session ends with the token: with a clock that is behind, long before the token does here."""
+    with identity_server(lambda _: IdentityAnswer({"access_token": "opaque", "expires_in": 900})) as server:
+        settings = {"sasl.mechanism": "OAUTHBEARER", **_oidc(server.url)}
+        client = librdkafka_settings(settings)["oauth_cb"]
+        assert callable(client)
+        assert client("")[1] <= time.time() + oauth.LIBRDKAFKA_ASKS
+        granted(oauth_settings(settings), 2.0)
+        client("")
+        assert len(server.asked) == 1
+        time.sleep(1.7)
+        client("")
+        client("")
+        assert len(server.asked) == 2
 
 
 def test_a_method_that_is_none_is_said() -> None:
