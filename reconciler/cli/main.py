@@ -56,7 +56,7 @@ def reconciler(
 
 @app.command("version", epilog=ending("0 shown; 1 error", "version"))
 def version() -> None:
-    """Show the releases of this program and of what it runs on, for a bug report."""
+    """Show the versions of this program and of what it runs on, for bug reports."""
     from reconciler.backends.mirror_jobs.runner.machine import versions
     from reconciler.errors import Unknown
 
@@ -92,7 +92,7 @@ def import_(
         Path | None, typer.Option("--into", metavar="ENV", help="environment to add to; what it declares stays")
     ] = None,
 ) -> None:
-    """Write MirrorMaker 2's configuration as an environment, or into one, and report what differs."""
+    """Convert MirrorMaker 2's configuration to an environment, or add it to one; report what differs."""
     from reconciler.errors import ReconcilerError
     from reconciler.operations.importers import mirrormaker as importing
 
@@ -122,7 +122,7 @@ def takeover(
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder; may have other flows")],
     yes: Annotated[bool, typer.Option("--yes", help="apply the plan without a question")] = False,
 ) -> None:
-    """Take MirrorMaker 2's flows over: import, positions, plan, apply, proof. Run it again to continue."""
+    """Take over MirrorMaker 2's flows: import, positions, plan, apply, proof. Run it again to continue."""
     from reconciler.errors import ExitCode
     from reconciler.operations.importers.takeover import take_over
     from reconciler.render.reports.positions import inherited_text
@@ -157,7 +157,7 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="the flows, again every 2 s, until Ctrl-C")] = False,
     check: Annotated[bool, typer.Option("--check", help="end by the verdict, for probes and cron")] = False,
 ) -> None:
-    """Show a verdict with what to do; clusters, mirror jobs, and per flow: rate, lag, conditions."""
+    """Show a verdict and what to do, then clusters, mirror jobs, and each flow's rate, lag and conditions."""
     from reconciler.errors import ReconcilerError
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.clusters.status import drills_of, lock_of, rollout_status, verdict_now
@@ -215,13 +215,13 @@ def verify(
     form: console.ReportOption = ReportFormat.TEXT,
     out: console.OutOption = None,
     parquet: Annotated[
-        str, typer.Option("--parquet", metavar="DIR", help="write a table of what is equal and what differs there")
+        str, typer.Option("--parquet", metavar="DIR", help="write a table of what is equal and what differs to DIR")
     ] = "",
     since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="records from this time on")] = None,
     until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="records before this time")] = None,
     master: Annotated[str | None, typer.Option("--master", metavar="URL", help="another Spark master")] = None,
     sample: Annotated[
-        str | None, typer.Option("--sample", metavar="SIZE", help="only 1% or 5000 records of each partition")
+        str | None, typer.Option("--sample", metavar="SIZE", help="compare only 1% or 5000 records of each partition")
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="the same sample again")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue where an earlier run ended")] = False,
@@ -271,12 +271,12 @@ def run(
     autonomy: Annotated[
         Autonomy, typer.Option("--autonomy", help="none: plan only; safe: low-risk changes of remote topics; all")
     ] = Autonomy.NONE,
-    metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="Prometheus")] = None,
+    metrics_port: Annotated[int | None, typer.Option("--metrics-port", min=0, max=65535, help="for Prometheus")] = None,
     metrics_host: Annotated[str, typer.Option("--metrics-host", help="address to serve metrics on")] = "127.0.0.1",
     steal: console.StealOption = "",
     page: Annotated[bool, typer.Option("--serve", help="also serve the live page")] = False,
     page_port: Annotated[
-        int, typer.Option("--port", min=0, max=65535, help="with --serve; 0: any that is free")
+        int, typer.Option("--port", min=0, max=65535, help="with --serve; 0: any free port")
     ] = live.PORT,
     bind: live.BindOption = live.LOOPBACK,
     names: live.NamesOption = None,

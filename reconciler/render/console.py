@@ -125,7 +125,7 @@ ReportOption = Annotated[
     ReportFormat, typer.Option("--format", help="text for people, json for machines, html for one page")
 ]
 PageOption = Annotated[Page, typer.Option("--format", help="markdown for a comment, html for one page")]
-OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="write it to FILE as well")]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="also write it to FILE")]
 PruneOption = Annotated[
     bool, typer.Option("--prune", help="also delete unmanaged topics that match the cluster's prune list")
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reconciler.backends.clusters.cluster import KafkaCluster
 
 app = console.App()
-reassignments_app = console.App(help="Reassignments of replicas under way.", no_args_is_help=True)
+reassignments_app = console.App(help="Replica reassignments in progress.", no_args_is_help=True)
 
 
 @app.command(
@@ -38,11 +38,13 @@ def apply(
     ] = None,
     reviewed: Annotated[
         Path | None,
-        typer.Option("--reviewed", metavar="FILE", help="a fresh plan, if each of its changes is in this saved one"),
+        typer.Option("--reviewed", metavar="FILE", help="apply a fresh plan if this saved one has each of its changes"),
     ] = None,
     yes: console.YesOption = False,
     form: console.PageOption = Page.TEXT,
-    part: Annotated[bool, typer.Option("--partial", help="apply what depends on nothing unknown or refused")] = False,
+    part: Annotated[
+        bool, typer.Option("--partial", help="apply only what depends on nothing unknown or refused")
+    ] = False,
     prune: console.PruneOption = False,
     contact: Annotated[
         bool,
@@ -50,12 +52,10 @@ def apply(
             "--first-contact", help="change clusters that this environment, or repository, never changed before"
         ),
     ] = False,
-    shrink: Annotated[
-        bool, typer.Option("--allow-shrink", help="accept that much of what was declared is gone")
-    ] = False,
+    shrink: Annotated[bool, typer.Option("--allow-shrink", help="accept that many declarations are gone")] = False,
     limits: Annotated[
         bool,
-        typer.Option("--allow-lower-limits", help="carry lower limits of source topics that are in no file to copies"),
+        typer.Option("--allow-lower-limits", help="apply lower limits of undeclared source topics to their copies"),
     ] = False,
     steal: console.StealOption = "",
     move_lock: Annotated[
@@ -71,14 +71,14 @@ def apply(
         str, typer.Option("--until-wave", metavar="NAME", help="stop after this wave of the rollout and its soak")
     ] = "",
     ignore: Annotated[
-        str, typer.Option("--ignore-gates", metavar="REASON", help="waves in order, but without gates and soaks")
+        str, typer.Option("--ignore-gates", metavar="REASON", help="run waves in order, without gates and soaks")
     ] = "",
     probe: Annotated[
         str,
-        typer.Option("--probe-timeout", metavar="DURATION", help="for brokers to show access changes"),
+        typer.Option("--probe-timeout", metavar="DURATION", help="time for brokers to show access changes"),
     ] = f"{PROBE_PATIENCE_S:.0f}s",
 ) -> None:
-    """Carry out a fresh plan, or a saved one; a stale one is refused with what moved."""
+    """Apply a fresh plan, or a saved one; a stale plan is refused, with what changed since."""
     from reconciler.model.state.last_apply import Consent
     from reconciler.operations.apply import run as enacting
 
@@ -101,9 +101,7 @@ Flow = Annotated[
     str, typer.Argument(metavar="FLOW", help="the flow whose consumers move", autocompletion=completion.flows)
 ]
 Dry = Annotated[bool, typer.Option("--dry-run", help="check only; change nothing")]
-Hold = Annotated[
-    str, typer.Option("--hold", metavar="DURATION", help="how long nothing may be written to verify the fence")
-]
+Hold = Annotated[str, typer.Option("--hold", metavar="DURATION", help="time without a write that proves the fence")]
 Unplanned = Annotated[
     bool, typer.Option("--unplanned", help="continue although the cluster that consumers leave does not answer")
 ]
@@ -120,7 +118,7 @@ Diverged = Annotated[
     ),
 ]
 DivergedFile = Annotated[
-    Path | None, typer.Option("--file", metavar="F", help="of --diverged to-file; FLOW.diverged.jsonl if left out")
+    Path | None, typer.Option("--file", metavar="F", help="for --diverged to-file; FLOW.diverged.jsonl if left out")
 ]
 Form = Annotated[
     Page,
@@ -131,7 +129,7 @@ Form = Annotated[
 @app.command(
     epilog=ending(
         "0 met; 1 failed, and taken back; 2 an objective was missed, or records or positions were not exact;"
-        " 3 it may not begin; 5 failed, and not all is taken back; 6 lock held",
+        " 3 it cannot begin; 5 failed, and not all is taken back; 6 lock held",
         "drill environments/prod east-to-west --out drills/east-to-west",
     )
 )
@@ -142,14 +140,14 @@ def drill(
         str, typer.Option("--canary", metavar="TOPIC", help="topic and group to move; drill.FLOW when left out")
     ] = "",
     write: Annotated[
-        str, typer.Option("--write", metavar="DURATION", help="how long the canary is written before it moves")
+        str, typer.Option("--write", metavar="DURATION", help="how long to write to the canary before it moves")
     ] = "10s",
     hold: Hold = "2s",
     within: Annotated[
         str, typer.Option("--within", metavar="DURATION", help="how long each wait for copying may take")
     ] = "60s",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="write drill.json and drill.html into it as well")
+        Path | None, typer.Option("--out", metavar="FOLDER", help="also write drill.json and drill.html there")
     ] = None,
     metrics: Annotated[
         Path | None, typer.Option("--metrics-file", metavar="FILE", help="for a node exporter's textfile collector")
@@ -157,7 +155,7 @@ def drill(
     form: Form = Page.TEXT,
     steal: console.StealOption = "",
 ) -> None:
-    """Rehearse the failover and the way back on a canary topic and group alone; for schedules."""
+    """Rehearse failover and failback on a canary topic and group alone; for scheduled runs."""
     from reconciler.model.reports.cutover import CutoverSettings
     from reconciler.operations.drill.run import DrillOptions
     from reconciler.operations.drill.run import drill as rehearse
@@ -210,12 +208,12 @@ _add(
     "failover",
     "Move consumers of FLOW to its target: drain, pause the flow, set their exact offsets, start the flow back.",
 )
-_add("failback", "Move consumers of FLOW back to its source, their offsets translated back, and resume the flow.")
+_add("failback", "Move consumers of FLOW back to its source, translate their offsets back, and resume the flow.")
 
 
 @reassignments_app.command(epilog=ending("0 success; 1 error or unknown", "reassignments show environments/prod"))
 def show(env: console.Env, form: console.FormatOption = console.OutputFormat.TEXT) -> None:
-    """Show partitions under reassignment on each cluster, who began it, and how much is left to copy."""
+    """Show partitions being reassigned on each cluster, who started it, and how much is left to copy."""
     from reconciler.errors import Unknown
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.session.session import open_session
@@ -236,7 +234,7 @@ def cancel(
     yes: console.YesOption = False,
     steal: console.StealOption = "",
 ) -> None:
-    """Take back reassignments that this environment began, and clear its throttles. Never what others began."""
+    """Cancel reassignments that this environment started, and clear its throttles. Never those of others."""
     from reconciler.errors import Unknown
     from reconciler.operations.apply.run import changing
     from reconciler.resources.replicas.observe import facts_of

@@ -73,16 +73,19 @@ def init(
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", metavar="PORT", min=0, max=65535, help="of mirrors; 0: none")
     ] = None,
-    users: Annotated[bool, typer.Option("--with-users", help="declare SCRAM users, too")] = False,
+    users: Annotated[bool, typer.Option("--with-users", help="also declare SCRAM users")] = False,
     repository: Annotated[
         Path | None,
-        typer.Option("--repository", metavar="DIR", help="write what a repository of environments needs, too: CI"),
+        typer.Option("--repository", metavar="DIR", help="also write what a repository of environments needs: CI"),
     ] = None,
     actions: Annotated[
-        str, typer.Option("--actions", metavar="OWNER/NAME@REF", help="repository with this tool's actions")
+        str,
+        typer.Option(
+            "--actions", metavar="OWNER/NAME@REF", help="repository with this tool's actions, if not its publisher's"
+        ),
     ] = "",
 ) -> None:
-    """Ask a few questions and write a first environment from live clusters. Asks nothing where options answer."""
+    """Ask a few questions and write a first environment from live clusters. Options answer questions."""
     from reconciler.operations.adopt import init as initial
     from reconciler.operations.adopt.init import InitOptions, command_line, init_request
     from reconciler.operations.adopt.questions import completed

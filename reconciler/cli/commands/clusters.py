@@ -33,7 +33,7 @@ def drift(
     ] = None,
     sides: Annotated[bool, typer.Option("--parity", help="compare both sides of each flow instead")] = False,
 ) -> None:
-    """Show what differs from git, without an edit; for schedules. --accept writes it into the files."""
+    """Show what differs from git; for scheduled runs. --accept writes it into the files."""
     if accepted and sides:
         raise ReconcilerError("--accept and --parity are given together", "Each needs a separate run", "Choose one.")
     if accepted and (form is not Page.TEXT or out is not None):
@@ -101,7 +101,7 @@ def adopt(
         list[str] | None, typer.Option("--client", metavar="KEY=VALUE", help="librdkafka setting; secrets as ${env:X}")
     ] = None,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="NAME/REGEX", help="take only these topics, and nothing else")
+        list[str] | None, typer.Option("--topic", metavar="NAME/REGEX", help="adopt only these topics")
     ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="REGEX", help="whole names of topics not to declare")
@@ -127,10 +127,10 @@ def doctor(
     env: console.Env,
     form: console.ReportOption = ReportFormat.TEXT,
     within: Annotated[
-        str, typer.Option("--within", metavar="DURATION", help="for all answers; late ones count as unknown")
+        str, typer.Option("--within", metavar="DURATION", help="time for all answers; late ones count as unknown")
     ] = f"{WITHIN_S:.0f}s",
     executors: Annotated[
-        bool, typer.Option("--executors", help="ask the Spark executors of each mirror too; starts an application")
+        bool, typer.Option("--executors", help="also ask each mirror's Spark executors; starts an application")
     ] = False,
 ) -> None:
     """Check logins, certificates, settings, and rights of each principal, with the commands that grant missing ones."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 app = App(help="Move the producers and consumers of a flow to its target.", no_args_is_help=True)
 
-PlanFile = Annotated[Path, typer.Option("--plan", metavar="FILE", help="what cutover plan --out has written")]
+PlanFile = Annotated[Path, typer.Option("--plan", metavar="FILE", help="the plan that cutover plan --out wrote")]
 CODES = "0 done; 1 error; 3 blocked; 4 stale plan; 5 not all of it: run it again; 6 lock held"
 
 
@@ -40,16 +40,16 @@ def plan(
         str, typer.Option("--topics", metavar="RE", help="only topics of the origin whose whole name matches")
     ] = "",
     label: Annotated[
-        str, typer.Option("--label", metavar="KEY=VALUE", help="only topics that are declared with this label")
+        str, typer.Option("--label", metavar="KEY=VALUE", help="only topics declared with this label")
     ] = "",
     names: Annotated[
-        Path | None, typer.Option("--topics-file", metavar="FILE", help="only topics that FILE names, one a line")
+        Path | None, typer.Option("--topics-file", metavar="FILE", help="only topics named in FILE, one per line")
     ] = None,
     groups: Annotated[str, typer.Option("--groups", metavar="RE", help="only groups whose whole name matches")] = "",
     hold: Hold = "2s",
     within: Annotated[
         str,
-        typer.Option("--within", metavar="DURATION", help="how long the fence, and then the rest to copy, may take"),
+        typer.Option("--within", metavar="DURATION", help="how long fencing, then copying the rest, may take"),
     ] = "60s",
     catch_up: Annotated[
         str, typer.Option("--catch-up", metavar="DURATION", help="how long members may take to read the rest")
@@ -57,7 +57,7 @@ def plan(
     clients: Annotated[
         str, typer.Option("--clients", metavar="DURATION", help="how long to wait for clients at the target")
     ] = "10m",
-    unfence: Annotated[bool, typer.Option("--unfence", help="let the source take writes again in the end")] = False,
+    unfence: Annotated[bool, typer.Option("--unfence", help="allow writes on the source again at the end")] = False,
     abort: Annotated[
         bool, typer.Option("--abort-transactions", help="abort transactions that outlast --within")
     ] = False,

@@ -22,12 +22,12 @@ app = App()
 PORT = 8642
 
 BindOption = Annotated[
-    str, typer.Option("--bind", metavar="ADDRESS", help="to listen on; others than loopback ask for a token")
+    str, typer.Option("--bind", metavar="ADDRESS", help="to listen on; any but loopback requires a token")
 ]
 NamesOption = Annotated[
-    list[str] | None, typer.Option("--name", metavar="HOST", help="a name that browsers may call it by")
+    list[str] | None, typer.Option("--name", metavar="HOST", help="host name under which browsers reach it")
 ]
-TokenOption = Annotated[bool, typer.Option("--token", help="ask for a token on loopback, too")]
+TokenOption = Annotated[bool, typer.Option("--token", help="require a token on loopback, too")]
 CertOption = Annotated[
     Path | None, typer.Option("--tls-cert", metavar="FILE", help="serve HTTPS with this certificate chain (PEM)")
 ]
@@ -54,7 +54,7 @@ def map_(
     offline: Annotated[bool, typer.Option("--offline", help="from git alone")] = False,
     out: OutOption = None,
 ) -> None:
-    """Draw clusters by region and the flows between them, with rates and lag; and what a saved plan does to them."""
+    """Draw clusters by region and the flows between them, with rates and lag, and what a saved plan changes."""
     from reconciler.operations.review.plan import draw
     from reconciler.render.map.formats import map_code, map_in
 
@@ -77,7 +77,7 @@ def map_(
 )
 def serve(
     env: Env,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free")] = PORT,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free port")] = PORT,
     bind: BindOption = LOOPBACK,
     names: NamesOption = None,
     token: TokenOption = False,
@@ -110,7 +110,7 @@ def size(
     ] = 30.0,
     form: FormatOption = OutputFormat.TEXT,
 ) -> None:
-    """Show what each mirror needs for the present load: lanes, cores, executors, line, disk at the target."""
+    """Show what each mirror needs for its current load: lanes, cores, executors, bandwidth, target disk."""
     from reconciler.operations.clusters.sizing import sizes
     from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
 

@@ -64,7 +64,7 @@ def pause(
 
 @app.command(epilog=ending(DONE, "mirror resume environments/prod"))
 def resume(env: Env, flow: Flow = None, topic: Topic = "", partition: Partition = None, wait: Wait = CONFIRM) -> None:
-    """Copy on from where it was paused. Lifts every pause within what is named."""
+    """Continue copying where it was paused. Lifts every pause within what is named."""
     from reconciler.operations.mirror import pause as steering
 
     show(steering.resume(env, _request(flow, topic, partition), seconds("--wait", wait), say))
@@ -109,7 +109,7 @@ def seek(
 @app.command(
     "import-positions",
     epilog=ending(
-        "0 shown, or written; 1 error or unknown; 3 not written, for something still copies",
+        "0 shown, or written; 1 error or unknown; 3 not written: something still copies",
         "mirror import-positions environments/prod east-to-west",
         "mirror import-positions environments/prod --write",
         "mirror import-positions environments/prod --offsets-topic connect-offsets --connector mm2-source",
@@ -162,7 +162,10 @@ def start(
         bool, typer.Option("--until-caught-up", help="copy what the sources hold now, then stop")
     ] = False,
     lag_zero_for: Annotated[
-        str | None, typer.Option("--lag-zero-for", metavar="DURATION", help="with it: stop after no lag for so long")
+        str | None,
+        typer.Option(
+            "--lag-zero-for", metavar="DURATION", help="with it: stop once there has been no lag for this long"
+        ),
     ] = None,
     steal: StealOption = "",
 ) -> None:
@@ -188,7 +191,7 @@ def start(
 
 @app.command("stop", epilog=ending(CHANGED, "mirror stop environments/prod"))
 def stop(env: Env, flow: FlowArgument = None, steal: StealOption = "") -> None:
-    """Stop the mirror job gracefully: open transactions are committed, then it leaves."""
+    """Stop the mirror job gracefully: open transactions are committed, then it ends."""
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.apply.execution import answering, execution, interrupted_by_sigterm
     from reconciler.operations.session.session import open_session

@@ -13,7 +13,7 @@ from reconciler.render import completion
 from reconciler.render.console import App, Env, OutOption, filled_in, say, show, style
 
 app = App(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
-diverged_app = App(help="What only one side of a flow with offsets: same has.", no_args_is_help=True)
+diverged_app = App(help="Records that only one side of a flow with offsets: same has.", no_args_is_help=True)
 
 FlowName = Annotated[
     str, typer.Argument(metavar="FLOW", help="a flow of the environment", autocompletion=completion.flows)
@@ -22,11 +22,9 @@ SameOffsetsFlow = Annotated[
     str, typer.Argument(metavar="FLOW", help="a flow with offsets: same", autocompletion=completion.flows)
 ]
 GroupOption = Annotated[
-    list[str] | None, typer.Option("--group", metavar="GROUP", help="its committed offsets; may be given again")
+    list[str] | None, typer.Option("--group", metavar="GROUP", help="its committed offsets; repeatable")
 ]
-OffsetOption = Annotated[
-    list[int] | None, typer.Option("--offset", min=0, metavar="N", help="a position; may be given again")
-]
+OffsetOption = Annotated[list[int] | None, typer.Option("--offset", min=0, metavar="N", help="a position; repeatable")]
 
 
 @app.callback()
@@ -56,7 +54,7 @@ def translate(
     ] = TableFormat.TABLE,
     out: OutOption = None,
 ) -> None:
-    """Where positions on one cluster are on the other: to the record, or to the next one that was copied."""
+    """Translate positions from one cluster to the other: to the record, or to the next one copied."""
     from reconciler.model.reports.offsets import TranslateRequest
     from reconciler.operations.failover.translate_offsets import translated
     from reconciler.operations.session.session import read_topology
@@ -98,7 +96,7 @@ def translate(
 
 @diverged_app.callback()
 def diverged() -> None:
-    """What only one side of a flow with offsets: same has."""
+    """Records that only one side of a flow with offsets: same has."""
 
 
 @diverged_app.command(
@@ -108,7 +106,7 @@ def diverged() -> None:
     ),
 )
 def list_(env: Env, flow: SameOffsetsFlow) -> None:
-    """Show where both sides part, by partition: the exact offset, and the records that each side has alone."""
+    """Show where both sides diverge, by partition: the exact offset, and the records only one side has."""
     from reconciler.operations.failover.diverged import parted, partitions_of, sides_of
     from reconciler.operations.session.session import read_topology
     from reconciler.render.reports.failover import parted_text
@@ -133,7 +131,8 @@ def export(
     env: Env,
     flow: SameOffsetsFlow,
     file: Annotated[
-        Path | None, typer.Option("--to-file", metavar="F", help="a new file: a JSON object a record, bytes in base64")
+        Path | None,
+        typer.Option("--to-file", metavar="F", help="a new file: one JSON object per record, bytes in base64"),
     ] = None,
     topic: Annotated[
         str | None,

@@ -28,7 +28,8 @@ Envs = Annotated[
     list[Path], typer.Argument(metavar="ENV", help="environment folders", autocompletion=completion.environments)
 ]
 WriteOption = Annotated[
-    list[Path] | None, typer.Option("--write", metavar="FILE", help="also as FILE ends: .md .html .json .txt")
+    list[Path] | None,
+    typer.Option("--write", metavar="FILE", help="also write it, in the format of its suffix: .md .html .json .txt"),
 ]
 BaseOption = Annotated[str | None, typer.Option("--base", metavar="REF", help="explain what the edit since REF means")]
 SinceOption = Annotated[
@@ -93,14 +94,16 @@ def plan(
     out: console.OutOption = None,
     write: WriteOption = None,
     base: BaseOption = None,
-    revert: Annotated[bool, typer.Option("--revert", help="plan going back to --base")] = False,
+    revert: Annotated[bool, typer.Option("--revert", help="plan a return to --base")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="with --base: the edit alone, without clusters")] = False,
     changed_since: SinceOption = None,
     prune: console.PruneOption = False,
     allow_new_address: Annotated[
-        bool, typer.Option("--allow-new-address", help="log in also where --base has another connection")
+        bool, typer.Option("--allow-new-address", help="log in even where the edit changes a connection")
     ] = False,
-    artifact: Annotated[str, typer.Option("--artifact", metavar="TEXT", help="where a cut comment sends readers")] = "",
+    artifact: Annotated[
+        str, typer.Option("--artifact", metavar="TEXT", help="where a shortened comment sends readers")
+    ] = "",
 ) -> None:
     """Compare git with the live clusters and print what apply would do. --out saves the plan for apply --plan."""
     given = {f"--format {form}": form is not Page.TEXT, "--out": out is not None, "--write": bool(write)}
