@@ -1,30 +1,43 @@
-"""``aws_msk_iam``: a presigned URL that MSK takes as a token; ``aws_sts``: a JWT of GetWebIdentityToken."""
+"""Tokens of AWS: ``aws_msk_iam``, a presigned URL that MSK takes, and ``aws_sts``, a JWT of GetWebIdentityToken.
+
+Keys come in the order of AWS' own clients: environment, web identity, container, instance (IMDSv2); addresses from the
+variables that those read, never from a topology. Profiles and SSO are botocore's, where it is installed.
+"""
 
 import base64
+import importlib
+import os
+import re
 import time
+import urllib.parse
+from calendar import timegm
 from collections.abc import Mapping
+from xml.etree import ElementTree
 
-from reconciler.kafka.client.auth.tokens.aws_credentials import keys, region, sts, sts_text
-from reconciler.kafka.client.auth.tokens.aws_signature import presigned
-from reconciler.kafka.client.auth.tokens.web import AccessToken, life_of, proper_token
+from reconciler.kafka.client.auth.tokens import web
+from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, presigned, signed_post
 from reconciler.kafka.client.errors import SettingError
 
 LIFE, STS_LIFE = 900, 300
 """Seconds."""
 _AGENT = "kafka-topology-reconciler"
+_PREFIX = "sasl.oauthbearer.aws."
+_SUFFIXES = {"cn": "amazonaws.com.cn", "eusc": "amazonaws.eu"}
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+_CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhost")
 
 
-def of_msk_iam(oauth: Mapping[str, str]) -> AccessToken:
+def of_msk_iam(oauth: Mapping[str, str]) -> web.AccessToken:
     """As the signers of AWS make it: base64url of a URL for kafka-cluster:Connect, valid for 15 minutes at most."""
-    at, now, signer = region(oauth), time.time(), keys(oauth)
+    at, now, signer = _region(oauth), time.time(), _keys(oauth)
     life = LIFE if signer.expires_at is None else max(1, min(LIFE, int(signer.expires_at - now)))
     url = f"https://kafka.{at}.amazonaws.com/"
     text = presigned(signer, url, {"Action": "kafka-cluster:Connect"}, (at, "kafka-cluster"), now, life)
     text = base64.urlsafe_b64encode(f"{text}&User-Agent={_AGENT}".encode()).decode().rstrip("=")
-    return AccessToken(text, now + life)
+    return web.AccessToken(text, now + life)
 
 
-def of_sts(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToken:
+def of_sts(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> web.AccessToken:
     """For brokers that trust the account's issuer (outbound identity federation)."""
     audience = oauth.get("sasl.oauthbearer.audience", "")
     if not audience:
@@ -36,8 +49,162 @@ def of_sts(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessTok
         "SigningAlgorithm": "RS256",
         "DurationSeconds": str(STS_LIFE),
     }
-    signer = keys(oauth)
+    signer = _keys(oauth)
     todo = f"Let the identity of key {signer.access} call sts:GetWebIdentityToken for audience {audience}"
-    text = proper_token(sts_text(sts(oauth, form, signer, todo), "WebIdentityToken"), "AWS STS")
+    text = web.proper_token(_sts_text(_sts(oauth, form, signer, todo), "WebIdentityToken"), "AWS STS")
     # A session of a role that ends earlier ends its tokens.
-    return AccessToken(text, time.time() + min(life_of(text, STS_LIFE), STS_LIFE), extensions)
+    return web.AccessToken(text, time.time() + min(web.life_of(text, STS_LIFE), STS_LIFE), extensions)
+
+
+def _region(oauth: Mapping[str, str]) -> str:
+    """Raises SettingError: a region decides which host is spoken to."""
+    named = oauth.get(f"{_PREFIX}region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION", "")
+    if not re.fullmatch("[a-z]{2,4}(-[a-z]+)+-[0-9]", named):
+        raise SettingError(f'{_PREFIX}region is "{named}", which is no region of AWS. Write one, such as eu-west-1')
+    return named
+
+
+def _keys(oauth: Mapping[str, str]) -> AwsKeys:
+    """Those to sign with, of the role ``aws.role_arn`` where one is set. Raises SettingError, TokenRefusedError."""
+    own = _of_profile(oauth[f"{_PREFIX}profile"]) if oauth.get(f"{_PREFIX}profile") else _default(oauth)
+    if not (role := oauth.get(f"{_PREFIX}role_arn")):
+        return own
+    form = _role_form("AssumeRole", role, oauth.get(f"{_PREFIX}role_session_name", _AGENT))
+    if external := oauth.get(f"{_PREFIX}role_external_id"):
+        form["ExternalId"] = external
+    todo = f"Let the identity of key {own.access} assume role {role}, in the role's trust policy and by sts:AssumeRole"
+    return _sts_keys(oauth, form, own, todo)
+
+
+def _default(oauth: Mapping[str, str]) -> AwsKeys:
+    env = os.environ
+    key, secret, session = (
+        env.get(name, "").strip() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_AGENT_TOKEN")
+    )  # a line break of a file that a variable was read from is no part of a key
+    if key:
+        if not secret:
+            raise SettingError("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY. Set both, or neither")
+        return AwsKeys(key, secret, session)
+    if path := env.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
+        if not (role := env.get("AWS_ROLE_ARN")):
+            raise SettingError("AWS_WEB_IDENTITY_TOKEN_FILE is set without AWS_ROLE_ARN. Set the role, too")
+        form = _role_form("AssumeRoleWithWebIdentity", role, env.get("AWS_ROLE_AGENT_NAME", _AGENT))
+        form["WebIdentityToken"] = web.text_of_file(path, "AWS_WEB_IDENTITY_TOKEN_FILE", "ascii")
+        todo = f"Let the service account of the token in {path} assume role {role}, in the role's trust policy"
+        return _sts_keys(oauth, form, None, todo)
+    if env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") or env.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        return _of_container(oauth)
+    if env.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true":
+        return _of_instance(oauth)
+    raise SettingError(
+        "there are no AWS credentials: no AWS_ACCESS_KEY_ID, AWS_WEB_IDENTITY_TOKEN_FILE or container credentials, and "
+        "AWS_EC2_METADATA_DISABLED is true. Set one of them where this program runs"
+    )
+
+
+def _role_form(action: str, role: str, session: str) -> dict[str, str]:
+    return {"Action": action, "Version": "2011-06-15", "RoleArn": role, "RoleSessionName": session}
+
+
+def _sts(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, todo: str) -> ElementTree.Element:
+    """The answer of AWS STS to ``form``, signed by ``by`` unless the action wants no signature."""
+    at = _region(oauth)
+    suffix = _SUFFIXES.get(at.partition("-")[0], "amazonaws.com")
+    url = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{at}.{suffix}/"
+    hidden = [text for text in (form.get("WebIdentityToken"), by and by.secret, by and by.session) if text]
+    endpoint = web.IdentityEndpoint(url, oauth, todo, hidden)
+    headers = (
+        _FORM if by is None else signed_post(by, url, urllib.parse.urlencode(form).encode(), (at, "sts"), time.time())
+    )
+    _, body = web.ask(endpoint, headers, form)
+    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # what STS never sends, and a parser could be kept busy with
+        raise web.TokenRefusedError(f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}")
+    try:
+        return ElementTree.fromstring(body)  # noqa: S314 - no entities, see above
+    except ElementTree.ParseError:
+        raise web.TokenRefusedError(
+            f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}"
+        ) from None
+
+
+def _sts_text(answer: ElementTree.Element, name: str) -> str:
+    value = answer.findtext(f".//{{*}}{name}")
+    if not value:
+        raise web.TokenRefusedError(f"the answer of AWS STS has no {name}")
+    return value
+
+
+def _sts_keys(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, todo: str) -> AwsKeys:
+    answer = _sts(oauth, form, by, todo)
+    key, secret, session, end = (
+        _sts_text(answer, name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
+    )
+    return AwsKeys(key, secret, session, _seconds(end))
+
+
+def _of_container(oauth: Mapping[str, str]) -> AwsKeys:
+    """ECS, and EKS' pod identity: a token in a file, which is renewed there."""
+    env = os.environ
+    relative = env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
+    url = f"http://169.254.170.2{relative}" if relative else env["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
+    host = urllib.parse.urlsplit(url).hostname or ""
+    if not url.startswith("https://") and host not in _CONTAINER_HOSTS and not host.startswith("127."):
+        raise SettingError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI is {url}: over http only {', '.join(_CONTAINER_HOSTS)}")
+    proof = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
+    if path := env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
+        proof = web.text_of_file(path, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "ascii")
+    todo = "Check the role of the task or pod, and AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
+    endpoint = web.IdentityEndpoint(url, oauth, todo, [proof], local=True)
+    return _of_document(web.ask_json(endpoint, {"Authorization": proof} if proof else {}), endpoint)
+
+
+def _of_instance(oauth: Mapping[str, str]) -> AwsKeys:
+    """IMDSv2: a session's token by PUT, then the role's name, then its keys."""
+    base = os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://169.254.169.254").rstrip("/")
+    todo = "Set AWS_ACCESS_KEY_ID, or give the instance a role and IMDSv2; in a container its hop limit has to be 2"
+
+    def at(path: str) -> web.IdentityEndpoint:
+        return web.IdentityEndpoint(f"{base}{path}", oauth, todo, local=True)
+
+    _, session = web.ask(at("/latest/api/token"), {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, method="PUT")
+    headers = {"X-aws-ec2-metadata-token": session.decode("ascii", "replace").strip()}
+    roles = "/latest/meta-data/iam/security-credentials/"
+    _, listed = web.ask(at(roles), headers)
+    role = listed.decode(errors="replace").split("\n")[0].strip()
+    if not re.fullmatch(r"[\w+=,.@-]+", role):
+        raise web.TokenRefusedError(f"no token from {at(roles).where}: it names no role of the instance. {todo}")
+    return _of_document(web.ask_json(at(f"{roles}{role}"), headers), at(roles))
+
+
+def _of_document(document: Mapping[str, object], endpoint: web.IdentityEndpoint) -> AwsKeys:
+    key, secret, session = (
+        web.text_of(document, name, endpoint) for name in ("AccessKeyId", "SecretAccessKey", "Token")
+    )
+    return AwsKeys(key, secret, session, _seconds(web.text_of(document, "Expiration", endpoint)))
+
+
+def _of_profile(profile: str) -> AwsKeys:
+    """By botocore, which reads SSO, role chains and credential processes of ``~/.aws``; loaded only here, since most
+    environments do not need it."""
+    try:
+        exceptions = importlib.import_module("botocore.exceptions")
+        session = importlib.import_module("botocore.session")
+    except ImportError:
+        raise SettingError(
+            f"{_PREFIX}profile is {profile}, and botocore, which reads profiles, is missing. "
+            "Install kafka-topology-reconciler[aws] where this program runs, and on executors"
+        ) from None
+    try:
+        frozen = session.Session(profile=profile).get_credentials().get_frozen_credentials()
+    except (exceptions.BotoCoreError, AttributeError) as error:
+        words = f"no keys of AWS profile {profile}: {error}. Log in again: aws sso login --profile {profile}"
+        raise web.TokenRefusedError(words) from None
+    return AwsKeys(frozen.access_key, frozen.secret_key, frozen.token or "")
+
+
+def _seconds(stamp: str) -> float:
+    """Of ``2026-11-27T18:00:00Z``, in seconds since 1970; TokenRefusedError for another text."""
+    try:
+        return timegm(time.strptime(re.sub(r"\.\d+", "", stamp), "%Y-%m-%dT%H:%M:%SZ"))
+    except ValueError:
+        raise web.TokenRefusedError(f"the keys of AWS expire at {stamp[:40]!r}, which is no time") from None
