@@ -262,6 +262,7 @@ def read_copy_facts(
             for group, offsets in (groups or {}).items()
             if not offsets.error
         }
+        # Before Kafka 3.0 brokers cannot say who wrote last, so silence about writers means nothing there.
         reports_writers = connection.versions.keys() >= REPORTS_WRITERS
         return CopyFacts(reports_writers, known or {}, positions, "; ".join(filter(None, whys)))
 

@@ -86,6 +86,7 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
             "\n".join(f"  {name}" for name in refused),
             "Leave these out, or edit the files yourself.",
         )
+    # An edit of text can mean more than its value, behind an anchor for one: what the new files declare decides.
     _require_only(topology, load({**texts, **changed}, topology.environment, expired_too=True), accepted.values())
     return Acceptance(tuple(accepted.values()), changed)
 

@@ -104,6 +104,7 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
         cluster: sorted(topic.name for topic in topology.topics.values() if cluster in topic.clusters)
         for cluster in topology.clusters
     }
+    # A loop fills both clusters before anyone looks, so flows without a proof that they have none are refused, too.
     for loop in find_loops(travels.values(), declared):
         where = places.of(topology.flows[min(loop.flows)])
         if isinstance(loop, Unproved):

@@ -52,6 +52,8 @@ def fence_of(
         return FenceChosen(obstacle=f"{cluster}: {rules.why}, so nothing can keep producers from writing there")
     if isinstance(rules, Unknown):
         return FenceChosen(obstacle=f"{rules.error}. {rules.todo}")
+    # A fence that denies everyone stops mirrors as well. Where one writes, only the producers that rules name are
+    # denied.
     everyone = frozenset(denial(topic) for topic in topics if topic not in writers)
     if not writers:
         return FenceChosen(everyone)

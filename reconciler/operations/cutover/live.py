@@ -249,6 +249,8 @@ class LiveWorld:
             traits_of(self.session.clusters[name].read(sorted(names)))
             for name, names in ((self.plan.origin, places.keys()), (self.plan.destination, places.values()))
         )
+        # Compaction may have removed a record on one side only, and a topic with LogAppendTime gives copies times of
+        # its own: neither is a difference. Topics whose configs are unknown count as both.
         weak, timeless = ours.compacted | ours.unknown, theirs.append_time | theirs.unknown
         weak_there = theirs.compacted | theirs.unknown
 

@@ -148,6 +148,8 @@ class LiveRejoin:
     def obstacles(self, plan: RejoinPlan, *, paused: bool) -> Iterator[failover.FailoverCheck]:
         """What would keep a later step from succeeding. Raises ReconcilerError for a cluster that is another one."""
         topology, source, target = self.session.topology, self.flow.source, self.flow.target
+        # All of it is asked before the first step: once the old source is deleted, a later obstacle leaves half a
+        # failback.
         if not paused:
             todo = f"reconciler failover ENV {self.flow.name}; or reconciler mirror pause ENV {self.flow.name}"
             yield _stop(f"{self.flow.name} is not paused: it would copy the old source while that is replaced", todo)

@@ -139,6 +139,7 @@ def recreated(
     the mirror copies the new one already (``position``: the flow's). ``ids``: of source and remote topic now."""
     if place is None or place.is_of(ids):
         return ""
+    # Only the remote topic is another one: the map's offsets lead into records that are gone.
     if place.is_of((ids[0], NO_ID)):
         ways_on = f" until the mirror has copied {place.topic} again: its position went with the former topic"
         if position is not None and position.offset > 0:
@@ -153,6 +154,7 @@ def recreated(
         )
     topic, now = place.topic, printed_id(ids[0].bytes)
     cluster = clusters[0].name if clusters[0] is not None else "the source"
+    # A position that names the new source topic proves that the flow has gone on with it: its map is about to follow.
     at = position and mark_of((remote, place.partition), position.offset, position.metadata)
     if at and urlsafe(at.topic_id) == urlsafe(now):
         return ""

@@ -189,6 +189,7 @@ def _hops(
     hops: set[TopicHop] = set()
     endless: set[TopicHop] = set()
     held: dict[str, set[str]] = defaultdict(set)
+    # Only names that are new at a cluster travel on in the next round, so flows that feed each other come to an end.
     while any(fresh.values()):
         by_name: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
         for flow in flows:

@@ -104,6 +104,7 @@ def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> Des
         )
         declared = topics[ref.cluster].get(ref.name)
         topics[ref.cluster][ref.name] = _declared_over(replace(declared, ref=ref), remote) if declared else remote
+    # Last, and only where nothing else says how the topic is to be: git may declare our own topics.
     for desired in _internal(topology, live):
         topics[desired.ref.cluster].setdefault(desired.ref.name, desired)
     return DesiredTopics({cluster: {name: named[name] for name in sorted(named)} for cluster, named in topics.items()})

@@ -162,6 +162,7 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> Fo
         ]
         desired = config.after if config.goal is None else config.goal
         done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
+        # A value that comes back after each apply is the cluster's doing, not a person's: another apply would not help.
         if len(done) > 1 and all(same(config.key, old.get("before"), config.before) for _, old in done[1:]):
             times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
             return FoundCause(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")

@@ -98,6 +98,7 @@ def _judged(both: Any, cuts: Any) -> Any:
     only_ours, only_theirs = theirs.isNull(), ours.isNull()
     older_source = only_ours & F.col("target_cut") & (ours["offset"] < F.col("first_source"))
     older_target = only_theirs & F.col("source_cut") & (theirs["offset"] < F.col("first_target"))
+    # The first that fits counts: what compaction, retention or the running copy explains is no difference.
     verdict = (
         F.when(F.col("equal"), "equal")
         .when((only_ours & ours["tombstone"]) | (only_theirs & theirs["tombstone"]), "gone")

@@ -74,6 +74,7 @@ def own_lockouts(
             text = f"not checked whether the {kind} principal keeps its rights on {cluster}: its settings do not name"
             notes.append(f"{text} it; an access entry of role {_ROLES[kind]} would")
             continue
+        # Only rules that name the principal, or everyone, can take a right from it: most plans need no proof.
         mine = [acl for acl in taking if acl.principal in (needs.name, ANYONE)]
         if not mine:
             continue

@@ -134,6 +134,7 @@ def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
             parts.append(f"{acl.operation} on {where}: {cause.text}")
         shown = "; ".join(parts)
         more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+        # What the wave itself did is undone with it: only what others did needs a command.
         causes = dict.fromkeys(
             cause for cause in lost.values() if cause.rule is not None and cause.rule not in evidence.own
         )
