@@ -31,7 +31,7 @@ def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) ->
     """``folder``: of the environment, as a command names it."""
     reported = live.as_reported()
     causes = [*_clusters(topology, reported, folder), *_mirrors(topology, reported, folder)]
-    return Verdict(tuple(sorted(causes, key=lambda cause: -_ORDER.index(cause.health))))
+    return Verdict.of_all(causes)
 
 
 def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
@@ -121,7 +121,7 @@ def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCaus
         case JobState.FAILED:
             return _stopped(subject, "has failed", f"its job has failed{detail}", start)
         case JobState.STALE if mirror.gone:
-            return _stopped(subject, "is dead", f"the process of its job is gone{detail}", start)
+            return _stopped(subject, "is dead", f"its job ended unexpectedly{detail}", start)
         case JobState.STALE:
             text = f"its job says that it runs, and has said nothing for too long{detail}"
             todo = f"Check its machine. Where that is lost or the job hangs, restart it: reconciler apply {folder}"

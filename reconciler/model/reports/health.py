@@ -1,6 +1,8 @@
 """Health: of clusters for rollout gates, and of an environment as its verdict, with the figures of one round of
 ``run``."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -105,6 +107,10 @@ class Verdict:
     """One state for all, and why: ``causes``, the worst first."""
 
     causes: tuple[VerdictCause, ...] = ()
+
+    @classmethod
+    def of_all(cls, causes: Iterable[VerdictCause]) -> Verdict:
+        return cls(tuple(sorted(causes, key=lambda cause: -_ORDER.index(cause.health))))
 
     @property
     def health(self) -> Health:

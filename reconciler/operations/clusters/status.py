@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from reconciler.backends.state.environment_records import read_holder, read_last_drills, read_promotion
 from reconciler.engine.diff import diff
+from reconciler.engine.drift.losing_copies import losing_copies, with_losing_copies
 from reconciler.engine.drift.remedies import has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.rollout.gates import RolloutStatus, rollout_now
@@ -43,11 +44,13 @@ def rollout_status(session: Session, live: LiveState, lock: LockRecord | Unknown
 
 def verdict_now(session: Session, folder: str) -> Verdict:
     """The verdict after ``observe``, with remedies. ``folder``: the environment's, as a command names it. Git is
-    compared only if drift may be the cause of a condition."""
+    compared only if drift may be the cause of a condition, or of a copy that keeps less than its source."""
     live = session.last.live
     assert live is not None
     verdict = verdict_of(session.topology, live, folder)
-    if not has_remedy(verdict):
+    losing = tuple(losing_copies(session.topology, live))
+    if not losing and not has_remedy(verdict):
         return verdict
     findings, _ = diff(session.topology, live)
+    verdict = with_losing_copies(verdict, losing, findings.changes, folder)
     return with_remedies(verdict, session.topology, live, findings.changes, folder)

@@ -10,11 +10,13 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
+from reconciler.engine.drift.losing_copies import losing_copies, with_losing_copies
 from reconciler.engine.drift.remedies import has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.topic_list import TopicRow
 from reconciler.errors import Unknown
+from reconciler.model.changes import AlterConfigs
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
@@ -157,11 +159,15 @@ def live_now(view: LiveView, now_ms: int) -> LiveState:
 
 
 def verdict_now(view: LiveView, live: LiveState) -> Verdict:
-    """Of ``live``, with remedies by the newest plan."""
+    """Of ``live``, with remedies and losing copies by the newest plan."""
     verdict = verdict_of(view.topology, live, view.folder)
-    if (review := view.review.value) is None or not has_remedy(verdict):
+    if (review := view.review.value) is None:
         return verdict
-    changes = (planned.change for planned in review.plan.changes)
+    changes = [planned.change for planned in review.plan.changes]
+    if any(isinstance(change, AlterConfigs) for change in changes):
+        verdict = with_losing_copies(verdict, losing_copies(view.topology, live), changes, view.folder)
+    if not has_remedy(verdict):
+        return verdict
     return with_remedies(verdict, view.topology, live, changes, view.folder)
 
 

@@ -43,13 +43,14 @@ def brief_words(verdict: Verdict) -> str:
     same = alike[_kind(first)]
     words = first.brief
     if same > 1:
-        words = f"{first.subject}: {first.code or 'paused'} in {same:,} places"
+        words = f"{first.subject}: {_kind(first)[2]} in {same:,} places"
     others = len(alike) - 1
     return f"{words}, and {others:,} more" if others else words
 
 
 def _kind(cause: VerdictCause) -> tuple[Health, str, str]:
-    return cause.health, cause.subject, cause.code
+    paused = "paused" if cause.health is Health.PAUSED else ""
+    return cause.health, cause.subject, cause.code or paused or cause.brief
 
 
 def cause_lines(verdict: Verdict, docs_url: str) -> Iterator[str]:

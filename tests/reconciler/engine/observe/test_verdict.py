@@ -130,7 +130,7 @@ def test_the_worst_counts_and_all_are_reported() -> None:
         (seen(state=JobState.ABSENT), Health.STOPPED, "reconciler apply environments/prod"),
         (seen(state=JobState.STOPPED), Health.STOPPED, "reconciler mirror start environments/prod east-to-west"),
         (seen(state=JobState.FAILED, detail="no memory"), Health.STOPPED, "no memory"),
-        (seen(state=JobState.STALE, gone=True), Health.STOPPED, "the process of its job is gone"),
+        (seen(state=JobState.STALE, gone=True), Health.STOPPED, "its job ended unexpectedly"),
         (seen(state=JobState.STALE), Health.UNKNOWN, "has said nothing for too long"),
         (seen(state=JobState.STARTING), Health.DEGRADED, "starting"),
         (
