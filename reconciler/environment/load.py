@@ -9,7 +9,12 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from reconciler.environment.declarations.acls import build_access, check_access
-from reconciler.environment.declarations.clusters import build_cluster, build_defaults
+from reconciler.environment.declarations.clusters import (
+    build_cluster,
+    build_defaults,
+    check_connections,
+    half_read_cluster,
+)
 from reconciler.environment.declarations.cutover import build_hooks
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.flows import build_flow
@@ -159,6 +164,12 @@ def load(
         moved_from=earlier_names(environment, renames),
     )
 
+    # A cluster with a problem is judged by its logins at least; what is said of a place already is not said again.
+    entries = [(name, place) for (of, name), place in places.entries.items() if of == "clusters"]
+    half = [half_read_cluster(Reading("clusters", *each)) for each in entries if each[0] not in topology.clusters]
+    known = {problem.where for problem in problems}
+    logins = check_connections(replace(topology, clusters=by_name(half)), places)
+    problems += [problem for problem in logins if problem.where not in known]
     problems += check(topology, places)
     problems += check_rules(topology, places)
     problems += check_access(topology, places)

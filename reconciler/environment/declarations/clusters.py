@@ -10,6 +10,7 @@ from types import MappingProxyType
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.values import client_setting, has_reference, retention_step, topic_config
 from reconciler.environment.yaml.locations import Places, locate
+from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import Problem, Where
 from reconciler.kafka.address import host_port
 from reconciler.kafka.client.auth.supported_settings import Refusal, forbidden, refusals, useless
@@ -21,6 +22,7 @@ from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import size_bytes
 
 _LEAST_IN_SYNC = "min.insync.replicas"
+_UNUSABLE = "${env:UNUSABLE}"
 
 
 def build_cluster(reading: Reading) -> Cluster:
@@ -48,6 +50,21 @@ def build_cluster(reading: Reading) -> Cluster:
         ),
         where=reading.place.where,
     )
+
+
+def half_read_cluster(reading: Reading) -> Cluster:
+    """Of an entry with problems: its addresses and logins, whose other problems are reported in the same round. A
+    setting that cannot be used counts as a reference, whose value is not known."""
+
+    def settings(*path: str) -> Mapping[str, str]:
+        node = reading.node(*path)
+        entries = node.entries.items() if isinstance(node, YamlMapping) else ()
+        judged = {key: client_setting(key, entry.value) for key, entry in entries}
+        return {key: value if isinstance(value, str) and value else _UNUSABLE for key, value in judged.items()}
+
+    principals = {who: settings("principals", who.value) for who in Principal if reading.node("principals", who.value)}
+    servers = reading.texts("bootstrap_servers")
+    return Cluster(reading.name, servers, client=settings("client"), principals=principals, where=reading.place.where)
 
 
 def build_defaults(reading: Reading, *path: str) -> TopicDefaults:

@@ -33,7 +33,16 @@ class OtherTool:
     todo: str
 
 
+CLOUDERA = re.compile(r"\bstreams\.replication\.manager\.config\b|\bSTREAMS_REPLICATION_MANAGER\b")
 _ANYWHERE = (
+    (
+        CLOUDERA,
+        OtherTool(
+            "a configuration of Cloudera Manager",
+            "Import srm.properties, which it writes for the driver of Streams Replication Manager "
+            "(/var/run/cloudera-scm-agent/process), with A->B.topics as `srm-control topics --list` shows them",
+        ),
+    ),
     (re.compile(r"^[^#\n]*\s!(unsafe|vault)\b", re.M), OtherTool("a file of Ansible", _FILLED_IN)),
     (
         re.compile(r"^[^#\n]*(kafka-mirror-maker\b|kafka\.tools\.MirrorMaker\b)", re.M),

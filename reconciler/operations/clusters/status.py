@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 from reconciler.backends.state.environment_records import read_holder, read_last_drills, read_promotion
 from reconciler.engine.diff import diff
-from reconciler.engine.drift.losing_copies import losing_copies, with_losing_copies
-from reconciler.engine.drift.remedies import has_remedy, with_remedies
+from reconciler.engine.drift.remedies import has_remedy, losing_copies, with_losing_copies, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.rollout.gates import RolloutStatus, rollout_now
 from reconciler.engine.rollout.waves import course_of

@@ -33,7 +33,7 @@ from reconciler.environment.importers.mirrormaker.not_imported import (
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, parse_plainly, sort
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.environment.yaml.other_tools import IMPORT
+from reconciler.environment.yaml.other_tools import CLOUDERA, IMPORT
 from reconciler.environment.yaml.read import other_tool, read
 from reconciler.environment.yaml.schema import SECTIONS
 from reconciler.errors import Where
@@ -211,7 +211,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
 
 def _no_mirrormaker(file: str, text: str) -> str:
     """What is wrong with a file that holds no settings of MirrorMaker 2; empty for one that may."""
-    if re.search(r"^[ \t]*clusters[ \t]*=", text, re.M):
+    if re.search(r"^[ \t]*clusters[ \t]*=", text, re.M) and not CLOUDERA.search(text):
         return ""
     if (tool := other_tool(file, text)) is not None and tool.todo != IMPORT:
         return f"it is {tool.thing}, which import does not read. {tool.todo or _OF_YAML}."

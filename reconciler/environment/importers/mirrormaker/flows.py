@@ -41,6 +41,7 @@ _DEFAULT = "MirrorMaker 2's default"
 VERSION = "spec.version"
 """Of Strimzi's resource; no other file names the release."""
 _POLICY = ("naming", "policy")
+_OF_CLOUDERA = re.compile(r"(streams\.replication\.manager|srm|workers|connectors|replications)\..+")
 _INTERNAL = {r".*[\-\.]internal", ".*[-.]internal"}
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
@@ -96,6 +97,8 @@ class FlowReading:
         topics = self._get("topics")
         if topics is not None and not any(words(topics)):
             self.notes.mistake(topics, "it is empty. The flow would copy nothing. Name topics, or disable the flow.")
+        if self._of_cloudera:
+            self._topics_of_cloudera(topics)
         included = tuple(_expressions(topics, self.notes)) if topics else (".*",)
         if ".*" not in included and self._replicates_heartbeats and not self._emits_heartbeats:
             # Whatever its topics say, MirrorMaker 2 carries the heartbeats that other flows write.
@@ -112,6 +115,29 @@ class FlowReading:
         yield from self._named(words(excluded) if excluded is not None else ())
         yield from self._reading()
         yield from self._kept_equal()
+
+    @property
+    def _of_cloudera(self) -> bool:
+        """Streams Replication Manager's, by the file's name, its own settings or its own class."""
+        policy = self._get(CLASS)
+        if policy is not None and policy.value.strip().startswith("com.cloudera."):
+            return True
+        names = (name for name, _ in self.config.all())
+        return self.config.whole["clusters"].where.file.endswith("srm.properties") or any(
+            map(_OF_CLOUDERA.fullmatch, names)
+        )
+
+    def _topics_of_cloudera(self, topics: Property | None) -> None:
+        """Its driver copies the topics of a list in Kafka, so none while that is empty; MirrorMaker 2 copies all."""
+        source, target = self.flow
+        shown = f"srm-control topics --source {source} --target {target} --list"
+        kept = "Streams Replication Manager copies the topics of a list that it keeps in Kafka"
+        if topics is not None:
+            self._differs(f"{kept}, which is not read: compare topics with {shown}, and groups likewise")
+            return
+        enabled = self._get("enabled") or self.config.whole["clusters"]
+        words = f"{self.name}.topics is missing. {kept}, not all. Show it: {shown}. Write {self.name}.topics = "
+        self.notes.wrong(enabled.where, f"{words}TOPIC,TOPIC, and import again.")
 
     @property
     def _emits_heartbeats(self) -> bool:

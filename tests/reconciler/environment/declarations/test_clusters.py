@@ -53,6 +53,29 @@ def test_each_is_reported_at_its_own_line_and_all_at_once() -> None:
     assert all(what.startswith("cluster east: ") for _, what in found)
 
 
+@pytest.mark.parametrize(
+    ("before", "slip", "code"),
+    [
+        ("${{env:EAST}}", "hunter2", "secret-in-git"),
+        ("[east:9092]", "[east]", "bad-value"),
+        ("reconciler\n", "reconciler\n      group.id: mine\n", "reserved-setting"),
+        ("[west:9092]", "[]", "empty-value"),
+    ],
+)
+def test_another_problem_of_a_cluster_hides_none_of_its_logins(before: str, slip: str, code: str) -> None:
+    """Else the problems of one file come in two rounds."""
+    text = CLUSTERS.format(mechanism="NOPE", mirror="bogus.setting: 1") + FLOW
+    with pytest.raises(TopologyError) as alone:
+        load({"e.yaml": text}, "e")
+    usual = sorted(problem.code for problem in alone.value.problems)
+    assert usual == ["setting-not-allowed", "setting-not-mirrored"]
+    with pytest.raises(TopologyError) as raised:
+        load({"e.yaml": text.replace(before.format(), slip)}, "e")
+    codes = [problem.code for problem in raised.value.problems]
+    assert sorted(codes) == sorted([*usual, code])
+    assert "hunter2" not in str(raised.value)
+
+
 def test_what_the_mirror_says_of_itself_counts() -> None:
     assert problems("PLAIN", "sasl.mechanism: SCRAM-SHA-512") == []
     assert problems("EXTERNAL", "sasl.mechanism: SCRAM-SHA-512") == []  # who has no settings of their own is not judged

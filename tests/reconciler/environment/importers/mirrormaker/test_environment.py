@@ -218,7 +218,7 @@ def test_a_login_by_kerberos_is_taken_over(lines: str, login: dict[str, str]) ->
     ],
 )
 def test_names_that_mirrormaker_keeps_are_kept(lines: str) -> None:
-    assert flow(lines).naming == Naming("identity", ".")
+    assert flow(f"{lines}\nA->B.topics=.*").naming == Naming("identity", ".")
 
 
 def test_a_blank_alias_is_that_of_the_positions_and_counts_for_a_cluster_called_source() -> None:
@@ -945,3 +945,29 @@ def test_topics_that_an_older_release_keeps_back_do_not_travel(version: str, pol
     assert policy_word(only.naming.policy) == policy
     assert any("before 4.0" in words for words in made.notes.different) is said
     assert not any("spec.version" in words for words in made.notes.different), "it is a setting that is known"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "streams.replication.manager.driver.target.cluster = B\n",
+        "workers.scheduled.rebalance.max.delay.ms = 1\n",
+        "replication.policy.class = com.cloudera.dim.mirror.MigratingReplicationPolicy\n",
+    ],
+)
+def test_a_file_of_streams_replication_manager_copies_no_topic_that_it_does_not_name(lines: str) -> None:
+    """Its driver copies what a list in Kafka names; MirrorMaker 2 without topics copies all."""
+    assert "A->B.topics is missing" in refused(BASE + lines)
+    assert "srm-control topics --source A --target B --list" in refused(BASE + lines)
+    assert flow(f"{BASE}{lines}A->B.topics = orders\n").topics == ("orders",)
+    [said] = [
+        words
+        for words in environment({"srm.conf": f"{BASE}{lines}A->B.topics = o\n"}).notes.different
+        if "srm-control" in words
+    ]
+    assert "which is not read: compare topics" in said
+
+
+def test_the_name_of_cloudera_managers_file_is_enough() -> None:
+    [mistake] = environment({"srm.properties": BASE}).notes.mistakes
+    assert str(mistake).startswith("srm.properties:4:1: A->B.topics is missing.")

@@ -48,6 +48,24 @@ OTHERS = [
         "a KafkaMirrorMaker of Strimzi",
         INIT,
     ),
+    (
+        "srm-service.json",
+        '{"items": [{"name": "streams.replication.manager.config", "value": "a.bootstrap.servers=a:1|..."}]}',
+        "a configuration of Cloudera Manager",
+        OTHERWISE,
+    ),
+    (
+        "template.json",
+        '{"services": [{"refName": "srm", "serviceType": "STREAMS_REPLICATION_MANAGER"}]}',
+        "a configuration of Cloudera Manager",
+        OTHERWISE,
+    ),
+    (
+        "srm.conf",
+        "clusters=a,b\nstreams.replication.manager.config=a.bootstrap.servers=a:1|b.bootstrap.servers=b:1\n",
+        "a configuration of Cloudera Manager",
+        OTHERWISE,
+    ),
     ("run.sh", "exec bin/connect-mirror-maker.sh mm2.properties\n", "a command line of MirrorMaker 2", OTHERWISE),
     (
         "compose.yaml",
