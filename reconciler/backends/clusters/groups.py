@@ -61,7 +61,7 @@ class Visits:
     """Connections that visits of sides leave open for the next one, until ``close``. Threads take turns."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+        self._runner = asyncio.Runner()
         self._open: dict[tuple[str, Principal], ClusterClient] = {}
         self._turn = threading.Lock()
 
@@ -82,26 +82,30 @@ class Visits:
         self, sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]], within_s: float
     ) -> Answer:
         async def visit() -> Answer:
+            opened: list[ClusterClient] = []
             for side in sides:
-                if (side.name, side.principal) not in self._open:
-                    self._open[side.name, side.principal] = side.open()
+                if (place := (side.name, side.principal)) not in self._open:
+                    self._open[place] = side.open()
+                opened.append(self._open[place])
+                opened[-1].topics.clear()  # one may have been deleted since the visit before
             async with asyncio.timeout(within_s):
-                return await ask([self._open[side.name, side.principal] for side in sides])
+                return await ask(opened)
 
         try:
             return self._runner.run(visit())
-        except BaseException:  # answers may be left behind on its connections
+        except BaseException:  # answers may be left behind on its connections, and tasks that wait for them
             self._drop()
             raise
 
     def _drop(self) -> None:
         while self._open:
             self._open.popitem()[1].close()
+        self._runner.close()
+        self._runner = asyncio.Runner()
 
     def close(self) -> None:
         with self._turn:
             self._drop()
-            self._runner.close()
 
 
 class Side:
