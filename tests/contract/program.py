@@ -8,9 +8,7 @@ of the Spark half from a package above it.
 from __future__ import annotations
 
 import ast
-import io
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,13 +16,12 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from tests.contract.architecture import levels
-from tests.support.paths import ROOT, parsed
+from tests.support.paths import ROOT, comments_and_code, nodes, parsed
 
 ROOTS = (ROOT, ROOT / "spark")
 PACKAGES = ("reconciler", "reconciler_mirror")
 PARTITION_HOMES = ("partition.py", "produce/outbox.py")
 LANE = ROOT / "spark" / "reconciler_mirror" / "lane"
-_LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -59,7 +56,7 @@ def modules() -> list[Module]:
 
 def needs() -> Needs:
     known = paths()
-    return {name: frozenset(_needs(name, parsed(path), known)) for name, path in known.items()}
+    return {name: frozenset(_needs(name, path, known)) for name, path in known.items()}
 
 
 def circles(needs: Needs) -> list[list[str]]:
@@ -94,20 +91,18 @@ def _room(module: str) -> str:
 
 
 def _counted(name: str, path: Path) -> Module:
-    text, nodes = path.read_text("utf-8"), list(ast.walk(parsed(path)))
-    docstrings = set().union(*(_span(node) for node in nodes if _is_docstring(node)))
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    comments = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
-    other = [token for token in tokens if token.type != tokenize.COMMENT and token.type not in _LAYOUT]
-    code = {line for token in other for line in range(token.start[0], token.end[0] + 1)} - docstrings
-    functions = [node for node in nodes if isinstance(node, Function)]
-    used = Counter(_used(nodes))
+    every = nodes(path)
+    docstrings = set().union(*(_span(node) for node in every if _is_docstring(node)))
+    comments, other = comments_and_code(path)
+    code = other - docstrings
+    functions = [node for node in every if isinstance(node, Function)]
+    used = Counter(_used(every))
     return Module(
         name,
-        text.count("\n"),
+        path.read_text("utf-8").count("\n"),
         len(code),
-        len(set().union(*(_span(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)))),
-        len(docstrings) + len(comments - code),
+        len(set().union(*(_span(node) for node in every if isinstance(node, ast.Import | ast.ImportFrom)))),
+        len(docstrings) + len(comments.keys() - code),
         len(functions),
         sum(1 for function in functions if _is_private(function) and used[function.name] <= 1),
     )
@@ -126,16 +121,16 @@ def _is_private(function: Function) -> bool:
     return function.name.startswith("_") and not function.name.startswith("__")
 
 
-def _used(nodes: Collection[ast.AST]) -> Iterator[str]:
-    for node in nodes:
+def _used(every: Collection[ast.AST]) -> Iterator[str]:
+    for node in every:
         if isinstance(node, ast.Name):
             yield node.id
         elif isinstance(node, ast.Attribute):
             yield node.attr
 
 
-def _needs(name: str, tree: ast.Module, known: Mapping[str, Path]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _needs(name: str, path: Path, known: Mapping[str, Path]) -> Iterator[str]:
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known and alias.name != name)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -148,14 +143,14 @@ def _needs(name: str, tree: ast.Module, known: Mapping[str, Path]) -> Iterator[s
 
 def writers_of_a_partition() -> dict[str, set[str]]:
     """By each field of a lane's partition and of its parts, the modules of the lane that assign it."""
-    trees = [ast.parse((LANE / home).read_text("utf-8")) for home in PARTITION_HOMES]
+    trees = [parsed(LANE / home) for home in PARTITION_HOMES]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     parts = {name: kind for name, kind in _fields(classes["Partition"]) if kind in classes}
     fields = {name for kind in ("Partition", *parts.values()) for name, _ in _fields(classes[kind])}
     writers: dict[str, set[str]] = {name: set() for name in fields}
     for path in sorted(LANE.rglob("*.py")):
         module = path.relative_to(LANE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes(path):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr in fields:
                 owner = getattr(node.value, "attr", getattr(node.value, "id", ""))
                 if owner in {"partition", *parts} or (owner == "self" and module in PARTITION_HOMES):

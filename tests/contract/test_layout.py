@@ -7,10 +7,10 @@ import ast
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.support.paths import ROOT, parsed
+from tests.support.paths import ROOT, nodes
 
 MOST_ENTRIES = 16
 """Files and folders of one folder: more is no longer seen at a glance."""
@@ -89,23 +89,25 @@ _CALLS = {"compile", "search", "match", "fullmatch", "split", "findall", "findit
 
 
 def test_re_is_given_only_expressions_of_the_program() -> None:
-    found = {f"{path}: {text}" for path, tree in _modules() for text in _not_literal(tree)}
+    found = {f"{path}: {text}" for path, every in _modules() for text in _not_literal(every)}
     assert found == _OWN_TABLES
 
 
 def test_re2_and_the_parser_of_re_have_one_home() -> None:
-    users = {path for path, tree in _modules() if _imports(tree) & {"re2", "re._parser", "re._constants", "sre_parse"}}
+    users = {
+        path for path, every in _modules() if _imports(every) & {"re2", "re._parser", "re._constants", "sre_parse"}
+    }
     assert {path for path in users if _HOME not in path.parents} == _READERS
 
 
-def _modules() -> Iterator[tuple[Path, ast.Module]]:
+def _modules() -> Iterator[tuple[Path, Iterable[ast.AST]]]:
     for folder in ("reconciler", "spark", "sandbox"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path.relative_to(ROOT), parsed(path)
+            yield path.relative_to(ROOT), nodes(path)
 
 
-def _not_literal(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _not_literal(every: Iterable[ast.AST]) -> Iterator[str]:
+    for node in every:
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name), args=[first, *_]) if name in _CALLS:
                 if not (isinstance(first, ast.Constant) or _of_constants(first)):
@@ -120,9 +122,9 @@ def _of_constants(text: ast.expr) -> bool:
     return all(isinstance(hole, ast.Name) and hole.id.isupper() for hole in holes)
 
 
-def _imports(tree: ast.Module) -> set[str]:
+def _imports(every: Iterable[ast.AST]) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in every:
         if isinstance(node, ast.Import):
             found |= {one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

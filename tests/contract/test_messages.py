@@ -17,7 +17,7 @@ from reconciler.cli.main import app
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
 from tests.support.commands import commands_in, take
-from tests.support.paths import ROOT
+from tests.support.paths import ROOT, nodes
 
 PROGRAM: Any = get_command(app)
 PAGE = (ROOT / "docs" / "change" / "messages.md").read_text(encoding="utf-8")
@@ -42,7 +42,7 @@ def _codes_in_source() -> set[str]:
         text = path.read_text(encoding="utf-8")
         if not re.search(r"\b(Problem|Wrong|Unfit|problem|code)\b", text):  # none of the patterns below is in it
             continue
-        for node in ast.walk(ast.parse(text)):
+        for node in nodes(path):
             match node:
                 case ast.Call(
                     func=ast.Name(id="Problem" | "Wrong" | "Unfit") | ast.Attribute(attr="problem"), args=[first, *_]
@@ -111,10 +111,9 @@ def _messages() -> Iterator[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
         if "cli" in path.parts or "reconciler " not in text:
             continue
-        tree = ast.parse(text)
-        parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-        parts |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}  # docstrings
-        for node in ast.walk(tree):
+        parts = {id(part) for node in nodes(path) if isinstance(node, ast.JoinedStr) for part in node.values}
+        parts |= {id(node.value) for node in nodes(path) if isinstance(node, ast.Expr)}  # docstrings
+        for node in nodes(path):
             match node:
                 case ast.JoinedStr(values=values):
                     words = "".join(str(part.value) if isinstance(part, ast.Constant) else "\0" for part in values)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
-from tests.support.paths import ROOT, parsed
+from tests.support.paths import ROOT, nodes
 
 PROGRAM = ("reconciler", "spark/reconciler_mirror", "sandbox/reconciler_sandbox")
 VAGUE = {"one": 18, "found": 4, "told": 2, "what": 1}
@@ -17,17 +18,17 @@ def modules() -> list[Path]:
     return sorted(path for folder in PROGRAM for path in (ROOT / folder).rglob("*.py"))
 
 
-def assigned(tree: ast.AST) -> list[str]:
+def assigned(every: Collection[ast.AST]) -> list[str]:
     """Variables, parameters and captures; fields of classes are the business of their class."""
     fields = {
         id(statement.target)
-        for node in ast.walk(tree)
+        for node in every
         if isinstance(node, ast.ClassDef)
         for statement in node.body
         if isinstance(statement, ast.AnnAssign)
     }
     names = []
-    for node in ast.walk(tree):
+    for node in every:
         match node:
             case ast.Name(id=name, ctx=ast.Store()) if id(node) not in fields:
                 names.append(name)
@@ -39,7 +40,7 @@ def assigned(tree: ast.AST) -> list[str]:
 def test_no_public_class_has_its_name_twice() -> None:
     places = defaultdict(list)
     for path in modules():
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(path.relative_to(ROOT)))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
@@ -48,5 +49,5 @@ def test_no_public_class_has_its_name_twice() -> None:
 def test_variables_are_named_after_what_they_hold() -> None:
     counts: Counter[str] = Counter()
     for path in modules():
-        counts.update(name for name in assigned(parsed(path)) if name in VAGUE)
+        counts.update(name for name in assigned(nodes(path)) if name in VAGUE)
     assert {name: counts[name] for name, most in VAGUE.items() if counts[name] > most} == {}
