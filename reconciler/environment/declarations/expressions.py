@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from re import _constants as sre  # type: ignore[attr-defined]
 from typing import Any
 
@@ -28,17 +29,6 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
         if faults := expression_faults(flow, places):
             yield from faults
             continue
-        excluded = [pattern(text) for text in (*EXCLUDED_TOPICS, *flow.exclude_topics)]
-        exclusion = automata.Union(tuple(each.language for each in excluded if each.exact))
-        refused: list[tuple[automata.Language, str, str]] = [
-            (exclusion, "exclude_topics and the built-in exclusions", "Exclusion wins over topics"),
-            (internal(flow.naming.separator), "the rule for internal topics", "Internal topics never travel"),
-        ]
-        if flow.naming.policy == "default":
-            cycle = Hops(flow.target, flow.naming.separator)
-            why = f"Their names say that their records have been on {flow.target}"
-            refused.append((cycle, "the cycle rule", why))
-
         selector = selector_for(flow) if flow.naming.policy in ("default", "identity") else None
         for field, subject, where, text in _expressions(flow, places):
             if field == "topics" and selector is not None and _travels(text, selector):
@@ -53,14 +43,31 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
             elif nothing := barren(text, where, subject, kind):
                 yield nothing  # also of exclusions: a slip in one would copy what was to stay
             elif field == "topics":
-                # The rules add up: the one that leaves nothing over is named.
-                rest: tuple[automata.Language, ...] = (pattern(text).language,)
-                for language, rule, why in refused:
-                    rest = (*rest, automata.Complement(language))
-                    if _empty(automata.both(*rest)):
-                        problem = f'{subject} is "{text}", and all it matches is held back by {rule}'
-                        yield Problem("regex-without-effect", where, problem, why, "Correct or remove it")
-                        break
+                target = flow.target if flow.naming.policy == "default" else None
+                if held := _held_back(text, flow.exclude_topics, flow.naming.separator, target):
+                    problem = f'{subject} is "{text}", and all it matches is held back by {held[0]}'
+                    yield Problem("regex-without-effect", where, problem, held[1], "Correct or remove it")
+
+
+@lru_cache(maxsize=4096)
+def _held_back(text: str, exclude: tuple[str, ...], separator: str, target: str | None) -> tuple[str, str] | None:
+    """The rule that leaves nothing of what ``text`` matches, and why. ``target``: of a flow with the cycle rule."""
+    excluded = [pattern(each) for each in (*EXCLUDED_TOPICS, *exclude)]
+    exclusion = automata.Union(tuple(each.language for each in excluded if each.exact))
+    rules: list[tuple[automata.Language, str, str]] = [
+        (exclusion, "exclude_topics and the built-in exclusions", "Exclusion wins over topics"),
+        (internal(separator), "the rule for internal topics", "Internal topics never travel"),
+    ]
+    if target is not None:
+        why = f"Their names say that their records have been on {target}"
+        rules.append((Hops(target, separator), "the cycle rule", why))
+    # The rules add up: the one that leaves nothing over is named.
+    rest: tuple[automata.Language, ...] = (pattern(text).language,)
+    for language, rule, why in rules:
+        rest = (*rest, automata.Complement(language))
+        if _empty(automata.both(*rest)):
+            return rule, why
+    return None
 
 
 def _travels(text: str, selector: TopicSelector) -> bool:
@@ -71,17 +78,23 @@ def _travels(text: str, selector: TopicSelector) -> bool:
 
 def barren(text: str, where: Where, subject: str, of: str = "topic") -> Problem | None:
     """A sound expression that matches no legal name, or has a part that does not. ``of``: the kind of names."""
-    head, char = f'{subject} is "{text}", ', _alien(form_of(text))
+    head, (empty, char) = f'{subject} is "{text}", ', _judged(text)
     alien = f"'{char}'" if char.isascii() else named(char)
     todo = "Write several expressions as a list" if "," in text else "Correct or remove it"
     why = f"{of.capitalize()} names have letters, digits, '.', '_' and '-', and at most 249 of them"
-    if _empty(automata.both(pattern(text).language)):
+    if empty:
         because = f": none has {alien}" if char else ""
         return Problem("regex-never-matches", where, f"{head}which matches no legal {of} name{because}", why, todo)
     if char:
         problem = f"{head}and the part of it with {alien} matches no legal {of} name"
         return Problem("regex-never-matches", where, problem, why, todo)
     return None
+
+
+@lru_cache(maxsize=4096)
+def _judged(text: str) -> tuple[bool, str]:
+    """Whether it matches no name, and a character that no name has: flows repeat the expressions of others."""
+    return _empty(pattern(text).language), _alien(form_of(text))
 
 
 def _alien(form: Form) -> str:
