@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.operations.adopt.repository import write_repository
+from reconciler.operations.adopt.repository import actions_of, write_repository
 from tests.support.paths import ROOT
 
 ACTIONLINT = ROOT / "build" / "bin" / "actionlint"
@@ -17,7 +17,7 @@ ACTIONS = f"example/kafka-topology-reconciler@{'0' * 40}"
 
 @pytest.fixture
 def written(tmp_path: Path) -> Path:
-    list(write_repository(tmp_path, tmp_path / "environments" / "prod", ACTIONS))
+    list(write_repository(tmp_path, tmp_path / "environments" / "prod", actions_of(ACTIONS)))
     return tmp_path
 
 

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -86,18 +87,22 @@ def init(
     ] = "",
 ) -> None:
     """Ask a few questions and write a first environment from live clusters. Options answer questions."""
+    from reconciler.backends.files import is_taken
     from reconciler.operations.adopt import init as initial
     from reconciler.operations.adopt.init import InitOptions, command_line, init_request
     from reconciler.operations.adopt.questions import completed
-    from reconciler.operations.adopt.repository import environment_in, write_repository
+    from reconciler.operations.adopt.repository import actions_of, environment_in, write_repository
 
     asks = sys.stdin is not None and sys.stdin.isatty()
+    # The repository's files are written with the environment: a cluster that does not answer leaves nothing behind.
+    beside: Iterable[str] = ()
     if repository is not None:
         folder = environment_in(repository, env)
-        show("\n".join(write_repository(repository, folder, actions)))
+        beside = write_repository(repository, folder, actions_of(actions))
         # Without an answer, and no terminal to ask on, the environment is left for the next command.
-        if env is None and not clusters and not asks:
-            show(f"next:\n  reconciler init {shlex.quote(str(folder))}")
+        if env is None and not clusters and (is_taken(folder) or not asks):
+            command = "plan" if is_taken(folder) else "init"
+            show("\n".join([*beside, f"next:\n  reconciler {command} {shlex.quote(str(folder))}"]))
             return
     elif env is None:
         raise ReconcilerError("init has no folder to write", "", "reconciler init environments/prod")
@@ -122,7 +127,7 @@ def init(
         if asked != options:
             say("the same without questions:", f"  {command_line(asked)}")
         options = asked
-    show(initial.run(init_request(options), say))
+    show(initial.run(init_request(options), say, beside))
 
 
 def _ask(question: str, default: str) -> str:

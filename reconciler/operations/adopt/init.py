@@ -46,9 +46,9 @@ def require_new(folder: Path) -> None:
         raise ReconcilerError(f"{folder} already exists", why, todo)
 
 
-def run(request: InitRequest, say: Callable[[str], None]) -> str:
-    """Reads all clusters, writes all files, then plans; returns the closing words. Raises ReconcilerError; what fails
-    before the files are written leaves nothing behind."""
+def run(request: InitRequest, say: Callable[[str], None], beside: Iterable[str] = ()) -> str:
+    """Reads all clusters, writes all files, then plans; returns the closing words. ``beside``: writes other files when
+    it is read, and reports them. Raises ReconcilerError; what fails before that leaves nothing behind."""
     require_new(request.folder)
     name = environment_name(request.folder)
 
@@ -69,6 +69,8 @@ def run(request: InitRequest, say: Callable[[str], None]) -> str:
     up = {path: "../" * path.count("/") or "./" for path in first.files}
     texts = {path: f"# yaml-language-server: $schema={up[path]}{SCHEMA}\n{text}" for path, text in first.files.items()}
     texts[SCHEMA] = printable_json(schema("environment"), indent=2) + "\n"
+    for line in beside:
+        say(line)
     write_folder(request.folder, {request.folder / path: text for path, text in texts.items()})
     say(f"wrote {counted(len(first.files), 'file')} in {request.folder}; planning")
     try:

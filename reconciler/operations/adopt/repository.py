@@ -44,10 +44,9 @@ def environment_in(repository: Path, environment: Path | None) -> Path:
     return folder
 
 
-def write_repository(repository: Path, environment: Path, actions: str) -> Iterator[str]:
-    """Writes the files that are missing; reports them, the kept ones, and what is left to decide. ``actions``:
-    ``OWNER/NAME@REF`` of the repository that holds this tool's actions; empty: the one that released this version.
-    Raises ReconcilerError."""
+def actions_of(actions: str) -> tuple[str, str]:
+    """Repository that holds this tool's actions, and its tag or commit. ``actions``: ``OWNER/NAME@REF``; empty: those
+    that released this version. Raises ReconcilerError."""
     named = _ACTIONS.fullmatch(actions or f"{_released_by()}@v{version(_NAME)}")
     if named is None:
         raise ReconcilerError(
@@ -55,7 +54,13 @@ def write_repository(repository: Path, environment: Path, actions: str) -> Itera
             "The workflows get plan, apply and drift from that repository, at that tag or commit.",
             f"Write OWNER/NAME@REF, such as example/{_NAME}@v{version(_NAME)}.",
         )
-    words = {_NOBODY: named[1], "REF": named[2]}
+    return named[1], named[2]
+
+
+def write_repository(repository: Path, environment: Path, actions: tuple[str, str]) -> Iterator[str]:
+    """Writes the files that are missing; reports them, the kept ones, and what is left to decide. ``actions``: see
+    ``actions_of``. Raises ReconcilerError."""
+    words = {_NOBODY: actions[0], "REF": actions[1]}
     words |= {"ENVIRONMENT": f"environments/{environment.name}", "NAME": environment.name}
     # An existing file may have been edited since, so it is never written over.
     kept = [path for path in TEMPLATES if is_taken(repository / path)]
@@ -69,7 +74,7 @@ def write_repository(repository: Path, environment: Path, actions: str) -> Itera
     yield f"Wrote {counted(len(texts), 'file')} of the repository {repository}"
     if kept:
         yield f"  kept as they are: {', '.join(kept)}"
-    if named[1] == _NOBODY:
+    if actions[0] == _NOBODY:
         yield "  left to decide: the OWNER of the actions in .github/workflows and .pre-commit-config.yaml"
     yield "  left to decide: teams in .github/CODEOWNERS, secrets and variables on GitHub: README.md"
 

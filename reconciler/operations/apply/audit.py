@@ -10,6 +10,7 @@ from reconciler.engine.apply.limits import Progress
 from reconciler.errors import ReconcilerError
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.reports.probe import Probe
+from reconciler.text import counted
 
 
 class Audit:
@@ -86,15 +87,23 @@ class Recorder:
         self.outcomes: list[Outcome] = []
         self.unwritten = ""
         """Why a line could not be written. Finished steps are still reported; no further step begins."""
+        self._waiting: list[Line] = []
+        """Lines since then: an end that fits on the disk must not hide the changes that did not."""
 
     def stopped(self) -> str:
         return self.unwritten.partition("\n")[0]
 
     def write(self, line: Line) -> None:
-        try:
-            self.audit.write(line)
-        except ReconcilerError as error:
-            self.unwritten = self.unwritten or str(error)
+        waiting, self._waiting = [*self._waiting, line], []
+        for at, each in enumerate(waiting):
+            try:
+                self.audit.write(each)
+            except ReconcilerError as error:
+                self._waiting = waiting[at:]
+                lacks = f"It lacks {counted(len(self._waiting), 'line')} of this run. What is done holds"
+                self.unwritten = f"{error.what}\n{lacks}, and a new plan shows what is left. {error.todo}"
+                return
+        self.unwritten = ""
 
     def outcome(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)

@@ -63,7 +63,7 @@ def test_each_is_reported_at_its_own_line_and_all_at_once() -> None:
     ],
 )
 def test_another_problem_of_a_cluster_hides_none_of_its_logins(before: str, slip: str, code: str) -> None:
-    """Else the problems of one file come in two rounds."""
+    """Otherwise a file needs two rounds."""
     text = CLUSTERS.format(mechanism="NOPE", mirror="bogus.setting: 1") + FLOW
     with pytest.raises(TopologyError) as alone:
         load({"e.yaml": text}, "e")

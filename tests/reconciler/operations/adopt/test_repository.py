@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from email.message import Message
 from pathlib import Path
+from typing import Never
 
 import pytest
 from ruamel.yaml import YAML
 from typer.main import get_command
 
-from reconciler.cli.main import app
+from reconciler.cli.main import app, main
 from reconciler.errors import ReconcilerError
-from reconciler.operations.adopt import repository
-from reconciler.operations.adopt.repository import TEMPLATES, environment_in, write_repository
+from reconciler.operations.adopt import init, repository
+from reconciler.operations.adopt.repository import TEMPLATES, actions_of, environment_in, write_repository
 from tests.support.commands import take
 from tests.support.paths import ROOT
 
@@ -21,7 +22,7 @@ ACTIONS = "example/kafka-topology-reconciler@v1.2.0"
 
 
 def written(repository: Path, actions: str = ACTIONS) -> list[str]:
-    return list(write_repository(repository, repository / "environments" / "prod", actions))
+    return list(write_repository(repository, repository / "environments" / "prod", actions_of(actions)))
 
 
 def test_every_file_names_the_environment_and_the_actions_at_their_version(tmp_path: Path) -> None:
@@ -55,6 +56,33 @@ def test_the_actions_are_those_of_the_publisher_and_one_that_is_not_known_is_sai
     monkeypatch.setattr(repository, "metadata", lambda _: released)
     assert any("the OWNER of the actions" in line for line in written(tmp_path, "")) == (owner == "OWNER")
     assert f"uses: {owner}/kafka-topology-reconciler/" in (tmp_path / ".github/workflows/plan.yml").read_text()
+
+
+def test_a_cluster_that_does_not_answer_leaves_no_file_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def silent(*_: object) -> Never:
+        raise ReconcilerError("cluster east does not answer", "No connection.", "Check that the brokers run.")
+
+    monkeypatch.setattr(init, "read_live", silent)
+    repository, asked = tmp_path / "repo", ["--cluster", "east=e:9092", "--security-protocol", "PLAINTEXT"]
+    with pytest.raises(SystemExit) as ended:
+        main(["init", "--repository", str(repository), *asked, "--flow", "none", "--actions", ACTIONS])
+    assert ended.value.code == 1
+    assert "cluster east does not answer" in capfd.readouterr().err
+    assert not repository.exists()
+
+
+def test_without_clusters_only_the_repository_is_written_also_beside_an_environment(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["init", "--repository", str(tmp_path), "--actions", ACTIONS]
+    for next_step in ("reconciler init ", "reconciler plan "):
+        with pytest.raises(SystemExit):
+            main(command)
+        assert f"next:\n  {next_step}{tmp_path / 'environments' / 'prod'}" in capfd.readouterr().out
+        (tmp_path / "environments" / "prod").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "environments" / "prod" / "topics.yaml").touch()
 
 
 @pytest.mark.parametrize("actions", ["example", "example/tool", "@v1", "example/tool@v1 # x", "example/tool@v1\nx: y"])

@@ -1,0 +1,85 @@
+"""The audit record of an apply on a disk that fills up: no end says more than its lines do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reconciler.backends.state.audit import AuditFile, read_lines
+from reconciler.engine.apply.audit_lines import Line, ended
+from reconciler.engine.plan.build import plan
+from reconciler.errors import ReconcilerError
+from reconciler.model.plan import Outcome, Result
+from reconciler.model.reports.probe import Probe
+from reconciler.model.state.audit_chain import PREVIOUS
+from reconciler.operations.apply.audit import Audit, Recorder
+from tests.support.builders import topology, world
+
+
+class Silent:
+    def outcome(self, outcome: Outcome) -> None: ...
+    def note(self, change_id: str, text: str) -> None: ...
+    def moving(self, change_id: str, text: str) -> None: ...
+    def probed(self, probe: Probe) -> None: ...
+
+
+class Disk:
+    """Has room for short lines alone while it is full, as a disk has in its last block."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.full = False
+        write = AuditFile.write
+
+        def limited(file: AuditFile, line: Mapping[str, Any]) -> None:
+            if self.full and line["kind"] == "change":
+                raise ReconcilerError("the audit record cannot be written: No space left", "", "Check the space left.")
+            write(file, line)
+
+        monkeypatch.setattr(AuditFile, "write", limited)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    empty = plan(topology(), world().look(topology()))
+    return Recorder(Audit(AuditFile(tmp_path)), "r", empty, Silent())
+
+
+def end(recorder: Recorder) -> Line:
+    return ended(recorder.run, 1.0, recorder.outcomes, "")
+
+
+def kinds(state: Path) -> list[str]:
+    return [str(line.get("id", line["kind"])) for line in read_lines(state)]
+
+
+def test_an_end_does_not_hide_changes_that_found_no_room(disk: Disk, recorder: Recorder, tmp_path: Path) -> None:
+    recorder.outcome(Outcome("a", Result.DONE))
+    disk.full = True
+    for name in ("b", "c"):
+        recorder.outcome(Outcome(name, Result.DONE))
+        assert recorder.stopped(), "no further step begins"
+    recorder.write(end(recorder))
+    assert kinds(tmp_path) == ["a"], "a run without an end, as one that was killed has it"
+    assert recorder.unwritten == (
+        "the audit record cannot be written: No space left\nIt lacks 3 lines of this run. What is done holds, and "
+        "a new plan shows what is left. Check the space left."
+    )
+
+
+def test_a_record_is_whole_once_there_is_room_again(disk: Disk, recorder: Recorder, tmp_path: Path) -> None:
+    disk.full = True
+    recorder.outcome(Outcome("a", Result.DONE))
+    disk.full = False
+    recorder.outcome(Outcome("b", Result.DONE))
+    recorder.write(end(recorder))
+    assert not recorder.unwritten
+    assert kinds(tmp_path) == ["a", "b", "end"]
+    assert [line[PREVIOUS] is None for line in read_lines(tmp_path)] == [True, False, False]
