@@ -1,4 +1,4 @@
-"""``takeover``: the flows of MirrorMaker 2 go on here, as one path that can be left and gone on with.
+"""``takeover``: the flows of MirrorMaker 2 continue here, as one path that can be left and resumed.
 
 Nothing is remembered but what the steps leave: the files, ``start: {offsets: ...}`` in them, and mirrors that run. Each
 run looks first, and begins with what is missing.
@@ -67,7 +67,7 @@ def take_over(
     code = apply(folder, ApplyRequest(Consent(first_contact=True), yes=yes), "")
     if code is not ExitCode.DONE or not all(begun.values()):
         if code is ExitCode.DONE:
-            say(f"the mirror copies on from there; prove it once status shows no lag: {again}")
+            say(f"the mirror continues from there; prove it once status shows no lag: {again}")
         return code
     with open_session(folder, Principal.PLAN) as session:
         return prove(session, VerificationRequest(), _carriers(session, begun), say)
