@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from types import ModuleType
 import pytest
 from ruamel.yaml import YAML
 
+from requirements.index_readme import for_the_index
 from tests.support.paths import ROOT
 
 SCRIPT = ROOT / ".github" / "scripts" / "tag_is_version"
@@ -83,6 +85,19 @@ def test_one_command_names_the_publisher_in_each_file(script: ModuleType, tmp_pa
         text = (tmp_path / path).read_text("utf-8")
         assert text == (ROOT / path).read_text("utf-8").replace("OWNER/", "example-org/") != (ROOT / path).read_text()
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.old")) == []
+
+
+def test_links_of_the_page_on_the_index_lead_to_files_of_the_tag() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    links = re.findall(r"\]\(([^)]+)\)", for_the_index(text, "https://github.com/example/tool", "9.8.7"))
+    kinds = [
+        re.fullmatch(r"https://github\.com/example/tool/(blob|raw)/v9\.8\.7/([^#]+)(#.*)?", link) for link in links
+    ]
+    assert None not in kinds, links
+    assert {"blob", "raw"} == {kind[1] for kind in kinds if kind}, "pages as pages, pictures as files"
+    assert [kind[2] for kind in kinds if kind and not (ROOT / kind[2]).exists()] == []
+    kept = "[x](#compared) [y](https://semver.org) [z](mailto:a@example.net)"
+    assert for_the_index(kept, "https://github.com/example/tool", "9.8.7") == kept
 
 
 def test_each_upload_has_the_wheel_and_the_archive_of_one_package(tmp_path: Path) -> None:

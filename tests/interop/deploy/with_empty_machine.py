@@ -76,6 +76,8 @@ def second_build(folder: Path) -> None:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("LICENSE", "README.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, source)
+    (source / "requirements").mkdir()
+    shutil.copy(ROOT / "requirements" / "index_readme.py", source / "requirements")
     text = (ROOT / "pyproject.toml").read_text("utf-8")
     first = next(line for line in text.splitlines() if line.startswith("version = "))
     (source / "pyproject.toml").write_text(text.replace(first, f'version = "{NEXT}"'), "utf-8")
