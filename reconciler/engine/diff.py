@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged, Why
-from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, different_configs, usual_configs
 from reconciler.model.replicas import ReplicaFacts
@@ -155,7 +155,7 @@ def _clusters(topology: Topology, live: LiveState) -> tuple[Findings, LiveState]
             refused = Refused(Subject(About.CLUSTER, name), Reason(stranger.code, reason), stranger.todo)
             findings.append(Findings(refused=(refused,)))
         else:
-            findings.append(Findings(settled=(Settled(Subject(About.CLUSTER, name), "cluster_id"),)))
+            findings.append(Findings(settled=(Subject(About.CLUSTER, name),)))
     return merged(findings), LiveState({name: usable[name] for name in topology.clusters}, live.mirrors)
 
 

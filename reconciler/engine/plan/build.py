@@ -51,7 +51,7 @@ def plan(
 
     # A subject may be settled in one respect and change in another: then it counts as changed.
     changed = {change.subject for change in findings.changes} | {refused.subject.whole for refused in findings.refused}
-    same = {settled.subject for settled in findings.settled if settled.subject.about is not About.CLUSTER}
+    same = {subject for subject in findings.settled if subject.about is not About.CLUSTER}
     return Plan(
         basis=basis,
         changes=in_waves(judged(planned(ordered, later, routing, topology, live), access), topology, routing.routes),
@@ -149,7 +149,7 @@ def _count(part: object) -> int | None:
 def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Routing) -> Iterator[str]:
     # What changes for a running job without a restart.
     changed = {change.ref for change in findings.changes if isinstance(change, TopicChange | ReassignReplicas)}
-    kept = {settled.subject.name for settled in findings.settled if settled.subject.about is About.MIRROR}
+    kept = {subject.name for subject in findings.settled if subject.about is About.MIRROR}
     for name, mirror in topology.mirrors.items():
         remotes = [route.remote for route in routing.routes if route.flow in mirror.flows and route.remote in changed]
         if name in kept and remotes:

@@ -18,16 +18,9 @@ from reconciler.model.changes import (
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """A declared field that is already as desired: ``east/orders``, ``partitions``."""
-
-    subject: Subject
-    field: str
-
-
-@dataclass(frozen=True, slots=True)
 class Findings:
-    """``as_desired``: subjects of which every declared field is settled. ``outside``: what an apply did not do."""
+    """``settled``: subjects of which a declared field is as desired; ``as_desired``: of which all are. ``outside``:
+    what an apply did not do."""
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Refused, ...] = ()
@@ -35,7 +28,7 @@ class Findings:
     unmanaged: tuple[Unmanaged, ...] = ()
     ignored: tuple[Ignored, ...] = ()
     notes: tuple[str, ...] = ()
-    settled: tuple[Settled, ...] = ()
+    settled: tuple[Subject, ...] = ()
     as_desired: tuple[Subject, ...] = ()
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
     adopted_acls: tuple[AdoptedAcl, ...] = ()

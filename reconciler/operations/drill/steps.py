@@ -20,7 +20,7 @@ from reconciler.operations.drill.measure import PointWatch, next_numbers, tally,
 from reconciler.operations.failover.decide import otherwise
 from reconciler.text import counted
 
-DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.SKIPPED, StepResult.FAILED
+DONE, SKIPPED, FAILED = StepResult.DONE, StepResult.SKIPPED, StepResult.FAILED
 BATCH, PAUSE_S, AFTER = 12, 0.2, 60
 """Records written at once at the origin, and the time between two batches; records written after each move."""
 NOT_OF_A_DRILL = frozenset({CutoverStep.BEFORE, CutoverStep.CLIENTS, CutoverStep.AFTER})

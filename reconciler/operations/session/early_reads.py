@@ -19,7 +19,6 @@ class Begun:
     """``texts``: the folder's files; ``unread``: problems of files without a text. ``ahead``: reads of the clusters in
     ``head``; None: none could begin. The session that takes it closes it."""
 
-    folder: Path
     texts: Mapping[str, str]
     unread: Sequence[Problem]
     head: Head
@@ -34,4 +33,4 @@ def begin(folder: Path, principal: Principal) -> Begun:
     """``environment.load.load`` reports the problems of the files."""
     texts, unread = read_readable(folder)
     head = NO_HEAD if unread else read_head(texts)
-    return Begun(folder, texts, unread, head, ReadAhead(head.clusters, principal) if head.clusters else None)
+    return Begun(texts, unread, head, ReadAhead(head.clusters, principal) if head.clusters else None)

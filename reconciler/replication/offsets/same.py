@@ -26,12 +26,11 @@ been seen at one million a second: the target brokers' decompression is the limi
 
 @dataclass(frozen=True, slots=True)
 class FillerCost:
-    """What bringing a new copy to the source's first offset costs. ``partitions``: of those that need it.
-    ``offsets``: of all of them; ``most``: of one."""
+    """What bringing a new copy to the source's first offset costs. ``partitions``: those that need it.
+    ``offsets``: of all of them."""
 
     partitions: int
     offsets: int
-    most: int
 
     @property
     def bytes(self) -> int:
@@ -47,7 +46,7 @@ class FillerCost:
 def filler_cost(first_offsets: Iterable[int]) -> FillerCost:
     """``first_offsets``: of each partition, the first offset of the source that is copied."""
     needed = [offset for offset in first_offsets if offset > 0]
-    return FillerCost(len(needed), sum(needed), max(needed, default=0))
+    return FillerCost(len(needed), sum(needed))
 
 
 def above_limit(first_offset: int, limit: int | None) -> bool:

@@ -20,7 +20,7 @@ from reconciler.model.changes import (
     UnmanagedAcl,
     Why,
 )
-from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import ShrinkLimit, Topology
 from reconciler.model.live import LiveAccess, LiveState, Made
 from reconciler.model.state.lock import LOCK_TOPIC
@@ -108,7 +108,7 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
         if acl in acls and (cut := access.pending.get(acl)) is not None and not cut.there:
             creates.append(CreateAcl(name, acl, desired.grant, NOT_PROBED, desired.rests_on))
         elif acl in kept or redundant(acl, kept) or (desired.rests_on and any(rule.covers(acl) for rule in wider)):
-            settled.append(Settled(Subject(About.ACL, name, str(acl)), "rule"))
+            settled.append(Subject(About.ACL, name, str(acl)))
         elif not redundant(acl, needed):
             creates.append(CreateAcl(name, acl, desired.grant, _reason(desired, owned), desired.rests_on))
     unmanaged = (acl for acl in kept - rules.keys() - owned.keys() if not redundant(acl, needed))

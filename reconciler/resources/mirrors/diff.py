@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, FlowEdit, Reason, RestartMirror, Risk, StartMirror, StopMirror, Subject, Why
-from reconciler.model.changes.findings import Findings, Settled
+from reconciler.model.changes.findings import Findings
 from reconciler.model.copying import Copying, look
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
@@ -79,7 +79,7 @@ def _compare(
     match live.state:
         case JobState.RUNNING | JobState.STARTING:
             if live.fingerprint == fingerprint and (live.state is JobState.RUNNING or live.unseen is not None):
-                return Findings(settled=(Settled(Subject(About.MIRROR, name=mirror.name), "definition"),))
+                return Findings(settled=(Subject(About.MIRROR, name=mirror.name),))
             if live.fingerprint == fingerprint:
                 # What starts does not copy yet, and may never: it is as declared once it runs.
                 since = "" if live.started_at_ms is None else f" since {moment(live.started_at_ms)}"

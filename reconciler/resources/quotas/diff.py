@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, AlterQuota, Ignored, LimitChange, Reason, Refused, Subject, Why
-from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.quotas import Limits, Quota, QuotaEntity, limits_text
@@ -44,9 +44,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
     moved = {change.entity for change in changes}
     declared = Findings(
         changes=tuple(changes),
-        settled=tuple(
-            Settled(Subject(About.QUOTA_STATE, name, str(whom)), "limits") for whom in mine if whom not in moved
-        ),
+        settled=tuple(Subject(About.QUOTA_STATE, name, str(whom)) for whom in mine if whom not in moved),
     )
     return merged((declared, _undeclared(topology, cluster, mine, quotas, pruning)))
 

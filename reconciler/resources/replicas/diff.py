@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import Change, FinishReassignment, Reason, ReassignReplicas, Refused, Why, of_topic
-from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, LiveTopic
@@ -84,7 +84,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
     for desired in topics:
         if (topic := cluster.topics.get(desired.ref.name)) is not None:
             (wants if wants_replicas(desired, topic) else settled).append(desired)
-    findings = Findings(settled=tuple(Settled(of_topic(desired.ref), "replication factor") for desired in settled))
+    findings = Findings(settled=tuple(of_topic(desired.ref) for desired in settled))
     facts = cluster.replicas
     if not isinstance(facts, ReplicaFacts):
         # Without a closer look nothing is planned; a factor that seems right may still be on its way.
@@ -94,7 +94,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
         for desired in wants:
             ref, name = desired.ref, f"{desired.ref} replication factor"
             if facts is None and cluster.topics[ref.name].replication_factor == desired.replication_factor:
-                unseen.append(Findings(settled=(Settled(of_topic(ref), "replication factor"),)))
+                unseen.append(Findings(settled=(of_topic(ref),)))
             else:
                 unseen.append(Findings(unknown=(Unknown(f"{ref} replicas", why, todo, (name,)),)))
         return merged(unseen)
@@ -122,7 +122,7 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
     ]
     factors = {len(part.replicas) for part in standing}
     if factors == {factor} and not moves:
-        return Findings(settled=(Settled(of_topic(desired.ref), "replication factor"),))
+        return Findings(settled=(of_topic(desired.ref),))
     if refused := tuple(_refusals(site, desired, topic, standing)):
         return Findings(refused=refused)
     if isinstance(topic.configs, Unknown) and max(factors) > factor:

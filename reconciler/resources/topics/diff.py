@@ -16,7 +16,7 @@ from reconciler.model.changes import (
     Why,
     of_topic,
 )
-from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.config_values import THROTTLES, number
 from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Cluster, TopicRef
@@ -189,7 +189,7 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
     if desired.partitions is None and desired.unreadable is not None:
         return Findings()  # reported with its configs
     if desired.partitions is None or desired.partitions == live:
-        return Findings(settled=(Settled(subject.whole, "partitions"),))
+        return Findings(settled=(subject.whole,))
     if desired.partitions > live and desired.ref.name in around.in_flight:
         text = f"{desired.partitions} are desired; they are added when the running reassignment has ended"
         return Findings(ignored=(Ignored(subject, "waits-for-reassignment", text),))
@@ -235,7 +235,7 @@ def _factor(desired: DesiredTopic, topic: LiveTopic) -> Findings:
     if desired.new_factor is not None and live != desired.new_factor:
         text = f"has {live}; {desired.new_factor} is the default for new topics only"
         return Findings(ignored=(Ignored(subject, "default-for-new-topics", text),))
-    return Findings(settled=(Settled(of_topic(desired.ref), "replication factor"),))
+    return Findings(settled=(of_topic(desired.ref),))
 
 
 def mixed(topic: LiveTopic) -> str:

@@ -17,7 +17,7 @@ from reconciler.model.changes import (
     Why,
     of_topic,
 )
-from reconciler.model.changes.findings import Findings, Settled
+from reconciler.model.changes.findings import Findings
 from reconciler.model.config_values import THROTTLES, human, same
 from reconciler.model.environment.services import offer_of, service_words
 from reconciler.model.environment.topology import Cluster, TopicRef, Undeclared
@@ -48,7 +48,7 @@ def compare_configs(
     changes: list[ConfigChange] = []
     refused: list[Refused] = []
     ignored: list[Ignored] = []
-    settled: list[Settled] = []
+    settled: list[Subject] = []
     # What is not ours or cannot be compared comes before the comparison, and only a key that the brokers of this
     # cluster offer becomes a change.
     for key, wanted in sorted(desired.configs.items()):
@@ -67,7 +67,7 @@ def compare_configs(
             held_back = Refused(of_topic(desired.ref, key), Reason(Why.RETENTION_WITHOUT_START, problem), todo)
             refused.append(held_back)
         elif same(key, entry.value, wanted.value):
-            settled.append(Settled(of_topic(desired.ref), key))
+            settled.append(of_topic(desired.ref))
         elif lacking := not_offered(desired, key, cluster, entry.value):
             refused += lacking.refused
             ignored += lacking.ignored

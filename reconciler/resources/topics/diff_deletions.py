@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import Change, CreateTopic, DeleteTopic, Reason, Refused, Role, Why, of_topic
-from reconciler.model.changes.findings import Findings, Settled
+from reconciler.model.changes.findings import Findings
 from reconciler.model.config_values import same
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, LiveTopic
@@ -53,7 +53,7 @@ def compare_tombstones(
             yield Findings(unknown=(replace(hidden, detail=(f"tombstone of {ref}",)),))
         elif topic is None:
             note = f"{ref} has a tombstone and is gone: the tombstone ({stone.where}) can be removed"
-            yield Findings(settled=(Settled(of_topic(ref), "deleted"),), notes=(note,))
+            yield Findings(settled=(of_topic(ref),), notes=(note,))
         elif refused := _refusal(stone, topic, desired_topics.get(ref)):
             yield Findings(refused=(refused,))
         else:

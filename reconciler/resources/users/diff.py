@@ -21,7 +21,7 @@ from reconciler.model.changes import (
     UserChange,
     Why,
 )
-from reconciler.model.changes.findings import Findings, Settled, merged
+from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveState
 from reconciler.model.users import (
@@ -109,7 +109,7 @@ def _user(cluster: str, user: ScramUser, live: Credentials, record: UserRecord |
 
 
 def _settled(cluster: str, user: ScramUser) -> Findings:
-    return Findings(settled=(Settled(Subject(About.USER, cluster, user.name), "version"),))
+    return Findings(settled=(Subject(About.USER, cluster, user.name),))
 
 
 def _desired_credentials(

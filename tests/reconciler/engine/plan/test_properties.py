@@ -162,7 +162,7 @@ def test_topics_that_are_alike_are_compared_once_with_the_same_outcome(
         patched.setattr(topics, "_case", lambda *_: None)
         one_by_one, _ = diff(wished, live)
     at_once, routing = diff(wished, live)
-    assert {one.subject for one in at_once.settled}.union(at_once.as_desired) == {s.subject for s in one_by_one.settled}
+    assert {*at_once.settled, *at_once.as_desired} == {*one_by_one.settled}
     assert replace(at_once, settled=(), as_desired=()) == replace(one_by_one, settled=())
     together = desired_topics(wished, live, routing)
     for one in declared:
