@@ -212,8 +212,10 @@ def _state(
         return verification.Equality.UNKNOWN, f"a first reading found different {kind}, a second one did not", _AGAIN
     if counts.suspect is None:
         return verification.Equality.EQUAL, "", ""
-    if located is None or located.error:
-        return verification.Equality.UNKNOWN, located.error if located else "its difference was not looked for", _AGAIN
+    if located is None:
+        return verification.Equality.UNKNOWN, "its difference was not looked for", _AGAIN
+    if located.error:
+        return verification.Equality.UNKNOWN, located.error, located.todo
     if located.difference is None:
         return verification.Equality.UNKNOWN, f"a first reading found different {kind}, a second one did not", _AGAIN
     return verification.Equality.DIFFERENT, "", ""
