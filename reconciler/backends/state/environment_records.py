@@ -115,7 +115,6 @@ class JournalLog:
 
     def __init__(self, cluster: Cluster, environment: str, principal: Principal) -> None:
         self.cluster = cluster
-        self.environment = environment
         writer = journal_transactional_id(environment)
         self._log = LockLog(cluster, LOCK_TOPIC, journal_key(environment), writer, principal)
         self._open = False

@@ -31,7 +31,6 @@ class CorruptBatchError(Exception):
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"the checksum of the batch at offset {offset} does not match its bytes")
-        self.offset = offset
 
 
 class Batch(NamedTuple):

@@ -39,7 +39,7 @@ class CutoverRollback:
             try:
                 self.world.keep(replace(self.journal, state=CutoverState.TAKEN_BACK, at_ms=self._now_ms()))
             except ReconcilerError as error:
-                lost = (unkept(error, "under way", "finds all taken back"),)
+                lost = (unkept(error, "finds all taken back"),)
         groups = tuple(group_seen(move, ()) for move in self._groups)
         return CutoverReport(
             "rollback",

@@ -56,7 +56,7 @@ class CutoverRun:
             try:
                 self._keep(replace(self.journal, state=CutoverState.DONE))
             except ReconcilerError as error:
-                self._findings[unkept(error, "under way", "finds each step done")] = None
+                self._findings[unkept(error, "finds each step done")] = None
         groups = tuple(group_seen(move, ()) for move in self._groups)
         seconds = self.world.now() - began
         findings = tuple(self._findings)

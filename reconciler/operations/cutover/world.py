@@ -153,9 +153,9 @@ def unfenced(world: CutoverWorld, none: str, then: str) -> StepEnd:
     return StepResult.DONE, f"{counted(len(ours), 'deny rule')} taken back{then}"
 
 
-def unkept(error: ReconcilerError, state: str, again: str) -> str:
+def unkept(error: ReconcilerError, again: str) -> str:
     """What is to know when the last word of a run did not come into its journal."""
-    return f"all of it is done, but the journal still says that it is {state}: {error.what}. Run it again: it {again}"
+    return f"all of it is done, but the journal still says that it is under way: {error.what}. Run it again: it {again}"
 
 
 StepName = TypeVar("StepName", bound=str)

@@ -180,7 +180,7 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
             else:
                 names = [NamePattern(route.remote.name) for route in mine]
             for name in names:
-                yield from _both(TOPIC, name)
+                yield from _read_and_write(name)
                 if flow.keeps_offsets:  # DeleteRecords, below the source's first offset; DescribeProducers needs Read
                     yield TOPIC, name, Operation.DELETE
             yield GROUP, NamePattern(position_group(flow.state_name)), Operation.READ
@@ -191,15 +191,15 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
     carrying = {flow.name for flow in wanted}
     for mirror in topology.mirrors.values():
         if carrying.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
-            yield from _both(TOPIC, NamePattern(STATUS_TOPIC))
+            yield from _read_and_write(NamePattern(STATUS_TOPIC))
             if mirror.hosted:
-                yield from _both(TOPIC, NamePattern(CONTROL_TOPIC))
+                yield from _read_and_write(NamePattern(CONTROL_TOPIC))
                 prefix = NamePattern(host_transactions(topology.environment), PatternType.PREFIXED)
                 yield TRANSACTION, prefix, Operation.WRITE
     for carried in sorted(carrying):
         for topic in written_by(topology.flows[carried]):
             if topic.ref.cluster == cluster:
-                yield from _both(TOPIC, NamePattern(topic.ref.name))
+                yield from _read_and_write(NamePattern(topic.ref.name))
 
 
 def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> Iterator[Right]:
@@ -222,6 +222,6 @@ def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> 
             yield TOPIC, NamePattern(audit.name), Operation.WRITE
 
 
-def _both(resource: ResourceType, name: NamePattern) -> Iterator[Right]:
-    yield resource, name, Operation.READ
-    yield resource, name, Operation.WRITE
+def _read_and_write(name: NamePattern) -> Iterator[Right]:
+    yield TOPIC, name, Operation.READ
+    yield TOPIC, name, Operation.WRITE

@@ -43,7 +43,7 @@ class Submission:
     def __init__(self, words: Sequence[str], run: str, address: str, say: Say) -> None:
         """Starts spark-submit with a pipe for both outputs, which a thread of its own empties: spark-submit may
         stay for as long as the application runs, and a full pipe would stop it."""
-        self._words, self._say = tuple(words), say
+        self._say = say
         self.application_id = ""
         self._status: int | None = None
         self._exception = ""

@@ -47,7 +47,6 @@ class ControlTopic:
     def __init__(self, cluster: Cluster, environment: str, principal: Principal, topic: str = CONTROL_TOPIC) -> None:
         self.cluster = cluster
         self.topic = topic
-        self.principal = principal
         self._prefix = host_transactions(environment) if principal is Principal.MIRROR else f"{OURS}{environment}."
         self._records = TopicRecords(cluster, principal, topic, committed=True)
         self._missing = False

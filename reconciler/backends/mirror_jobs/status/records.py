@@ -160,7 +160,6 @@ class StatusRecords:
         self.cluster = cluster
         self.environment = environment
         self.moved_from = tuple(moved_from)
-        self.principal = principal
         self.topic = topic
         self.topic_missing = False
         """As of the last read."""

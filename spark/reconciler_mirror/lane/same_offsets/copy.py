@@ -48,7 +48,6 @@ class Copies:
 
     def __init__(self, lane: Lane, identity: Identity, producer: int, marker_producer: int) -> None:
         self._lane = lane
-        self.identity = identity
         self.producer = producer
         # Looks at what leaders have of each copy (DescribeProducers), by the producer that writes it.
         self.leaders = Leaders(lane.target, lambda key: self._states[self._by_target[key]].producer)

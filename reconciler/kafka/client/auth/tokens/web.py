@@ -119,13 +119,10 @@ def ask(
 
 
 def ask_json(
-    endpoint: IdentityEndpoint,
-    headers: Mapping[str, str],
-    form: Mapping[str, str] | None = None,
-    method: str | None = None,
+    endpoint: IdentityEndpoint, headers: Mapping[str, str], form: Mapping[str, str] | None = None
 ) -> Mapping[str, object]:
     """As ``ask``, of an answer that is one JSON object."""
-    answered, body = ask(endpoint, {"Accept": "application/json", **headers}, form, method)
+    answered, body = ask(endpoint, {"Accept": "application/json", **headers}, form)
     try:
         document = json.loads(body)
         if isinstance(document, dict):
