@@ -19,7 +19,7 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
     shift 2
     (
         while [ -n "$after" ] && kill -0 "$after" 2>/dev/null; do sleep 1; done
-        exec $python -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" \
+        exec $command -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" \
             --basetemp "$logs/tmp/$name" "$@" # of its own: sessions that share one remove each other's folders
     ) >"$logs/$name" 2>&1 &
     last=$!
@@ -29,7 +29,12 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
 after= # a share that begins when this one has ended
-share quick 2 -m "not ($brokers)" --dist worksteal tests
+# Tests that only compute fill the time in which others wait for brokers. They crash nothing, so that no second process
+# has to hand out tests and take outcomes.
+command="nice -n 5 $python"
+share reconciler 0 -m "not ($brokers)" tests/reconciler
+share others 0 -m "not ($brokers)" tests --ignore tests/reconciler
+command=$python
 $python -m tests.support.jobs.class_archive
 long_ones_out="($brokers) and not long" # make test-clusters runs those
 share spark 1 -m "$long_ones_out" tests/e2e/spark tests/interop tests/e2e/mirror/test_killed_failover.py \

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from tests.support.paths import parsed
+
 STOP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -39,7 +41,7 @@ def modules(root: Path, folders: Iterable[str]) -> dict[str, set[str]]:
 
 
 def first_line(path: Path) -> str:
-    return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]
+    return (ast.get_docstring(parsed(path)) or "").partition("\n")[0]
 
 
 def ranked(phrase: str, modules: Mapping[str, set[str]]) -> Sequence[str]:
