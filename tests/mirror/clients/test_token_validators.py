@@ -280,14 +280,27 @@ def test_what_the_issuer_refuses_is_reported_by_commands_and_by_a_lane(
     issuer: Issuer,
     flow: Flow,
     told: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
     more: dict[str, str],
     answer: IdentityAnswer | None,
     said: str,
 ) -> None:
+    """The lane copies once the issuer takes the client, or after a restart with another scope."""
+    for name in ("FIRST_PAUSE", "LONGEST_REFUSED"):
+        monkeypatch.setattr(oauth, name, 0.1)
     issuer.answer = answer
     client = of_issuer(east, issuer, **more)
     told(client, said)
-    fails(replace(flow, clients=(client, client)).lane(), said)
+    lane = replace(flow, clients=(client, client)).lane()
+    fails(lane, said)
+    issuer.answer, issuer.secret = None, more.get("client_secret", SECRET)
+    if "scope" in more:
+        right = of_issuer(east, issuer)
+        lane = replace(flow, clients=(right, right)).lane()
+    time.sleep(0.5)
+    report = batch_path(lane, UntilControl(lane.partitions, caught_up, 60))
+    assert report.end is LaneEnd.STOPPED, report
+    assert flow.target_content() == flow.source_content()
 
 
 ROLE = "arn:aws:iam::123456789012:role/kafka"

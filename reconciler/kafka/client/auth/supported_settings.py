@@ -89,6 +89,11 @@ FILES = ("ssl.ca.location", "https.ca.location", "ssl.crl.location", "ssl.certif
 _OWN = "The mirror and all commands use our own connections"
 _JAVA = "It is a setting of the Java clients"
 _BY_METHOD = "remove it: sasl.oauthbearer.method says who gives the token (oidc, aws_msk_iam, aws_sts, azure, gcp)"
+_KEYTAB = "sasl.kerberos.keytab"
+_RELATIVE_KEYTAB = (
+    "Write its absolute path. Where Spark brings it to executors (spark.files), write ${env:NAME}: the path in the "
+    "driver's environment, the bare name as spark.executorEnv.NAME"
+)
 _CONFIGURATION = "remove it, and set {} in the OpenSSL configuration (OPENSSL_CONF) of the machines that run the mirror"
 _PKCS12 = (
     "convert the keystore once, openssl pkcs12 -in client.p12 -clcerts -out client.pem, and name client.pem as "
@@ -327,6 +332,10 @@ def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
         return
     setting = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), "")
     mechanism = (client.get(setting) or "").upper()
+    keytab = client.get(_KEYTAB)
+    if mechanism == "GSSAPI" and keytab and not keytab.startswith("/"):
+        why = "Each process starts in a folder of its own"
+        yield Refusal(_KEYTAB, f'{_KEYTAB} is "{keytab}"', why, _RELATIVE_KEYTAB)
     needed = ["sasl.username", "sasl.password"] if mechanism in BY_PASSWORD else []
     if mechanism == "OAUTHBEARER":
         needed = [f"sasl.oauthbearer.{name}" for name in _needed(client)]

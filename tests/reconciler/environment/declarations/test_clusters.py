@@ -123,6 +123,7 @@ TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
         (SASL | OIDC | {OF_METHOD: "azure", SCOPE: "https://ns.example"}, f'{SCOPE} is "https://ns.example"'),
         (SASL | KERBEROS | {"sasl.kerberos.service.name": "kafka/b1@A.B"}, 'service.name is "kafka/b1@A.B"'),
         (SASL | KERBEROS | {"sasl.kerberos.principal": "m/_HOST@A.B"}, 'sasl.kerberos.principal is "m/_HOST@A.B"'),
+        (SASL | KERBEROS | {"sasl.kerberos.keytab": "m.keytab"}, 'sasl.kerberos.keytab is "m.keytab"'),
         (USER, "sasl.username is set, and security.protocol is plaintext"),
         (USER | {"security.protocol": "SSL"}, "sasl.username is set, and security.protocol is SSL"),
         ({"security.protocol": "SASL-SSL"}, 'security.protocol is "SASL-SSL"'),
