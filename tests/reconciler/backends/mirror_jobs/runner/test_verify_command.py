@@ -63,7 +63,7 @@ foreground.handovers = lambda _: {"m": "{}"}
 foreground.unlisted = foreground.request_fields = lambda *_: {}
 foreground.run_in_foreground = lambda *_: foreground_job.run_in_foreground(run, said, said)
 topology = SimpleNamespace(environment="e", mirrors={"m": run.mirror}, flows_of=lambda _: ())
-session = SimpleNamespace(topology=topology, state=run.state, whole=None)
+session = SimpleNamespace(topology=topology, folder=run.state, state=run.state, whole=None)
 request = SimpleNamespace(flow=None, master=None)
 foreground.prove(session, request, ["m"], print)
 """
