@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import os
+import shlex
 import shutil
 import sys
 import threading
@@ -27,9 +28,15 @@ def sockets(master: str, folder: str) -> Mapping[str, str]:
 def with_defaults(own: Mapping[str, str], defaults: Mapping[str, str]) -> Any:
     """A SparkConf of what was submitted: ``own`` win over that, ``defaults`` yield to it."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkRuntimeError
 
-    SparkContext._ensure_initialized()  # without its JVM a SparkConf knows nothing of what was submitted
+    try:
+        SparkContext._ensure_initialized()  # without its JVM a SparkConf knows nothing of what was submitted
+    except PySparkRuntimeError as error:
+        sys.exit(f"Spark's JVM has ended: {error}")  # why is above it in the log
     conf = SparkConf()
+    if python := conf.get("spark.pyspark.python"):
+        os.environ["PYSPARK_PYTHON"] = python  # of the executors; spark-submit hands it on in the same way
     for key, value in own.items():
         conf.set(key, value)
     chosen = sockets(conf.get("spark.master", "local") or "", conf.get(_SOCKET_FOLDER, "") or "")
@@ -41,13 +48,16 @@ def with_defaults(own: Mapping[str, str], defaults: Mapping[str, str]) -> Any:
 def waited_for(name: str, description: str, request: str, arguments: list[str]) -> argparse.Namespace:
     """Arguments of a script that a command waits for: ``handover``, ``request``, ``run_dir``. ``request``: its help.
 
-    Once that command is gone, killed with -9, it cannot take its application along: then this process ends."""
+    Once that command is gone, killed with -9, it cannot take its application along: then this process ends, and with it
+    the JVM that it has started."""
     parser = argparse.ArgumentParser(prog=name, description=description)
     parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote for the mirror")
     parser.add_argument("--request", type=Path, required=True, help=request)
     parser.add_argument("--run-dir", type=Path, required=True, help="gets result.json")
     parser.add_argument("--caller", type=int, help="pid of the command that waits for the answer")
+    parser.add_argument("options", nargs="*", help="of spark-submit, behind --")
     given = parser.parse_args(arguments)
+    os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*given.options, "pyspark-shell"])
     if given.caller is not None:
         watch = threading.Thread(target=_end_with, args=(given.caller, given.run_dir), name="caller", daemon=True)
         watch.start()

@@ -1,4 +1,4 @@
-"""Entry script that looks at executors: ``preflight_job.py --handover FILE --request FILE --run-dir DIR --caller PID``.
+"""Looks at executors: ``preflight_job.py --handover FILE --request FILE --run-dir DIR --caller PID -- OPTIONS``.
 
 Writes ``result.json`` into the run directory. Exit codes: 0 it is written, whatever it says; 1 failed, with one
 paragraph on standard error.

@@ -1,4 +1,4 @@
-"""Entry script of the verify job: ``verify_job.py --handover FILE --request FILE --run-dir DIR [--caller PID]``.
+"""Entry script of verify: ``verify_job.py --handover FILE --request FILE --run-dir DIR --caller PID -- OPTIONS``.
 
 Writes ``result.json`` into the run directory and reports its progress on standard output, a line ``verify: ...`` each;
 after ``verify: warning: `` what the next one does not replace.

@@ -86,7 +86,7 @@ def package_folder(package: str) -> Path:
 
 
 def job_script(name: str) -> Path:
-    """What spark-submit is given: ``mirror_job.py`` or ``verify_job.py``."""
+    """``mirror_job.py``, which spark-submit is given, or one that starts Spark itself."""
     return package_folder("reconciler_mirror") / "jobs" / name
 
 
@@ -249,9 +249,20 @@ def job_environment(
 
 def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, script: str) -> list[str]:
     """``folder``: with the job's hand-over and the zip of our code. ``conf`` wins over how ports are closed."""
-    words = _submit_words(master, name, conf)
-    words += ["--py-files", str(folder / "bundle.zip"), str(job_script(script))]
+    words = [spark_submit(), *spark_options(master, name, conf, folder), str(job_script(script))]
     return [*words, "--handover", str(folder / "handover.json")]
+
+
+def spark_options(master: str, name: str, conf: Mapping[str, str], folder: Path) -> list[str]:
+    return [*_submit_words(master, name, conf)[1:], "--py-files", str(folder / "bundle.zip")]
+
+
+def python_path(environ: Mapping[str, str]) -> dict[str, str]:
+    """For a script that starts Spark itself: SPARK_HOME's own pyspark, which fits its JVM."""
+    if not (home := environ.get("SPARK_HOME")):
+        return {}
+    libraries = sorted(map(str, (Path(home) / "python" / "lib").glob("*.zip")))
+    return {"PYTHONPATH": os.pathsep.join([*libraries, *filter(None, [environ.get("PYTHONPATH")])])}
 
 
 def _submit_words(master: str, name: str, conf: Mapping[str, str]) -> list[str]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -90,7 +91,7 @@ def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[s
             stderr=log,
             text=True,
             start_new_session=True,
-            env=command_line.job_environment(_master(run), run.handover, os.environ) | secret,
+            env=_environment(run) | secret,
         )
         try:
             _follow(run, process.stdout, log, progress, warn)
@@ -168,14 +169,21 @@ def _command(run: ForegroundRun, folder: Path) -> list[str]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         **given,
     }
-    words = command_line.spark_words(
-        _master(run), f"{run.script.name}-{run.mirror.name}", conf, folder, run.script.file
-    )
-    return [*words, "--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]
+    named = ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON")
+    python = conf.get("spark.pyspark.driver.python") or next(filter(None, map(os.environ.get, named)), sys.executable)
+    words = [python, str(command_line.job_script(run.script.file)), "--handover", str(folder / "handover.json")]
+    words += ["--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]
+    name = f"{run.script.name}-{mirror.name}"
+    return [*words, "--", *command_line.spark_options(_master(run), name, conf, folder)]
+
+
+def _environment(run: ForegroundRun) -> dict[str, str]:
+    job = command_line.job_environment(_master(run), run.handover, os.environ)
+    return {**job, **command_line.python_path(os.environ)}
 
 
 def _follow(run: ForegroundRun, output: IO[str] | None, log: IO[str], progress: Say, warn: Say) -> None:
-    """spark-submit puts both outputs of a Python job on its standard output; what is no progress belongs to the log."""
+    """What is no progress belongs to the log. The JVM has the same output, so this ends with the last of both."""
     for line in output or ():
         if line.startswith(run.script.said):
             text = line.removeprefix(run.script.said).rstrip()
@@ -189,9 +197,18 @@ def _follow(run: ForegroundRun, output: IO[str] | None, log: IO[str], progress: 
 def _end(process: subprocess.Popen[str]) -> None:
     """Nothing is left running, however the waiting ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is not None:
+        if not _signalled(process, number):
             return
-        os.killpg(process.pid, number)
         began = time.monotonic()
-        while process.poll() is None and time.monotonic() - began < _LEAVE_S:
+        while _signalled(process, 0) and time.monotonic() - began < _LEAVE_S:
             time.sleep(0.1)
+
+
+def _signalled(process: subprocess.Popen[str], number: int) -> bool:
+    """The job and its JVM; False where none of them runs."""
+    process.poll()
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        return False
+    return True

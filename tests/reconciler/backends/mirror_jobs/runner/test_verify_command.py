@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from reconciler_mirror.jobs.application import waited_for
 
 from reconciler.backends.mirror_jobs.runner import foreground_job
+from reconciler.backends.mirror_jobs.runner.command_line import python_path
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, _command, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.processes import is_running
 from reconciler.errors import RunnerError
@@ -47,6 +52,48 @@ def test_a_local_master_gets_nothing_that_only_a_cluster_has() -> None:
     assert not any(
         key.startswith(("spark.executor.", "spark.pyspark.", "spark.archives", "spark.cores")) for key in given
     )
+
+
+def test_python_is_first_and_starts_spark_with_what_spark_submit_would_be_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the comparison would wait for a JVM that it does not need to begin."""
+    for name in ("PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.setenv(name, "")
+    words = _command(ForegroundRun(replace(MIRROR, master="local[2]"), Path("/s"), "{}", {}), tmp_path)
+    assert words[0] == sys.executable
+    assert words[1].endswith("jobs/verify_job.py")
+    options = words[words.index("--") + 1 :]
+    assert options[:2] == ["--master", "local[2]"]
+    assert options[-2:] == ["--py-files", str(tmp_path / "bundle.zip")]
+    given = waited_for("verify_job.py", "", "", [*words[2 : words.index("--caller")], *words[words.index("--") :]])
+    assert given.request == tmp_path / "request.json"
+    assert shlex.split(os.environ["PYSPARK_SUBMIT_ARGS"]) == [*options, "pyspark-shell"]
+    monkeypatch.setenv("PYSPARK_PYTHON", "/executors/python")
+    assert _command(ForegroundRun(MIRROR, Path("/s"), "{}", {}), tmp_path)[0] == sys.executable, (
+        "executors have another"
+    )
+
+
+def test_spark_home_brings_its_own_pyspark(tmp_path: Path) -> None:
+    library = tmp_path / "python" / "lib"
+    library.mkdir(parents=True)
+    for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip", "PY4J_LICENSE.txt"):
+        (library / name).write_text("")
+    path = python_path({"SPARK_HOME": str(tmp_path), "PYTHONPATH": "/mine"})["PYTHONPATH"]
+    assert path.split(":") == [str(library / "py4j-0.10.9.9-src.zip"), str(library / "pyspark.zip"), "/mine"]
+    assert python_path({"PYTHONPATH": "/mine"}) == {}
+
+
+def test_the_jvm_of_a_job_that_has_died_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the job's process group, and its output is not waited for."""
+    said = "sleep 600 >/dev/null 2>&1 & echo verify: $!; exit 1"
+    monkeypatch.setattr(foreground_job, "_command", lambda *_: ["sh", "-c", said])
+    progress = list[str]()
+    with pytest.raises(RunnerError):
+        run_in_foreground(ForegroundRun(Mirror("m", ("f",)), tmp_path, "{}", {}), progress.append, progress.append)
+    jvm = int(progress[-1].rpartition(" ")[2])
+    until(lambda: not is_running(jvm, "sleep"))
 
 
 CANCELLED = """
