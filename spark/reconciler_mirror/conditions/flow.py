@@ -23,9 +23,9 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
     ranges = ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
     lags = [lag for _, lag in stalled]
     known = sum(lag for lag in lags if lag is not None)
-    behind = (
-        f"{known:,} records behind" if None not in lags else f"how far behind is not known, at least {known:,} records"
-    )
+    behind = f"{known:,} records behind"
+    if None in lags:
+        behind = f"how far behind is not known{f', at least {known:,} records' if known else ''}"
     why = "others of the same lanes are copied" if others_move else "no reason is known"
     return Condition(
         "partition_stalled",

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.flow_state import SILENT_S
-from reconciler_mirror.conditions.flow import STALLED_S, ConditionLog
+from reconciler_mirror.conditions.flow import STALLED_S, ConditionLog, partitions_stalled
 from reconciler_mirror.model.counters import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.lane import (
     Condition,
@@ -301,6 +301,14 @@ def test_what_does_not_move_and_has_records_is_named(board: Board, clock: Clock)
     board.progress(told(1, 4, 8))
     view = clock.passes(board, 2)
     assert (view.conditions, view.figures.stalled_partitions) == ((), 0), "it moved"
+
+
+@pytest.mark.parametrize(("lags", "behind"), [((None, None), ""), ((None, 5), ", at least 5 records")])
+def test_an_unknown_lag_is_at_least_what_is_known_of_it(lags: tuple[int | None, ...], behind: str) -> None:
+    text = partitions_stalled("orders", list(enumerate(lags)), others_move=False).text
+    assert text == (
+        f"orders, partitions 0-1, have not moved for 30 s, how far behind is not known{behind}; no reason is known"
+    )
 
 
 def test_what_stands_for_a_reason_that_is_reported_is_not_reported_twice(board: Board, clock: Clock) -> None:
