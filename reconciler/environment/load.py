@@ -34,7 +34,7 @@ from reconciler.environment.declarations.topics import (
     check_rules,
     check_tombstones,
 )
-from reconciler.environment.declarations.users import build_user, check_users
+from reconciler.environment.declarations.users import build_user, check_users, user_secret
 from reconciler.environment.declarations.values import (
     Wrong,
     client_setting,
@@ -42,7 +42,7 @@ from reconciler.environment.declarations.values import (
     spark_setting,
     topic_config,
 )
-from reconciler.environment.declarations.webhooks import build_webhook
+from reconciler.environment.declarations.webhooks import build_webhook, webhook_secret
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.environment.validate.environment import check
 from reconciler.environment.yaml.locations import Place, Places
@@ -82,6 +82,8 @@ _VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Judge], ...]] = {
     "defaults": _LAYER,
     "classes": _LAYER,
     "mirrors": ((("spark_conf",), spark_setting), (("verify_conf",), spark_setting)),
+    "users": (((), user_secret),),
+    "webhooks": (((), webhook_secret),),
 }
 """Mappings of single values, which are judged also where the entry around them has a wrong shape."""
 

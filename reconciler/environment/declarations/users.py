@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.values import Wrong, is_reference
 from reconciler.environment.yaml.locations import Places, unknown_clusters
+from reconciler.environment.yaml.nodes import Node, Scalar
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topology
 from reconciler.model.users import AS_FOUND, Mechanism, ScramUser, user_words
@@ -13,6 +14,18 @@ from reconciler.text import grouped
 
 _ONLY_DESIRED = ("version", "mechanisms", "iterations", "password", "take_over")
 _MIXED = re.compile(r"\$\{(env|file):")
+
+
+def user_secret(key: str, node: Node) -> str | Wrong:
+    """Of the fields of a user only ``password`` is judged."""
+    if key != "password" or not isinstance(node, Scalar) or is_reference(node.text):
+        return ""
+    if _MIXED.search(node.text):
+        problem, why = "password mixes a reference with other text", "Part of the secret would be in git"
+        return Wrong("secret-in-git", problem, why, "Let one reference be the whole value")
+    problem, why = "password holds a literal value", "Anyone who can read the repository could log in as this user"
+    todo = "Write ${env:NAME} or ${file:PATH}, and take another password if this one was ever committed"
+    return Wrong("secret-in-git", problem, why, todo)
 
 
 def build_user(reading: Reading) -> ScramUser:
@@ -38,16 +51,8 @@ def build_user(reading: Reading) -> ScramUser:
             if version > AS_FOUND:
                 problem, why = f"it has version {version} and no password", "There is nothing to set for this version"
                 reading.wrong((), Wrong("user-field", problem, why, "Write password: ${env:NAME} or ${file:PATH}"))
-        elif _MIXED.search(password) and not is_reference(password):
-            problem, why = "password mixes a reference with other text", "Part of the secret would be in git"
-            reading.wrong(("password",), Wrong("secret-in-git", problem, why, "Let one reference be the whole value"))
-        elif not is_reference(password):
-            problem, why = (
-                "password holds a literal value",
-                "Anyone who can read the repository could log in as this user",
-            )
-            todo = "Write ${env:NAME} or ${file:PATH}, and take another password if this one was ever committed"
-            reading.wrong(("password",), Wrong("secret-in-git", problem, why, todo))
+        else:
+            reading.mapping(each=user_secret)
     return ScramUser(
         number=int(reading.name),
         clusters=reading.texts("clusters"),

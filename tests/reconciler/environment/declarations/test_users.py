@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.engine.plan.select import known_part
+from reconciler.environment.load import load
 from reconciler.errors import TopologyError
 from reconciler.model.users import UserRecord
 from tests.support.access.users import APP, SHA_256, SHA_512, env, users
@@ -114,3 +115,21 @@ def test_a_mirror_starts_after_its_user_is_made() -> None:
     planned = seen.plan(users("name: mirror, version: 1, password: '${env:MIRROR}'", clusters=SCRAM))
     start = next(one for one in planned.changes if one.id == "start:west")
     assert "user:east: user mirror" in start.needs
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ("users: [{name: a, clusters: [east], password: hunter2, slip: 1}]", "password holds a literal value"),
+        ("users: [{clusters: [east], password: '${env:A}hunter2'}]", "password mixes a reference"),
+        ("webhooks: [{url: 'https://hunter2', slip: 1}]", "url is not one reference"),
+    ],
+)
+def test_a_literal_secret_is_named_beside_an_entrys_other_problems(entry: str, words: str) -> None:
+    with pytest.raises(TopologyError) as raised:
+        load({"a.yaml": f"{SCRAM}{entry}\n"}, "env")
+    codes_of_all = [problem.code for problem in raised.value.problems]
+    assert "secret-in-git" in codes_of_all
+    assert len(codes_of_all) == 2
+    assert words in str(raised.value)
+    assert "hunter2" not in str(raised.value)
