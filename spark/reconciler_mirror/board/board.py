@@ -128,6 +128,9 @@ class Board:
                 here = {number: gap for (of, number), gap in lanes.items() if of == name}
                 for number, lane in flow.lanes.items():
                     lane.untasked = number in here or (name, number) in without
+                    if lane.reported_untasked and not lane.untasked:  # it may begin to copy from now on
+                        lane.since.clear()
+                    lane.reported_untasked = number in here
                 for code in untasked.LANE_CODES:
                     flow.own.pop(code, None)
                 for silent in {gap.silent for gap in here.values()}:

@@ -107,6 +107,8 @@ class LaneState:
     path: str = "record"
     path_reason: str = ""
     untasked: bool = False
+    reported_untasked: bool = False
+    """For so long that a condition says so."""
     """It has no task now; a condition only when that lasts."""
     heard_at: float = 0.0
     """When a session of the lane was last known to be at work, monotonic."""

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.flow_state import SILENT_S
+from reconciler_mirror.board.unassigned import WithoutTask
 from reconciler_mirror.conditions.flow import STALLED_S, ConditionLog, partitions_stalled
 from reconciler_mirror.model.counters import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.lane import (
@@ -325,6 +326,22 @@ def test_what_stands_for_a_reason_that_is_reported_is_not_reported_twice(board: 
     board.progress(told(1, 3, 8, 0, trouble))
     view = clock.passes(board, STALLED_S + 4)
     assert ([c.code for c, _ in view.conditions], view.figures.stalled_partitions) == (["source_unreachable"], 1)
+
+
+def test_a_lane_that_had_no_task_for_long_has_time_to_begin(board: Board, clock: Clock) -> None:
+    lane = ("orders", lane_of("orders", 1, 4))
+    board.progress(told(0, 5, 5))
+    board.progress(told(1, 3, 8))
+    board.set_untasked({lane: WithoutTask(40)}, [lane])
+    assert [c.code for c, _ in clock.passes(board, STALLED_S + 4).conditions] == ["lane_without_task"]
+    board.set_untasked({})
+    assert clock.passes(board, STALLED_S - 4).conditions == ()
+    assert [c.code for c, _ in clock.passes(board, 6).conditions] == ["partition_stalled"]
+
+    # One that loses its tasks soon, again and again, gets no time by that.
+    board.set_untasked({}, [lane])
+    board.set_untasked({})
+    assert [c.code for c, _ in clock.passes(board, 2).conditions] == ["partition_stalled"]
 
 
 def test_what_waits_for_its_turn_while_others_of_its_lane_are_copied_does_not_count_as_stopped(
