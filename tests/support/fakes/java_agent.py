@@ -7,13 +7,15 @@ import zipfile
 from pathlib import Path
 
 from reconciler_sandbox.install import jars
+from reconciler_sandbox.profiles import QUICK_START
 
 
 def agent(folder: Path, *sources: Path) -> Path:
     """A jar in ``folder``; the first source has ``premain``."""
     classes = folder / "classes"
-    words = ["javac", "-Xlint:all,-processing,-classfile", "-cp", f"{jars.ensure()}/*", "-d", str(classes)]
-    done = subprocess.run([*words, *map(str, sources)], capture_output=True, text=True, check=False, timeout=120)
+    words = ["javac", *(f"-J{flag}" for flag in QUICK_START), "-Xlint:all,-processing,-classfile"]
+    words += ["-cp", f"{jars.ensure()}/*", "-d", str(classes), *map(str, sources)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     jar = folder / "agent.jar"
     with zipfile.ZipFile(jar, "w") as archive:
