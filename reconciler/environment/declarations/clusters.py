@@ -175,7 +175,7 @@ def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
 
 def service_refusals(cluster: Cluster, client: Mapping[str, str | None]) -> Iterator[Refusal]:
     """Logins that a service refuses at its own addresses. At other addresses a proxy may log in for its clients."""
-    offer = SERVICES.get(guessed_service(cluster), NO_SERVICE)
+    offer = SERVICES.get(guessed_service(cluster.bootstrap_servers), NO_SERVICE)
     protocol = client.get("security.protocol", "PLAINTEXT")
     setting = "sasl.mechanisms" if "sasl.mechanisms" in client else "sasl.mechanism"
     mechanism, user = client.get(setting), client.get("sasl.username")

@@ -23,6 +23,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from types import MappingProxyType
 
 from reconciler.model.environment.topology import Cluster
@@ -183,9 +184,10 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
 )  # fmt: skip
 
 
-def guessed_service(cluster: Cluster) -> str:
-    """A key of ``SERVICES`` whose host names all bootstrap servers have; else ``apache``."""
-    hosts = [server.rpartition(":")[0].lower() for server in cluster.bootstrap_servers]
+@lru_cache(maxsize=1024)
+def guessed_service(bootstrap_servers: tuple[str, ...]) -> str:
+    """A key of ``SERVICES`` whose host names all bootstrap servers have; else ``apache``. Asked for each topic."""
+    hosts = [server.rpartition(":")[0].lower() for server in bootstrap_servers]
     for name, offer in SERVICES.items():
         if hosts and all(any(fnmatchcase(host, form) for form in offer.hosts) for host in hosts):
             return name
@@ -194,7 +196,7 @@ def guessed_service(cluster: Cluster) -> str:
 
 def offer_of(cluster: Cluster) -> ServiceOffer:
     """What the cluster's service offers, by ``service`` or else by its addresses."""
-    return SERVICES.get(cluster.service or guessed_service(cluster), NO_SERVICE)
+    return SERVICES.get(cluster.service or guessed_service(cluster.bootstrap_servers), NO_SERVICE)
 
 
 def service_words(cluster: Cluster) -> str:

@@ -29,8 +29,8 @@ from tests.support.paths import ROOT
     ],
 )
 def test_a_service_is_guessed_by_its_addresses(server: str, service: str) -> None:
-    assert guessed_service(cluster("east", bootstrap_servers=(server,))) == service
-    assert guessed_service(cluster("east", bootstrap_servers=(server, "east.example:9092"))) == APACHE
+    assert guessed_service((server,)) == service
+    assert guessed_service((server, "east.example:9092")) == APACHE
 
 
 def test_what_is_written_wins_over_the_address() -> None:
