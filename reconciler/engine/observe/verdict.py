@@ -124,7 +124,10 @@ def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCaus
             return _stopped(subject, "is dead", f"its job ended unexpectedly{detail}", start)
         case JobState.STALE:
             text = f"its job says that it runs, and has said nothing for too long{detail}"
-            todo = f"Check its machine. Where that is lost or the job hangs, restart it: reconciler apply {folder}"
+            todo = (
+                f"Check its machine, and whether it may write its status: reconciler doctor {folder}. "
+                f"Where the machine is lost or the job hangs, restart it: reconciler apply {folder}"
+            )
             return VerdictCause(Health.UNKNOWN, subject, f"{subject} is silent", text, todo)
         case JobState.RUNNING:
             if mirror.lag_is_current:

@@ -121,7 +121,7 @@ class SparkRunner:
 
         # What the supervisor keeps starting, with what the last attempt said where it could not even begin.
         if supervised and not crashed and _is_silent(folder, reported):
-            return _and(reported, "its process here does not answer")
+            return _and(reported, "its process here hangs, or cannot write its status")
         if supervised and reported.state is not JobState.STARTING:
             words = "the supervised process is starting"
             if crashed or state == "pausing":

@@ -132,6 +132,7 @@ def test_the_worst_counts_and_all_are_reported() -> None:
         (seen(state=JobState.FAILED, detail="no memory"), Health.STOPPED, "no memory"),
         (seen(state=JobState.STALE, gone=True), Health.STOPPED, "its job ended unexpectedly"),
         (seen(state=JobState.STALE), Health.UNKNOWN, "has said nothing for too long"),
+        (seen(state=JobState.STALE), Health.UNKNOWN, "may write its status: reconciler doctor environments/prod"),
         (seen(state=JobState.STARTING), Health.DEGRADED, "starting"),
         (
             seen(state=JobState.STARTING, started_at_ms=None, detail="starts again after a crash"),

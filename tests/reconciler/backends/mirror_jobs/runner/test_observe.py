@@ -94,7 +94,7 @@ def test_a_job_that_ran_and_whose_driver_hangs_does_not_start(supervised: RunFol
     write_json(supervised.path / "driver.json", {"pid": os.getpid(), "application_id": "local-2"})
     found = observed(supervised, said)
     assert (found.state, found.gone) == (JobState.STALE, False)
-    assert found.detail == "host here; its process here does not answer"
+    assert found.detail == "host here; its process here hangs, or cannot write its status"
     earlier = replace(said, application_id="local-1")
     assert observed(supervised, earlier).state is JobState.STARTING, "that was the application before it"
 
