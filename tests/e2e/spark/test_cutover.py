@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -343,6 +344,47 @@ def test_clients_that_break_the_rules_are_named_and_nothing_moves(
         check["code"] for check in json.loads(running.reconciler(*words, code=3))["checks"] if check["level"] == "stops"
     }
     assert stops & {"job", "paused"}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_mirror_that_stalls_in_the_drain_is_told_and_a_rollback_needs_none_that_copies(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    """The job is frozen before the fence is made, so records are left to copy."""
+    running, plan = environment("translated"), tmp_path / "cutover.json"
+    clients = Clients(secure, unique)
+    clients.start(running)
+    planned(running, plan, "--within", "20s")
+    [file] = (tmp_path / "state").rglob("supervisor.json")
+    job = json.loads(file.read_text())["job_pid"]
+
+    def stalls(line: str) -> bool:
+        if line.startswith("before "):
+            signal_job(job, signal.SIGSTOP)
+        return False
+
+    try:
+        code, report, told = cut_over(running, plan, stalls)
+        assert (code, steps(report)["drain"]) == (5, "failed"), told
+        assert re.search(rf"{unique} has [1-9][\d,]* of [\d,]+ offsets? left to copy after 20 s", told)
+        assert "pause" not in steps(report)
+        assert cut_over(running, plan, lambda _: False, "rollback")[0] == 0
+    finally:
+        signal_job(job, signal.SIGCONT)
+    written = len(clients.producer.accepted)
+    until("producers continue", lambda: len(clients.producer.accepted) > written + 20)
+    until("the mirror continues", lambda: clients.lag(running) < 300, 240)
+    clients.stop()
+    assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
+
+
+def signal_job(session: int, number: signal.Signals) -> None:
+    """To each process of the session: Spark's Python workers have a process group of their own."""
+    for entry in Path("/proc").iterdir():
+        with suppress(ValueError, ProcessLookupError):
+            if os.getsid(pid := int(entry.name)) == session:
+                os.kill(pid, number)
 
 
 @pytest.mark.long
