@@ -159,15 +159,18 @@ def _of_flow(flow: Flow, cluster: str, routes: Sequence[Route]) -> Iterator[Need
         if flow.naming.policy == "default":
             pattern = f"--topic {flow.source}{flow.naming.separator} --resource-pattern-type prefixed"
         yield Needed("WRITE", topics, pattern, f"flow {flow.name} writes them")
+        keeps = f"flow {flow.name} keeps offsets"
+        why = f"flow {flow.name} could not commit its positions, which are positions of these topics"
         if flow.keeps_offsets:
-            keeps = f"flow {flow.name} keeps offsets"
             why = f"{keeps}: it asks brokers what it has written (DescribeProducers)"
-            yield Needed("READ", topics, pattern, why)
+        yield Needed("READ", topics, pattern, why)
+        if flow.keeps_offsets:
             why = f"{keeps}: empty records below the source's first one could not be deleted"
             yield Needed("DELETE", topics, pattern, why)
     for topic in written_by(flow):
         if topic.ref.cluster == cluster:
             yield Needed.of("WRITE", topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}")
+            yield Needed.of("READ", topic.ref.name, f"the mirror of flow {flow.name} reads back what it wrote")
 
 
 def _audit(topology: Topology, cluster: str) -> tuple[str, ...]:

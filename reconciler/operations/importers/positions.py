@@ -148,7 +148,8 @@ def _no_offsets_topic(session: Session, places: Mapping[str, TopicRef]) -> Recon
     return ReconcilerError(
         f"no offsets topic of MirrorMaker 2: {', '.join(map(str, topics))} is missing, or hidden from principal plan",
         f"Topics that look like one: {', '.join(alike) or 'none'}.",
-        "Name it with --offsets-topic, its cluster with --on, and MirrorMaker 2's alias of the source with --alias.",
+        "Name it: reconciler mirror import-positions ENV --offsets-topic TOPIC --write; where they differ, also its "
+        "cluster with --on, and MirrorMaker 2's alias of the source with --alias.",
     )
 
 

@@ -61,7 +61,8 @@ def take_over(
         try:
             done = import_positions(folder, request, True, say)
         except BlockedError as error:
-            raise BlockedError(error.what, error.why, f"{STOP} Then continue: {again}") from None
+            ready = f"Before you stop it, grant what is missing: {shlex.join(['reconciler', 'doctor', str(folder)])}."
+            raise BlockedError(error.what, error.why, f"{ready} {STOP} Then continue: {again}") from None
         show(positions_text(done))
 
     code = apply(folder, ApplyRequest(Consent(first_contact=True), yes=yes), "")

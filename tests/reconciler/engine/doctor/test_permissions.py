@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.engine.doctor.permissions import asks, permission_findings
+from reconciler.engine.doctor.rights import record_needs, topic_needs
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Carry, Groups, OffsetsKept, Principal, Topology
 from reconciler.model.live import LiveState
@@ -18,6 +19,7 @@ from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.model.users import ScramUser
 from reconciler.replication.handover import Naming
 from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.resources.acls.roles import TOPIC, mirror_rights
 from reconciler.resources.flows.routes import find_routes
 from tests.support.builders import cluster, flow, topic, topology
 from tests.support.fakes.cluster import FakeCluster
@@ -133,6 +135,7 @@ def test_what_is_asked_is_what_each_principal_needs() -> None:
         (),
         ("mirror.f",),
         ("mirror.f.0", "mirror.f.1"),
+        reads=(OFFSETS_TOPIC,),
         writes=(OFFSETS_TOPIC,),
     )
 
@@ -197,7 +200,9 @@ def test_nothing_is_missing_where_everything_is_allowed() -> None:
         ),
         (
             "west",
-            rights(Principal.MIRROR, {"east.orders": ["WRITE"]}, writes={OFFSETS_TOPIC: False, STATUS_TOPIC: True}),
+            rights(
+                Principal.MIRROR, {"east.orders": ["READ", "WRITE"]}, writes={OFFSETS_TOPIC: False, STATUS_TOPIC: True}
+            ),
             [command("mirror", f"Write --topic {OFFSETS_TOPIC}")],
         ),
         ("east", rights(Principal.MIRROR, {"orders": ["DESCRIBE"]}), [command("mirror", "Read --topic orders")]),
@@ -209,16 +214,16 @@ def test_nothing_is_missing_where_everything_is_allowed() -> None:
         (
             "west",
             rights(Principal.MIRROR, {"east.orders": ["DESCRIBE"], STATUS_TOPIC: ["DESCRIBE", "READ", "WRITE"]}),
-            [command("mirror", "Write --topic east. --resource-pattern-type prefixed")],
+            [command("mirror", f"{word} --topic east. --resource-pattern-type prefixed") for word in ("Write", "Read")],
         ),
         (
             "west",
-            rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["READ"]}),
+            rights(Principal.MIRROR, {"east.orders": ["READ", "WRITE"], STATUS_TOPIC: ["READ"]}),
             [command("mirror", f"Write --topic {STATUS_TOPIC}")],
         ),
         (
             "west",
-            rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["WRITE"]}),
+            rights(Principal.MIRROR, {"east.orders": ["READ", "WRITE"], STATUS_TOPIC: ["WRITE"]}),
             [command("mirror", f"Read --topic {STATUS_TOPIC}")],
         ),
         (
@@ -250,6 +255,27 @@ SYNCED = topology(
 )
 
 
+@pytest.mark.parametrize("policy", ["default", "identity"])
+def test_the_mirror_is_asked_for_every_right_on_topics_that_its_role_has(policy: str) -> None:
+    """Brokers refuse a commit of positions of a topic that the principal may not read, and the job reads back what it
+    wrote."""
+    groups = Groups(sync_offsets=True)
+    one = flow("east", "west", "orders", name="f", groups=groups, naming=Naming(policy))
+    world = topology(cluster("east"), cluster("west"), one)
+    routes = find_routes(world, live()).routes
+    for on in ("east", "west"):
+        needs = (
+            *topic_needs(world, on, rights(Principal.MIRROR, {}), routes),
+            *record_needs(world, on, Principal.MIRROR, routes),
+        )
+        asked = {(topic, need.operation) for need in needs for topic in need.topics}
+        granted = [right for right in mirror_rights(world.flows.values(), world, routes, on) if right[0] is TOPIC]
+        assert granted
+        for _, name, operation in granted:
+            of = {topic for topic, word in asked if word == operation.name}
+            assert any(topic.startswith(name.name) for topic in of), (on, str(name), operation)
+
+
 def test_groups_that_a_broker_would_hide_are_asked_for_by_name() -> None:
     asked = asks(SYNCED, live(), ())
     east, west = asked["east", Principal.MIRROR], asked["west", Principal.MIRROR]
@@ -279,7 +305,7 @@ def test_a_login_that_failed_says_so_and_nothing_of_permissions() -> None:
 
 
 def test_what_could_not_be_asked_is_unknown_not_in_order() -> None:
-    told = rights(Principal.MIRROR, {"east.orders": ["WRITE"], STATUS_TOPIC: ["READ", "WRITE"]}, groups=LOST)
+    told = rights(Principal.MIRROR, {"east.orders": ["READ", "WRITE"], STATUS_TOPIC: ["READ", "WRITE"]}, groups=LOST)
     found = list(permission_findings(WORLD, "west", [told], find_routes(WORLD, live()).routes))
     assert [one.verdict for one in found] == [DoctorVerdict.OK, DoctorVerdict.UNKNOWN]
 
@@ -345,6 +371,7 @@ def test_a_flow_that_keeps_offsets_needs_to_read_and_delete_its_copies_and_to_wr
     assert "--operation Read --topic east." in commands
     assert "--operation Delete --topic east." in commands
     plain = "\n".join(lacking("west", rights(Principal.MIRROR, names, groups=of)))
-    assert "east." not in plain
+    assert "--operation Read --topic east." in plain, "positions are committed in the name of its copies"
+    assert "--operation Delete" not in plain
     reads = rights(Principal.MIRROR, {"orders": ("READ",)}, groups={"billing": False})
     assert any("--operation Read --group billing" in line for line in lacking("east", reads, world))
