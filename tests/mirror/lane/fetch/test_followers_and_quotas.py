@@ -17,6 +17,7 @@ from reconciler_sandbox.paths import JARS
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.connection import Connection
 from tests.support.lanes.lane_runs import Flow, fill
+from tests.support.lanes.truth import map_topic
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -61,6 +62,7 @@ def test_a_clients_quota_is_kept(plain: Sandbox, unique: str, create_topic: Crea
     flow = Flow(plain["east"], plain["west"], unique, 1)
     create_topic(flow.source, flow.topic)
     create_topic(flow.target, flow.remote)
+    map_topic(flow.target)
     fill(flow.source, flow.topic, [(b"%d" % i, b"v" * 8192, (), NOW) for i in range(1000)], compression_type="none")
     client = {**flow.source.super_client(), "client.id": f"limited-{unique}"}
     _quota(flow, f"limited-{unique}", 1 << 19)
