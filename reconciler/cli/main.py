@@ -134,7 +134,7 @@ def takeover(
         yes=yes,
         show=console.show,
         say=console.say_now,
-        positions_text=lambda done: inherited_text(done.flows, done.absent, done.files),
+        positions_text=lambda done: inherited_text(done.flows, done.absent, done.files, onward=False),
     )
     if isinstance(came, ExitCode):
         raise typer.Exit(came)

@@ -96,8 +96,11 @@ def positions_json(positions: TopicPositions) -> str:
     )
 
 
-def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str]) -> str:
-    """``files``: those that were written; without them the report has the lines to write."""
+def inherited_text(
+    flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str], *, onward: bool = True
+) -> str:
+    """``files``: those that were written; without them the report has the lines to write. ``onward``: names the
+    commands that follow."""
     lines: list[str] = []
     for inheritance in flows:
         flow, taken = inheritance.flow, [topic for topic in inheritance.topics if topic.positions]
@@ -120,10 +123,10 @@ def inherited_text(flows: Sequence[Inheritance], absent: Mapping[str, TopicRef],
         lines.append("")
     lines += [f"flow {name}: {place} does not exist; nothing is taken over" for name, place in absent.items()]
     if files:
-        then = "Then: reconciler plan ENV, reconciler apply ENV."
+        then = " Then: reconciler plan ENV, reconciler apply ENV." if onward else ""
         if stopped := sum(each.stopped for each in flows):
-            then = f"Then decide about {counted(stopped, 'partition')} not copied (note above): plan is blocked."
-        lines += [f"Written into {', '.join(files)}; review and commit. {then}"]
+            then = f" Then decide about {counted(stopped, 'partition')} not copied (note above): plan is blocked."
+        lines += [f"Written into {', '.join(files)}; review and commit.{then}"]
     return lines_of(lines).rstrip("\n") + "\n"
 
 

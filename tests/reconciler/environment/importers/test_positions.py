@@ -203,6 +203,9 @@ def test_without_any_position_both_logs_from_their_beginning_prove_where_to_go_o
     assert inherited_text([found], {}, ["e.yaml"]).endswith(
         "review and commit. Then decide about 1 partition not copied (note above): plan is blocked.\n"
     )
+    proved = [judged({key(): at(89), key("pay"): at(49)}, FLOW.replace("}", ", start: latest}"))]
+    assert inherited_text(proved, {}, ["e.yaml"]).endswith("Then: reconciler plan ENV, reconciler apply ENV.\n")
+    assert inherited_text(proved, {}, ["e.yaml"], onward=False).endswith("review and commit.\n"), "takeover does both"
 
 
 @pytest.mark.parametrize("read", ["plan may not read it", InFlight(0, unknown="west begins at 7")])
