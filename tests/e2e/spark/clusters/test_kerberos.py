@@ -11,6 +11,7 @@ from reconciler_sandbox.brokers import kerberos as kdc
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.jobs.environments import Running, exactly
+from tests.support.jobs.standalone.cluster import Standalone, mirror_on
 from tests.support.jobs.verify_runs import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
@@ -29,7 +30,7 @@ REST = """\
 topics:
   {topic}: {{clusters: [east]}}
 flows:
-  east-to-west: {{source: east, target: west, topics: [{topic}], lanes: 1, groups: {{sync_offsets: true}}}}
+  of-{topic}: {{source: east, target: west, topics: [{topic}], lanes: 1, groups: {{sync_offsets: true}}}}
 mirrors:
   west: {{}}
 """
@@ -37,7 +38,7 @@ mirrors:
 
 @pytest.fixture
 def running(kerberos: Sandbox, tmp_path: Path, unique: str) -> Iterator[Running]:
-    folder = tmp_path / "env"
+    folder = tmp_path / unique
     folder.mkdir()
     clusters = "".join(
         CLUSTER.format(name=name, servers=handle.kerberos_bootstrap_servers, id=handle.cluster_id)
@@ -71,7 +72,7 @@ def test_an_environment_on_kerberos_is_planned_mirrored_verified_and_failed_over
     doctor = running.reconciler("doctor", env, told=True)
     assert "Kerberos has one for each of 1 broker" in doctor
 
-    running.reconciler("failover", env, "east-to-west", "--yes")
+    running.reconciler("failover", env, f"of-{unique}", "--yes")
     read.append(running.read("west", f"group-{unique}", rf"east\.{unique}", 10_000))
     assert exactly(read, written)
 
@@ -81,3 +82,40 @@ def test_what_stops_a_login_is_reported_by_plan(running: Running, kerberos: Sand
     told = running.reconciler("plan", str(running.folder), code=1, told=True)
     assert "sasl.kerberos.principal is plan, and the keytab" in told
     assert "holds user@SANDBOX.TEST" in told
+
+
+def test_keytab_and_configuration_travel_by_sparks_files(
+    running: Running, kerberos: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    """Executors know them by the names that Spark gives them, and have no such paths in their variables."""
+    named = {"SANDBOX_MIRROR_KEYTAB", "KRB5_CONFIG"}
+    paths = {name: Path(kerberos.secrets()[name]) for name in named}
+    env, cluster = str(running.folder), Standalone(tmp_path / "spark")
+    try:
+        cluster.start().worker("worker", cores=2)
+        made = mirror_on(cluster, "west", tmp_path, executors=1)
+        assert made.deployment.python is not None
+        conf = {
+            **made.spark_conf,
+            "spark.files": ",".join(map(str, paths.values())),
+            **{f"spark.executorEnv.{name}": path.name for name, path in paths.items()},
+        }
+        python = {"archive": made.deployment.python.archive}
+        mirror = {"master": cluster.master, "parallelism": 1, "executors": 1, "cores": 1, "memory": "480m"}
+        text = json.dumps({**mirror, "python": python, "spark_conf": conf})
+        topology = running.folder / "topology.yaml"
+        topology.write_text(topology.read_text().replace("west: {}", f"west: {text}"))
+        running.apply()
+        written = running.write("east", unique, 600)
+
+        def copied() -> bool:
+            told = json.loads(running.reconciler("status", env, "--format", "json"))
+            return '"records_lag": 0, ' in json.dumps(told)
+
+        until("the mirror has caught up", copied, 240)
+        read = running.read("west", f"group-{unique}", rf"east\.{unique}", 10_000, len(written))
+        assert exactly([read], written)
+        running.reconciler("verify", env)
+    finally:
+        running.stop()
+        cluster.stop()
