@@ -26,7 +26,7 @@ PAIR = 2
 def map_topic(handle: ClusterHandle) -> None:
     """As the plan makes it; tests share it."""
     configs = {"cleanup.policy": "compact"}
-    topic = NewTopic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, 1, config=configs)
+    topic = NewTopic(OFFSETS_TOPIC, OFFSETS_PARTITIONS, len(handle.brokers), config=configs)
     admin = AdminClient(handle.super_client())
     try:
         admin.create_topics([topic], operation_timeout=20)[OFFSETS_TOPIC].result(30)

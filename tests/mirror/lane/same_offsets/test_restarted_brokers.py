@@ -15,7 +15,7 @@ from reconciler_mirror.model.lane import Claim
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Flow, UntilControl
-from tests.support.lanes.truth import assert_equal
+from tests.support.lanes.truth import assert_equal, map_topic
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -32,6 +32,7 @@ def test_leaders_that_are_stopped_in_turn_leave_both_sides_equal(
     flow = Flow(ha["east"], ha["west"], unique, PARTITIONS)
     create_topic(flow.source, flow.topic, PARTITIONS)
     create_topic(flow.target, flow.remote, PARTITIONS)
+    map_topic(flow.target)
     enough = threading.Event()
     writing = threading.Thread(target=_in_transactions, args=(flow, enough))
     writing.start()
