@@ -79,7 +79,7 @@ def _keys(oauth: Mapping[str, str]) -> AwsKeys:
 def _default(oauth: Mapping[str, str]) -> AwsKeys:
     env = os.environ
     key, secret, session = (
-        env.get(name, "").strip() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_AGENT_TOKEN")
+        env.get(name, "").strip() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
     )  # a line break of a file that a variable was read from is no part of a key
     if key:
         if not secret:
@@ -88,7 +88,7 @@ def _default(oauth: Mapping[str, str]) -> AwsKeys:
     if path := env.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         if not (role := env.get("AWS_ROLE_ARN")):
             raise SettingError("AWS_WEB_IDENTITY_TOKEN_FILE is set without AWS_ROLE_ARN. Set the role, too")
-        form = _role_form("AssumeRoleWithWebIdentity", role, env.get("AWS_ROLE_AGENT_NAME", _AGENT))
+        form = _role_form("AssumeRoleWithWebIdentity", role, env.get("AWS_ROLE_SESSION_NAME", _AGENT))
         form["WebIdentityToken"] = web.text_of_file(path, "AWS_WEB_IDENTITY_TOKEN_FILE", "ascii")
         todo = f"Let the service account of the token in {path} assume role {role}, in the role's trust policy"
         return _sts_keys(oauth, form, None, todo)

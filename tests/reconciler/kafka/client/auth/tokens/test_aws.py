@@ -81,8 +81,10 @@ def sts_answer(action: str) -> IdentityAnswer:
 def test_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    monkeypatch.setenv("AWS_SESSION_TOKEN", SESSION)
     given = aws.of_msk_iam(IAM)
     asked = query(given.text)
+    assert asked["X-Amz-Security-Token"] == [SESSION]
     assert asked["Action"] == ["kafka-cluster:Connect"]
     assert asked["X-Amz-Credential"][0].startswith("AKIDEXAMPLE/")
     assert 890 < given.expires_at - time.time() <= 900
@@ -131,9 +133,11 @@ def test_web_identity(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
         monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
         monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
+        monkeypatch.setenv("AWS_ROLE_SESSION_NAME", "mirror-7")
         given = aws.of_msk_iam(IAM)
     [asked] = server.asked
     assert (asked.form["Action"], asked.form["WebIdentityToken"]) == ("AssumeRoleWithWebIdentity", "ey.of.pod")
+    assert asked.form["RoleSessionName"] == "mirror-7"
     assert "authorization" not in asked.headers
     assert query(given.text)["X-Amz-Credential"][0].startswith("ASIAROLE/")
 
