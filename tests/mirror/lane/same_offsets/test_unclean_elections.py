@@ -19,7 +19,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from tests.support.clusters import EAST, CreateTopic
 from tests.support.lanes.lane_runs import Flow, UntilControl
 from tests.support.lanes.load import mixed
-from tests.support.lanes.truth import PAIR, assert_equal, ends
+from tests.support.lanes.truth import PAIR, assert_equal, ends, map_topic
 from tests.support.waiting import until
 
 pytestmark = [
@@ -38,6 +38,7 @@ def test_what_an_unclean_election_lost_is_copied_again_to_its_offsets(
     flow = Flow(ha["east"], ha["west"], unique, PAIR)
     create_topic(flow.source, flow.topic, PAIR)
     _two_replicas(flow)
+    map_topic(flow.target)
     enough = threading.Event()
     writing = threading.Thread(target=_writing, args=(flow, enough))
     writing.start()
