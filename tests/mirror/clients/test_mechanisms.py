@@ -26,7 +26,7 @@ from reconciler_sandbox.brokers import ports
 from reconciler_sandbox.brokers import server_properties as properties
 from reconciler_sandbox.brokers.up_down import Launch, bring_up
 from reconciler_sandbox.handles import ClusterHandle
-from reconciler_sandbox.profiles import HOST, Profile, SandboxBroker
+from reconciler_sandbox.profiles import HOST, QUICK_START, Profile, SandboxBroker
 
 from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.backends.clusters.quotas import QuotaRequests
@@ -39,7 +39,7 @@ from tests.support.commands import Ended, Write
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
 
 CreateTopic = Callable[..., str]
-PROFILE = Profile("sasl", 1, 1, 1, secure=False, heap="256m", jvm=("-XX:+UseSerialGC",), clusters=("east",))
+PROFILE = Profile("sasl", 1, 1, 1, secure=False, heap="256m", jvm=QUICK_START, clusters=("east",))
 PASSWORD = "s3cret-of-ada"
 TOKEN_SECONDS = 30
 REAUTHENTICATION_MS = 6_000

@@ -22,7 +22,7 @@ from reconciler_sandbox.brokers import ports
 from reconciler_sandbox.brokers import server_properties as properties
 from reconciler_sandbox.brokers.up_down import Launch, bring_up
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
-from reconciler_sandbox.profiles import HOST, Profile, SandboxBroker
+from reconciler_sandbox.profiles import HOST, QUICK_START, Profile, SandboxBroker
 
 from tests.support.access.certificates import ShortLived
 from tests.support.access.issuer import AUDIENCE, CLIENT, ISSUER, Issuer
@@ -85,6 +85,7 @@ def token_brokers(
         told = {"key": KEY, "secret": AWS_SECRET, "session": SESSION, "region": REGION}
         sources = [Path(__file__).parent / "validators" / f"{name}.java" for name in _OURS]
         jvm = (
+            *QUICK_START,
             f"-javaagent:{agent(home, *sources)}",
             f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.url}/keys",
             *(f"-Dmsk.{name}={value}" for name, value in told.items()),
