@@ -244,9 +244,10 @@ class Copies:
         except DisplacedError as error:
             for key in left:
                 by_key[key].outbox.filling = False
-                if key == error.key:
+                if key == error.key and error.base > error.expected:
                     self.diverged(by_key[key], error.expected, f"a filler was given offset {error.base}")
                 else:
+                    self._states[by_key[key]].displaced = True
                     self._again(by_key[key])
             return
         for key, end in ends.items():

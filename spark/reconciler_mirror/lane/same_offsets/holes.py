@@ -57,7 +57,8 @@ class MarkerPort(Protocol):
 
 
 class DisplacedError(Exception):
-    """Fillers came to lie where none belong: somebody else writes to the partition."""
+    """A filler or a marker came to lie where none belongs: another producer writes to the partition, or (``base`` is
+    lower) its log has lost what was before the hole."""
 
     def __init__(self, key: Key, expected: int, base: int) -> None:
         super().__init__(f"{key[0]}-{key[1]}: offset {base} was given to what belongs to {expected}")
@@ -85,6 +86,10 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
             else:
                 at[key] += count
     ends = await port.abort(holes, announce=bare)
+    # The coordinator writes a marker to whoever leads: after an unclean election before the place that was meant.
+    for key, end in ends.items():
+        if end <= at[key]:
+            displaced = displaced or DisplacedError(key, at[key], end - 1)
     if displaced is not None:
         raise displaced
     return ends

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.kafka.client import log_ends
-from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Key, Leader, by_topic
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, FencedError, UnsupportedBrokerError, check
 from reconciler.kafka.client.transactions import Identity
@@ -263,17 +263,28 @@ class MarkerRequests:
         """Raises ConnectionLostError."""
         return await log_ends.log_ends(self._cluster, keys)
 
-    async def write_markers(self, markers: Mapping[Key, Epochs]) -> Mapping[Key, int]:
+    async def leaders(self, keys: Iterable[Key]) -> Mapping[Key, tuple[Leader, Connection]]:
+        """Raises ConnectionLostError."""
+        known = {key: self._cluster.leader(*key) for key in keys}
+        return {
+            key: (leader, await self._cluster.connection(leader.node, "fill"))
+            for key, leader in known.items()
+            if leader is not None and leader.node != NO_LEADER
+        }
+
+    async def write_markers(self, markers: Mapping[Key, Epochs], leaders: Mapping[Key, object]) -> Mapping[Key, int]:
         """Raises ConnectionLostError: then they may have been written, or be written yet."""
-        by_node = self._cluster.by_leader(markers)
-        errors = dict.fromkeys(by_node.pop(NO_LEADER, ()), NO_LEADER_KNOWN)
-
-        async def write_at(node: int, led: Iterable[Key]) -> Mapping[Key, int]:
-            connection = await self._cluster.connection(node, "fill")
-            return await write_markers(
-                connection, self._producer_id, {key: markers[key] for key in led}, MARKERS_WITHIN
-            )
-
-        for written in await asyncio.gather(*(write_at(node, led) for node, led in by_node.items())):
+        led: dict[Connection, dict[Key, Epochs]] = {}
+        errors: dict[Key, int] = {}
+        now = await self.leaders(markers)
+        for key, epochs in markers.items():
+            if now.get(key) == leaders[key]:
+                led.setdefault(now[key][1], {})[key] = epochs
+            else:
+                errors[key] = NO_LEADER_KNOWN
+        sending = (
+            write_markers(connection, self._producer_id, named, MARKERS_WITHIN) for connection, named in led.items()
+        )
+        for written in await asyncio.gather(*sending):
             errors |= written
         return errors

@@ -11,6 +11,9 @@ So whichever comes first, the leader refuses all the others. A rank belongs to o
 session that got the answer that its marker is the last one writes the next with rank 0, and so without a higher
 producer epoch: no other session can know that.
 
+All of that holds for one leader. The next one may have been elected uncleanly, with a shorter log. So a session forgets
+what a leader said once another one leads, and sends its markers to the leader that it asked.
+
 A long hole is filled by the transactional producer, but for its first offset and its last ones. After its first marker
 any other session that writes one there has to ask for the last one again, and then learns that it was replaced. And the
 last offsets are left for markers that the coordinator writes again.
@@ -55,14 +58,19 @@ def exhausted(last: Epochs) -> bool:
 class LeaderPort(Protocol):
     """What leaders are asked; of what one does not answer, why."""
 
+    async def leaders(self, keys: Iterable[Key]) -> Mapping[Key, object]:
+        """Who leads each now, and over which connection: unequal after an election, and after a lost connection.
+        Without those that have no leader."""
+        ...
+
     async def last_markers(self, keys: Iterable[Key]) -> Mapping[Key, Epochs | BrokerError]: ...
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         """Log end offsets, as the leaders have them, replicated or not."""
         ...
 
-    async def write_markers(self, markers: Mapping[Key, Epochs]) -> Mapping[Key, int]:
-        """Kafka's error codes; NO_LEADER_KNOWN where nothing was sent."""
+    async def write_markers(self, markers: Mapping[Key, Epochs], leaders: Mapping[Key, object]) -> Mapping[Key, int]:
+        """Kafka's error codes; NO_LEADER_KNOWN where nothing was sent, because ``leaders`` do not lead any more."""
         ...
 
     async def require_current(self) -> None:
@@ -75,7 +83,7 @@ class OwnMarkers:
     def __init__(self, port: LeaderPort, session: int) -> None:
         self._port = port
         self._rank = 1 + session % (RANKS - 1)
-        self._last: dict[Key, Epochs] = {}
+        self._last: dict[Key, tuple[object, Epochs]] = {}
         self._left_to_coordinator: set[Key] = set()
         self.denied = False
 
@@ -90,12 +98,13 @@ class OwnMarkers:
         """Log ends afterwards; None: they have to be looked at again. Those that are left to the coordinator are left
         out. Raises ConnectionLostError, FencedError, and RestartError where a marker may have been written or not."""
         at: dict[Key, int | None] = {}
-        last = await self._learned(holes, at)
+        leaders = await self._port.leaders(holes)
+        last = await self._learned(holes, leaders, at)
         left = {key: holes[key].first for key in last}
         while left and not self.denied:
             ranks = {key: 0 if key in self._last else self._rank for key in left}
             markers = {key: following(last[key], ranks[key]) for key in left}
-            errors = await self._port.write_markers(markers)
+            errors = await self._port.write_markers(markers, leaders)
             for key, epochs in markers.items():
                 if error := errors.get(key, -1):
                     self._last.pop(key, None)
@@ -111,26 +120,35 @@ class OwnMarkers:
                         at[key] = left[key]
                     del left[key]
                     continue
-                self._last[key] = last[key] = epochs
+                self._last[key], last[key] = (leaders[key], epochs), epochs
                 left[key] += 1
                 if left[key] == holes[key].next_offset:
                     at[key] = left.pop(key)
         return at | dict(left)
 
-    async def _learned(self, holes: Mapping[Key, Hole], at: dict[Key, int | None]) -> dict[Key, Epochs]:
+    async def _learned(
+        self, holes: Mapping[Key, Hole], leaders: Mapping[Key, object], at: dict[Key, int | None]
+    ) -> dict[Key, Epochs]:
         """The last markers in those partitions whose log still ends where it did when they were asked for."""
-        last = {key: self._last[key] for key in holes if key in self._last}
+        last: dict[Key, Epochs] = {}
+        for key in holes.keys() & self._last.keys():
+            leader, epochs = self._last[key]
+            # Where records were lost with the leader, a marker for this hole would lie in the place of one of them.
+            if leader == leaders.get(key):
+                last[key] = epochs
+            else:
+                del self._last[key]
         unknown = [key for key in holes if key not in last]
         if unknown:
             answers = await self._port.last_markers(unknown)
             ends = await self._port.ends(unknown)
             await self._port.require_current()
             for key in unknown:
-                epochs = answers[key]
-                if isinstance(epochs, BrokerError) or ends[key] != holes[key].first:
+                answer = answers[key]
+                if key not in leaders or isinstance(answer, BrokerError) or ends[key] != holes[key].first:
                     at[key] = None
                 else:
-                    last[key] = epochs
+                    last[key] = answer
         for key in [key for key, epochs in last.items() if exhausted(epochs)]:
             self._left_to_coordinator.add(key)
             del last[key]

@@ -110,7 +110,10 @@ class SameStarter(Starter):
         ``known``: up to where the flow has copied a partition without a position, as the offset map says. A copy that
         is continued has no start: nothing before it may be filled, nor deleted as empty offsets."""
         same = self._state(partition)
-        if same.displaced:
+        # A log that is shorter than it was has lost what was copied: a replica that lacked it was elected. Its end may
+        # have been written before the lane noticed, so it is compared before the rest is copied again.
+        shorter = seen.end < (partition.log.reached if same.place is None else same.place.reached)
+        if same.displaced or shorter:
             if await self._beginning(partition, seen) is not None:
                 same.displaced = False
                 same.place = CopyPlace(seen.end, seen).settled()

@@ -15,7 +15,7 @@ from contextlib import suppress
 import pytest
 from reconciler_mirror.lane.same_offsets import holes, place
 from reconciler_mirror.lane.same_offsets.holes import Fillers
-from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
+from reconciler_mirror.lane.same_offsets.own_markers import NO_LEADER_KNOWN, SPARE, OwnMarkers
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, Look, look
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, segments, split
 from reconciler_mirror.lane.state import RestartError
@@ -183,8 +183,13 @@ class Holder:
         if await self.target.epoch_of(MARKERS) != self.markers.epoch:
             raise FencedError
 
-    async def write_markers(self, markers: Mapping[Key, Epochs]) -> Mapping[Key, int]:
+    async def leaders(self, keys: Iterable[Key]) -> Mapping[Key, object]:
+        return {key: self.target.log(key).epoch for key in keys}
+
+    async def write_markers(self, markers: Mapping[Key, Epochs], leaders: Mapping[Key, object]) -> Mapping[Key, int]:
         await self.nap()
+        if leaders != await self.leaders(leaders):
+            return dict.fromkeys(markers, NO_LEADER_KNOWN)
         asked = (self.target.write_marker(key, OWN_MARKERS, *epochs) for key, epochs in markers.items())
         answers = await asyncio.gather(*asked, return_exceptions=True)
         await self.nap()

@@ -69,7 +69,10 @@ class Leader:
     def __init__(self, *codes: int, last: Epochs | BrokerError = Epochs(), end: int = 10) -> None:  # noqa: B008
         self.codes, self.last, self.end = list(codes), last, end
         self.written: list[Epochs] = []
-        self.asked = 0
+        self.asked = self.election = 0
+
+    async def leaders(self, keys: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], object]:
+        return dict.fromkeys(keys, self.election)
 
     async def last_markers(self, keys: Iterable[tuple[str, int]]) -> Mapping[tuple[str, int], Epochs | BrokerError]:
         self.asked += 1
@@ -80,7 +83,10 @@ class Leader:
 
     async def require_current(self) -> None: ...
 
-    async def write_markers(self, markers: Mapping[tuple[str, int], Epochs]) -> Mapping[tuple[str, int], int]:
+    async def write_markers(
+        self, markers: Mapping[tuple[str, int], Epochs], leaders: Mapping[tuple[str, int], object]
+    ) -> Mapping[tuple[str, int], int]:
+        assert set(leaders.values()) == {self.election}
         code = self.codes.pop(0) if self.codes else 0
         if not code:
             self.written += markers.values()
@@ -114,6 +120,16 @@ def test_a_log_that_ends_elsewhere_is_checked_again_and_nothing_is_written() -> 
     leader = Leader(end=11)
     assert filled(OwnMarkers(leader, 1), 10, 12) == {KEY: None}
     assert leader.written == []
+
+
+def test_the_next_leader_is_asked_first_since_it_may_have_lost_what_is_before_the_hole() -> None:
+    leader = Leader()
+    own = OwnMarkers(leader, 1)
+    assert filled(own, 10, 11) == {KEY: 11}
+    leader.election, leader.end = 1, 15
+    assert filled(own, 16, 17) == {KEY: None}, "offset 15 was a record: a marker would take its place"
+    assert len(leader.written) == 1
+    assert filled(own, 15, 16) == {KEY: 16}
 
 
 @pytest.mark.parametrize("code", [6, 7, 19, 20, 56, -1])
