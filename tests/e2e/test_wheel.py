@@ -24,7 +24,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RECORDS = 5_000
-SOURCES = ("reconciler", "schemas", "spark", "sandbox", "pyproject.toml", "LICENSE", "README.md")
+BUILD_SCRIPT = "requirements/index_readme.py"
+SOURCES = ("reconciler", "schemas", "spark", "sandbox", "pyproject.toml", "LICENSE", "README.md", BUILD_SCRIPT)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, folder / "source" / name, ignore=ignored)
         else:
-            (folder / "source").mkdir(exist_ok=True)
+            (folder / "source" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / "source" / name)
     source = folder / "source"
     _pip("wheel", "--no-deps", "--no-build-isolation", "-w", str(folder), str(source), str(source / "sandbox"))

@@ -377,6 +377,7 @@ def test_what_stops_a_login_here_is_reported_and_ends_with_its_cause(
         fails(lane, said)
 
         broken = False
+        monkeypatch.setattr(web, "SECONDS", 10.0)
         proof.write_text("ey.of.pod")
         monkeypatch.delenv("http_proxy", raising=False)
         monkeypatch.setattr(web, "SECONDS", 10.0)

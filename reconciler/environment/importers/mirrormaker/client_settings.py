@@ -172,8 +172,10 @@ class Client:
         self._add_gssapi(prop)
         keytab = options.get("keyTab", options.get("useKeytab", "")).removeprefix("file://")
         if keytab:
-            path = self._plain(prop, keytab)
-            self._add("sasl.kerberos.keytab", re.sub(r"\$\{file:(.+)\}", r"\1", path), prop)
+            path = re.sub(r"\$\{file:(.+)\}", r"\1", self._plain(prop, keytab))
+            if not path.startswith(("/", "$")):  # relative to a folder of that program's
+                path = self._variable("sasl.kerberos.keytab", f"the absolute path of {keytab}, {prop.where}")
+            self._add("sasl.kerberos.keytab", path, prop)
         elif options.get("useKeyTab", "").lower() == "true":
             self.notes.mistake(prop, "useKeyTab is true, and no keyTab is named. Name the file, and import again.")
         else:
