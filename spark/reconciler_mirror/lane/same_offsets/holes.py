@@ -86,7 +86,8 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
             else:
                 at[key] += count
     ends = await port.abort(holes, announce=bare)
-    # The coordinator writes a marker to whoever leads: after an unclean election before the place that was meant.
+    # The coordinator writes a marker to the leader of that moment. After an unclean election its log may end before the
+    # hole.
     for key, end in ends.items():
         if end <= at[key]:
             displaced = displaced or DisplacedError(key, at[key], end - 1)
