@@ -114,7 +114,8 @@ class SameStarter(Starter):
         # have been written before the lane noticed, so it is compared before the rest is copied again.
         shorter = seen.end < (partition.log.reached if same.place is None else same.place.reached)
         if same.displaced or shorter:
-            if await self._beginning(partition, seen) is not None:
+            # Fillers whose marker was lost with the leader hold the last stable offset back: they lie in their hole.
+            if await self._beginning(partition, seen, stable=same.displaced) is not None:
                 same.displaced = False
                 same.place = CopyPlace(seen.end, seen).settled()
             else:
@@ -129,10 +130,11 @@ class SameStarter(Starter):
             elif seen.end >= parting.source.begin:
                 same.start = 0
 
-    async def _beginning(self, partition: Partition, seen: Look) -> Parting | None:
+    async def _beginning(self, partition: Partition, seen: Look, *, stable: bool = True) -> Parting | None:
         """Not None where the target's log is the beginning of the source's, as after a failover whose target goes back
         to be the source: then it may be continued. What lies before all that the source still has can be compared with
-        nothing, and would be deleted with the empty offsets that follow it: only a log without records may."""
+        nothing, and would be deleted with the empty offsets that follow it: only a log without records may.
+        ``stable``: and no transaction is open in it."""
         lane = self._lane
         source = Log(lane.source, partition.source, committed=lane.committed_only)
         target = Log(lane.target, partition.target, committed=True)
@@ -142,7 +144,7 @@ class SameStarter(Starter):
             raise BrokerError(_MOVED, str(error)) from error
         if parting.target.end > seen.end:
             raise BrokerError(_MOVED, f"another producer appends to {partition.target[0]}-{partition.target[1]}")
-        if not parting.proved or parting.target_goes_on or parting.target.end != seen.end:
+        if not parting.proved or parting.target_goes_on or (stable and parting.target.end != seen.end):
             return None
         begin, end = parting.target.begin, parting.target.end
         unlike = end < parting.source.begin and await count_from(target, begin, end, enough=1) > 0
