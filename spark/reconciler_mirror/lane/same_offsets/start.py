@@ -160,6 +160,8 @@ class SameStarter(Starter):
         elif place is None:
             place = CopyPlace(reached, seen, None if last is None or last < 0 else last, trusted=last is not None)
         place = place.looked(seen)
+        if place.reached < reached:
+            partition.log.forget_epochs()  # the batch copied last lies behind this place: no proof of the source
         if place.reached < same.start:
             reached = min(seen.end, same.start)
             place = CopyPlace(reached, seen, trusted=reached == same.start)
