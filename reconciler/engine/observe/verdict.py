@@ -12,7 +12,7 @@ from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
 from reconciler.replication.names import WAITING
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, resume_command, words
-from reconciler.text import ANY_FOLDER, command_of, counted, moment, time_words
+from reconciler.text import ANY_FOLDER, command_of, counted, grouped, moment, time_words
 
 _ORDER = tuple(Health)
 _SHOWN = 3
@@ -32,6 +32,15 @@ def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) ->
     reported = live.as_reported()
     causes = [*_clusters(topology, reported, folder), *_mirrors(topology, reported, folder)]
     return Verdict.of_all(causes)
+
+
+def not_copying(mirror: LiveMirror) -> Iterator[str]:
+    """Each flow whose records wait although no change of its definition is pending, with the worst reason."""
+    causes = [cause for cause in _flows(mirror, ANY_FOLDER) if cause.health in (Health.STOPPED, Health.UNKNOWN)]
+    lasting = Verdict.of_all(cause for cause in causes if not cause.heals).causes
+    for some in grouped((cause.subject, cause) for cause in lasting).values():
+        more = f", and {counted(len(some) - 1, 'more reason')}" if len(some) > 1 else ""
+        yield f"{some[0].brief}{more}. A plan does not change that; what does: reconciler status {ANY_FOLDER}"
 
 
 def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:

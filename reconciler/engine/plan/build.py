@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.engine.diff import Previous, diff
+from reconciler.engine.observe.verdict import not_copying
 from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, topology_digest
 from reconciler.engine.plan.order import after_replicas, place_of, planned
 from reconciler.engine.rollout.waves import course_of, in_waves
@@ -12,7 +13,7 @@ from reconciler.errors import Moved, Unknown
 from reconciler.model.changes import About, CreateTopic, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
 from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import NO_EDITION, Basis, Edition, Plan, SeenCluster
 from reconciler.resources.acls.authorizer.after_plan import judged, outlook
 from reconciler.resources.flows.routes import Routing, kept_less_by
@@ -155,6 +156,9 @@ def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Rou
         if name in kept and remotes:
             count = f"{len(remotes)} of its topics change" if len(remotes) > 1 else "one of its topics changes"
             yield f"mirror {name} keeps running: {count}, its definition does not"
+        # Else "No changes" would read as if all went well.
+        if name in kept and isinstance(running := live.mirrors.get(name), LiveMirror):
+            yield from not_copying(running)
 
     # Copies that keep less than their sources. Where the plan creates the copy, that is a risk of the change.
     made = {change.ref for change in findings.changes if isinstance(change, CreateTopic)}

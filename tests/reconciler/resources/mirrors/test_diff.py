@@ -12,6 +12,7 @@ from reconciler.errors import ExitCode, Unknown
 from reconciler.model.changes import RestartMirror, StartMirror, StopMirror
 from reconciler.model.environment.topology import Flow, Mirror, Topology
 from reconciler.model.live import JobState
+from reconciler.replication.status import ReportedCondition
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import World, flow, ids, topic, topology, world
 
@@ -142,6 +143,24 @@ def test_a_new_topic_that_already_matches_needs_no_restart_and_the_plan_says_so(
     planned = seen.plan(wished)
     assert ids(planned) == ["create:west/east.fresh"]
     assert planned.notes == ("mirror west keeps running: one of its topics changes, its definition does not",)
+
+
+def test_a_plan_without_changes_says_which_flow_does_not_copy() -> None:
+    seen, wished = running(flow("east", "west", "orders"))
+    [job] = seen.runner.jobs.values()
+    refused = ReportedCondition(
+        code="record_refused", text="t", todo="d", since_ms=1, stops=True, topic="orders", partition=0
+    )
+    stopped = replace(job.flows["east-to-west"], state="degraded", conditions=(refused,))
+    seen.runner.jobs["west"] = replace(job, flows={"east-to-west": stopped})
+    planned = seen.plan(wished)
+    assert (ids(planned), planned.notes) == (
+        [],
+        (
+            "flow east-to-west: record_refused on orders-0. A plan does not change that; what does: "
+            "reconciler status ENV",
+        ),
+    )
 
 
 def test_labels_and_factors_change_without_a_restart() -> None:
