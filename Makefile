@@ -99,7 +99,7 @@ UV_COMPILE := .venv/bin/uv pip compile --quiet --universal --python-version 3.11
 lock:
 	$(UV_COMPILE) --extra mirror pyproject.toml -o requirements/runtime.lock
 	$(UV_COMPILE) --all-extras pyproject.toml -o requirements/dev.lock
-	printf 'hatchling>=1.27,<2\nsetuptools>=80,<81\n' | $(UV_COMPILE) -c requirements/dev.lock - -o requirements/build.lock
+	printf 'hatchling>=1.27,<2\npip>=25.1,<27\nsetuptools>=80,<81\n' | $(UV_COMPILE) -c requirements/dev.lock - -o requirements/build.lock
 	echo "mkdocs-material>=9.6,<10" | $(UV_COMPILE) - -o requirements/docs.lock
 	printf 'twine>=6,<8\nhadolint-bin>=2.15,<3\nzizmor>=1.16,<2\n' | $(UV_COMPILE) - -o requirements/release.lock
 	$(PYTHON_IN_VENV) -m reconciler_sandbox jars --lock
