@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaError, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_sandbox.handles import ClusterHandle
 
 from tests.support.reading import to_the_end
@@ -85,6 +85,15 @@ def digest(cluster: ClusterHandle, topic: str) -> Digest:
         hashes[message.partition()].update(repr(seen).encode())
         counts[message.partition()] += 1
     return {number: (counts[number], hashed.hexdigest()) for number, hashed in hashes.items()}
+
+
+def ends(cluster: ClusterHandle, topic: str) -> dict[int, int]:
+    """Partition -> the offset behind what a read_committed reader gets. One request, where ``digest`` reads it all."""
+    admin = AdminClient({**cluster.super_client(), "log_level": "0"})
+    places = [TopicPartition(topic, number) for number in admin.list_topics(topic, timeout=20).topics[topic].partitions]
+    asked = dict.fromkeys(places, OffsetSpec.latest())
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=20)
+    return {place.partition: answer.result().offset for place, answer in answers.items()}
 
 
 def total(found: Digest) -> int:
