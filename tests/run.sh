@@ -41,7 +41,7 @@ share spark 1 -m "$long_ones_out" tests/e2e/spark tests/interop tests/e2e/mirror
     --ignore tests/e2e/spark/test_cutover.py \
     --ignore tests/e2e/spark/test_takeover.py # its flow has the name of other tests
 spark=$last
-share lanes 1 -m "$long_ones_out" tests/mirror/lane tests/mirror/record_work tests/sandbox tests/workflows \
+share lanes 1 -m "$long_ones_out" tests/mirror/lane tests/mirror/record_work tests/workflows \
     tests/mirror/groups tests/e2e/apply/test_rollout.py
 share mirror 1 -m "$long_ones_out" tests/mirror tests/conformance --ignore tests/mirror/lane \
     --ignore tests/mirror/record_work --ignore tests/mirror/groups --ignore tests/mirror/clients
@@ -50,7 +50,7 @@ share brokers 1 -m "$long_ones_out" tests --ignore tests/e2e/spark --ignore test
     --ignore tests/mirror/groups --ignore tests/mirror/report --ignore tests/mirror/cluster_mode --ignore tests/mirror/leases \
     --ignore tests/mirror/verify --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py \
     --ignore tests/workflows --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_failover_rights.py \
-    --ignore tests/e2e/mirror/test_killed_failover.py --ignore tests/sandbox
+    --ignore tests/e2e/mirror/test_killed_failover.py
 after=$spark # the first to end
 share late 1 -m "$long_ones_out" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
     tests/e2e/spark/test_takeover.py tests/e2e/spark/test_cutover.py

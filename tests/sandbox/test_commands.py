@@ -99,6 +99,7 @@ def test_programs_read_which_brokers_answer() -> None:
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_secrets_of_a_lasting_sandbox_stay_with_its_owner(base: int) -> None:
     with pytest.raises(SandboxError, match="never started"):
         commands.environment("secure")

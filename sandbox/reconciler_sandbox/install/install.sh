@@ -42,7 +42,10 @@ fi
 
 wanted=$(cat requirements/build.lock requirements/dev.lock sandbox/reconciler_sandbox/demo/flights.lock pyproject.toml sandbox/pyproject.toml | cksum)
 if [ "$(cat .venv/.installed 2>/dev/null)" != "$wanted" ]; then
-    echo "installing the locked packages into .venv"
+    echo "installing the locked packages into .venv, and Kafka's jars"
+    # Maven fetches the jars meanwhile; whatever hinders it, the last command says.
+    PYTHONPATH=.:sandbox "$python" -c 'from reconciler_sandbox.install import jars; jars.ensure()' 2>/dev/null &
+    jars=$!
     # Without compiling: Python does it for what is imported, a tenth of it.
     install() { .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile "$@"; }
     install --require-hashes -r requirements/build.lock # a new pip first: that of Python 3.11 takes three times as long
@@ -53,6 +56,7 @@ if [ "$(cat .venv/.installed 2>/dev/null)" != "$wanted" ]; then
     install --require-hashes --no-deps --no-build-isolation -r sandbox/reconciler_sandbox/demo/flights.lock
     install --no-deps --no-build-isolation --editable . --editable ./sandbox
     echo "$wanted" >.venv/.installed
+    wait "$jars" || true
 fi
 
 .venv/bin/python -m reconciler_sandbox jars

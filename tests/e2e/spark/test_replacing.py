@@ -213,6 +213,7 @@ def test_one_that_is_killed_while_it_gets_ready_leaves_the_old_one_copying(
     assert_all_once_in_order(*load, mirror.topics)
 
 
+@pytest.mark.long
 def test_without_the_cli_the_new_one_takes_over_by_itself_and_a_flow_that_left_is_stopped(
     mirror: Replaced, load: tuple[Load, Arrivals]
 ) -> None:

@@ -229,10 +229,11 @@ async def _position(two: SameName, way: str) -> positions.LanePosition:
         cluster.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ways", "carry"),
     [
-        pytest.param(("east-west", "west-hub", "hub-east"), FORWARD, id="ring", marks=pytest.mark.long),
+        pytest.param(("east-west", "west-hub", "hub-east"), FORWARD, id="ring"),
         pytest.param(("east-west", "west-east", "west-hub", "hub-west", "east-hub", "hub-east"), LOCAL, id="mesh"),
     ],
 )

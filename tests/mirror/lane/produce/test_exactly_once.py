@@ -35,7 +35,7 @@ from tests.support.lanes.truth import inexact, map_topic
 pytestmark = pytest.mark.timeout(600)  # brokers start in the midst of them, on a machine that may be busy
 
 CreateTopic = Callable[..., str]
-ROUNDS = int(os.environ.get("KILL_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "3"))
 
 
 @pytest.fixture
