@@ -7,15 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.errors import Moved
-from reconciler.model.changes import (
-    AddPartitions,
-    AlterConfigs,
-    CopiedAgain,
-    DeleteTopic,
-    Risk,
-    Role,
-    Subject,
-)
+from reconciler.model.changes import AddPartitions, AlterConfigs, CopiedAgain, DeleteTopic, Risk, Role, Subject
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveState

@@ -12,13 +12,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import CopyFacts
 from reconciler.replication.offsets.position_metadata import names_claim
-from reconciler.replication.offsets.same import (
-    FILLER_LIMIT,
-    FILLERS_PER_SECOND,
-    above_limit,
-    filler_cost,
-    producer_of,
-)
+from reconciler.replication.offsets.same import FILLER_LIMIT, FILLERS_PER_SECOND, above_limit, filler_cost, producer_of
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.flows.same_offsets import marker_note, not_new, too_old
 from reconciler.resources.protected_names import owner_of

@@ -8,14 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from reconciler.engine.rollout.run import (
-    POLL_SECONDS,
-    WAITING_SECONDS,
-    RolloutOptions,
-    Settling,
-    SoakVerdict,
-    looked,
-)
+from reconciler.engine.rollout.run import POLL_SECONDS, WAITING_SECONDS, RolloutOptions, Settling, SoakVerdict, looked
 from reconciler.errors import ReconcilerError
 from reconciler.model.acls import ANYONE
 from reconciler.model.environment.rollout import Gates

@@ -3,13 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reconciler.model.reports.failover import (
-    GroupMove,
-    Level,
-    PartedPartition,
-    Report,
-    StepResult,
-)
+from reconciler.model.reports.failover import GroupMove, Level, PartedPartition, Report, StepResult
 from reconciler.render.escape import lines_of, markdown
 from reconciler.render.escape import page as safe
 from reconciler.render.page import code, page_html, table

@@ -25,13 +25,7 @@ from reconciler_mirror.model.lane import (
     PartitionProgress,
     PartitionSpec,
 )
-from reconciler_mirror.model.views import (
-    FlowView,
-    PartitionView,
-    lag_of,
-    last_lag_of,
-    lost_of,
-)
+from reconciler_mirror.model.views import FlowView, PartitionView, lag_of, last_lag_of, lost_of
 
 _RATE_S = 10.0
 SILENT_S = 10.0

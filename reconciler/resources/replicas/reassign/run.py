@@ -11,13 +11,7 @@ from reconciler.model.changes import ReassignReplicas
 from reconciler.model.live import LiveCluster, LiveTopic
 from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.ports import ReplicaAdmin
-from reconciler.model.replicas import (
-    Journal,
-    Partition,
-    Placement,
-    ReassignmentPace,
-    ReplicaFacts,
-)
+from reconciler.model.replicas import Journal, Partition, Placement, ReassignmentPace, ReplicaFacts
 from reconciler.resources.replicas.placement import PartitionReplicas, basis, place
 from reconciler.resources.replicas.reassign import throttles
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentStopped, ReassignmentWatch, ReassignmentWindow

@@ -9,12 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from reconciler.replication.runs.verification import FirstDifference
-from reconciler_mirror.verify.first_difference import (
-    difference,
-    differences,
-    fields_that_differ,
-    first_difference,
-)
+from reconciler_mirror.verify.first_difference import difference, differences, fields_that_differ, first_difference
 from reconciler_mirror.verify.in_order.older import HEAD, beginning_of, offset_behind, shift_of
 from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
 from reconciler_mirror.verify.in_order.walk import SURE, DifferingStretch, Walk, Walked, WalkState
