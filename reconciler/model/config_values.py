@@ -68,6 +68,11 @@ def unworded(key: str, text: str) -> str:
     return "-1" if text == UNLIMITED else str(LONG_MAX)
 
 
+def duration(milliseconds: int) -> str:
+    """``10m``; never rounds."""
+    return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
+
+
 def human(key: str, value: str | None) -> str:
     """A value for people: ``604800000`` of ``retention.ms`` is ``7d``, ``-1`` is ``unlimited``. Never rounds; without a
     unit it stays."""

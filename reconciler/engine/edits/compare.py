@@ -13,7 +13,7 @@ from reconciler.engine.edits.fields import NOT_SET, changed_fields, meaning, rea
 from reconciler.engine.rollout.waves import course_of
 from reconciler.errors import NOWHERE
 from reconciler.model.changes import Risk
-from reconciler.model.config_values import human
+from reconciler.model.config_values import duration
 from reconciler.model.environment.rollout import Course
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import EditComparison, FieldChange, ItemChange, Sign
@@ -211,10 +211,6 @@ def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
 
 def _leaves(course: Course) -> dict[str, str]:
     """A rollout as flat texts by path, so that its changes are shown like those of other fields."""
-
-    def duration(milliseconds: int) -> str:
-        return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
-
     leaves, gates = {"waves": ", then ".join(course.names)}, course.gates
     for wave in course.waves:
         leaves[f"waves.{wave.name}.clusters"] = ", ".join(wave.clusters)

@@ -13,12 +13,13 @@ from reconciler.engine.plan.fingerprints import basis, unreadable
 from reconciler.engine.plan.impact import filled, on_empty
 from reconciler.errors import Moved, ReconcilerError
 from reconciler.model.changes import AddPartitions, Change, Reason, Why
+from reconciler.model.config_values import duration
 from reconciler.model.plan import Plan
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.apply.records import strange
 from reconciler.operations.session.session import Session
 from reconciler.render.plan.kinds import headline
-from reconciler.render.plan.waves import duration, gates_words
+from reconciler.render.plan.waves import gates_words
 
 
 def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:

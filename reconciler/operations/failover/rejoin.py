@@ -11,12 +11,7 @@ from typing import Protocol
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import KeepDiverged
-from reconciler.model.reports.failover import (
-    FailoverStep,
-    PartedPartition,
-    StepResult,
-    diverged_topics,
-)
+from reconciler.model.reports.failover import FailoverStep, PartedPartition, StepResult, diverged_topics
 from reconciler.model.state.rejoin_journal import RejoinJournal, RejoinTopic
 from reconciler.operations.cutover.world import StepEnd
 from reconciler.text import counted, first_of
@@ -228,8 +223,8 @@ class Rejoin:
         """Kafka cannot cut a log, so a topic with records of its own is deleted and recreated. Not if it was written
         since its records were kept: what came after would be lost. A topic whose id is another one has been recreated
         already."""
-        journal, made = self._journal(), list[str]()
-        for topic in journal.topics if journal is not None else ():
+        made = list[str]()
+        for topic in self._recreated():
             live = self.world.topics([topic.name]).get(topic.name)
             if live is not None and live.topic_id == topic.topic_id:
                 if live.ends != topic.ends:
@@ -250,25 +245,20 @@ class Rejoin:
 
     def _fill(self) -> StepEnd:
         """By a mirror of the reverse direction, in topics that lack something."""
-        parted, journal = self._known(), self._journal()
-        self._require_beginning(parted)
-        anew = {topic.name for topic in journal.topics} if journal is not None else set[str]()
+        parted, anew = self._without_own_records()
         behind = {each.source[0] for each in parted if each.target_records} | (self.world.longer() & anew)
         if not behind:
             return ALREADY, f"{self.plan.source} has all that {self.plan.target} has"
         return DONE, self.world.fill(behind)
 
     def _seek(self) -> StepEnd:
-        journal = self._journal()
-        count = sum(self.world.seek(topic.name) for topic in (journal.topics if journal is not None else ()))
+        count = sum(self.world.seek(topic.name) for topic in self._recreated())
         text = f"{counted(count, 'position')} of {self.plan.flow} set to the new topics"
         return (DONE, text) if count else (ALREADY, "all positions are of the topics as they are")
 
     def _compare(self) -> StepEnd:
         """Raises ReconcilerError unless the source has all that the target has: only then may consumers move back."""
-        parted, journal = self._known(), self._journal()
-        self._require_beginning(parted)
-        anew = {topic.name for topic in journal.topics} if journal is not None else set[str]()
+        parted, anew = self._without_own_records()
         if gone := sorted(anew - self.world.topics(anew).keys()):
             why = "It was deleted here and created again, and is gone by now. Consumers were not moved."
             raise ReconcilerError(f"{self.plan.source} does not have {first_of(gone, SHOWN)}", why, self._again)
@@ -281,7 +271,7 @@ class Rejoin:
                 f"Producers still write on {self.plan.target}. Consumers were not moved.",
                 f"Stop them. {self._again}: what is left to copy is little",
             )
-        if journal is not None:
+        if (journal := self._journal()) is not None:
             self.world.record(journal.place, journal.topics, over=True)
         waiting = sum(each.source_records for each in parted)
         note = (
@@ -303,13 +293,21 @@ class Rejoin:
         journal = self.world.journal()
         return None if journal is None or journal.over else journal
 
-    def _require_beginning(self, parted: Sequence[PartedPartition]) -> None:
+    def _recreated(self) -> tuple[RejoinTopic, ...]:
+        """Topics that this rejoin deletes and creates again."""
+        return () if (journal := self._journal()) is None else journal.topics
+
+    def _without_own_records(self) -> tuple[tuple[PartedPartition, ...], set[str]]:
+        """The source's partitions, and which topics were created again. Raises ReconcilerError if the source has
+        records of its own."""
+        parted = self._known()
         if mine := own_records(parted):
             raise ReconcilerError(
                 f"{self.plan.source} has records of its own again: {self.plan.words(mine)}",
                 "Something wrote there after the topic was created again. Consumers were not moved.",
                 f"Stop its producers. {self._again}: they are kept, and the topic is created once more",
             )
+        return parted, {topic.name for topic in self._recreated()}
 
 
 def _own(parted: Sequence[PartedPartition]) -> set[tuple[object, ...]]:

@@ -4,9 +4,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from reconciler.model.config_values import duration
 from reconciler.model.reports import topology_map
 from reconciler.render.plan.impact import size
-from reconciler.render.plan.waves import duration
 from reconciler.text import counted, grouped, total
 
 _WORST = (topology_map.State.PROBLEM, topology_map.State.UNKNOWN, topology_map.State.IDLE, topology_map.State.OK)

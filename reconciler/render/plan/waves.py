@@ -1,14 +1,9 @@
 """The waves of a plan in words: what opens each wave, and its gates."""
 
-from reconciler.model.config_values import human
+from reconciler.model.config_values import duration
 from reconciler.model.environment.rollout import Gates, MirrorGate
 from reconciler.model.plan import Plan
 from reconciler.text import counted
-
-
-def duration(milliseconds: int) -> str:
-    """``10m``; never rounds."""
-    return human("soak.ms", str(milliseconds)) if milliseconds else "0s"
 
 
 def wave_heading(plan: Plan, name: str, ungated: bool = False) -> str:

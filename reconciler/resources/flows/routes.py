@@ -87,8 +87,7 @@ def is_copy(selector: TopicSelector, name: str) -> bool:
 
 def find_routes(topology: Topology, live: LiveState) -> Routing:
     """Flows whose source or target is not known take no part."""
-    flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
-    selectors = {flow.name: selector_of(flow) for flow in flows}
+    flows, selectors = _selected(topology, live)
     present = _present(topology, live)
     hops, endless, held = _hops(flows, selectors, present, limit=len(topology.clusters))
     makers: dict[TopicRef, list[TopicHop]] = defaultdict(list)
@@ -126,10 +125,15 @@ def kept_less_by(routing: Routing) -> Iterator[KeptLess]:
 
 def hops_between(topology: Topology, live: LiveState) -> Collection[TopicHop]:
     """Every topic of every flow by name alone. Flows whose source or target is not known are left out."""
-    flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
-    selectors = {flow.name: selector_of(flow) for flow in flows}
+    flows, selectors = _selected(topology, live)
     hops, _, _ = _hops(flows, selectors, _present(topology, live), limit=len(topology.clusters))
     return hops
+
+
+def _selected(topology: Topology, live: LiveState) -> tuple[list[Flow], dict[str, TopicSelector]]:
+    """Flows whose source and target are known, with their selectors."""
+    flows = [f for f in topology.flows.values() if live.known(f.source) and live.known(f.target)]
+    return flows, {flow.name: selector_of(flow) for flow in flows}
 
 
 def left_out_by(flow: Flow, topology: Topology, live: LiveState) -> str:

@@ -133,13 +133,11 @@ def submit_command(mirror: Mirror, folder: Path) -> list[str]:
         words = _submit_words(mirror.master, f"mirror-{mirror.name}", conf)
         submitted = [words[0], "--deploy-mode", CLUSTER, *words[1:], *files, script]
         return [sys.executable, "-m", FOLLOWER, "--run-dir", str(folder), "--", *submitted]
-    conf = {
-        **_DRIVER_CONF,
-        "spark.local.dir": str(folder / "spark"),
-        **application_conf(mirror),
-        **mirror.spark_conf,
-    }
-    return [*spark_words(mirror.master, f"mirror-{mirror.name}", conf, folder, JOB_MARK), "--run-dir", str(folder)]
+    local = {"spark.local.dir": str(folder / "spark")}
+    conf = {**_DRIVER_CONF, **local, **application_conf(mirror), **mirror.spark_conf}
+    options = spark_options(mirror.master, f"mirror-{mirror.name}", conf, folder)
+    given = ["--handover", str(folder / "handover.json"), "--run-dir", str(folder)]
+    return [spark_submit(), *options, str(job_script(JOB_MARK)), *given]
 
 
 _DRIVER_CONF = {
@@ -247,13 +245,8 @@ def job_environment(
     return {**kept, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable)}
 
 
-def spark_words(master: str, name: str, conf: Mapping[str, str], folder: Path, script: str) -> list[str]:
-    """``folder``: with the job's hand-over and the zip of our code. ``conf`` wins over how ports are closed."""
-    words = [spark_submit(), *spark_options(master, name, conf, folder), str(job_script(script))]
-    return [*words, "--handover", str(folder / "handover.json")]
-
-
 def spark_options(master: str, name: str, conf: Mapping[str, str], folder: Path) -> list[str]:
+    """``folder`` has the zip of our code. ``conf`` wins over how ports are closed."""
     return [*_submit_words(master, name, conf)[1:], "--py-files", str(folder / "bundle.zip")]
 
 

@@ -229,10 +229,10 @@ class Effort:
             raise UndecidedError
 
 
-def shortest(language: Language, max_length: int = MAX_NAME, states: int = MAX_STATES) -> str | None:
+def shortest(language: Language, states: int = MAX_STATES) -> str | None:
     """The shortest legal topic name in the language; None if it has none. Raises UndecidedError if that takes more than
     ``states``."""
-    return next(names(language, max_length, Effort(states)), None)
+    return next(names(language, MAX_NAME, Effort(states)), None)
 
 
 def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None = None) -> Iterator[str]:
