@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from reconciler.kafka.client.errors import SettingError, name_of
-from reconciler.replication.names import OFFSETS_TOPIC, ConditionCode, runbook_of
+from reconciler.replication.handover import FlowSettings
+from reconciler.replication.names import OFFSETS_TOPIC, ConditionCode, position_group, runbook_of
 from reconciler.replication.status import ReportedLoss
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.model.lane import GRANTS, Condition, LaneSpec
@@ -45,6 +46,33 @@ def setting_refused(flow: str, error: SettingError) -> Condition:
         "setting_not_supported",
         f"{flow} is not copied: {error}",
         "Edit the client settings of that cluster, run reconciler validate ENV, then apply.",
+        stops=True,
+    )
+
+
+def waits_for_positions(flow: FlowSettings, old: int, within_s: float) -> Condition:
+    """``old``: partitions whose position is older than what had been committed. ``within_s``: how long they are asked
+    for again."""
+    group = position_group(flow.state_name)
+    return Condition(
+        "positions_undecided",
+        f"{flow.name} is not copied yet: for {old} partitions {flow.target.cluster} returns positions in group {group} "
+        "that are older than what had been committed, or none. A group coordinator that has just started may still "
+        "read them",
+        f"They are asked for again automatically, for up to {within_s:.0f} s. Then the others are copied, and "
+        "those stop with position_missing or position_regressed, which say where to continue.",
+        stops=True,
+    )
+
+
+def takeover_refused(flow: FlowSettings, error: Exception) -> Condition:
+    """``error``: what the target answered while lanes were fenced or positions read."""
+    target = flow.target
+    return Condition(
+        "target_unreachable",
+        f"{flow.name} is not copied yet: {target.cluster} did not let the mirror fence and read positions: {error}",
+        f"Check {', '.join(target.bootstrap_servers)} and the mirror's rights there (transactional ids "
+        f"mirror.{flow.state_name}.*, group mirror.{flow.state_name}). It is retried automatically.",
         stops=True,
     )
 

@@ -12,12 +12,11 @@ from functools import partial
 from typing import Any, Protocol
 
 from reconciler.kafka.client.errors import SettingError, WireError
-from reconciler.replication.handover import Endpoint, FlowSettings, MirrorSettings
-from reconciler.replication.names import position_group
+from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.status import ApplicationState, document
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.board.board import Board
-from reconciler_mirror.conditions.flow import ConditionLog, setting_refused
+from reconciler_mirror.conditions.flow import ConditionLog, setting_refused, takeover_refused, waits_for_positions
 from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader, Pauses
@@ -27,7 +26,6 @@ from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
 from reconciler_mirror.groups.sync import GroupSync
 from reconciler_mirror.leases.channel_listener import listen_for_tasks
 from reconciler_mirror.leases.leases import Leases
-from reconciler_mirror.model.lane import Condition
 from reconciler_mirror.report.metrics import MetricsEndpoint, MetricsSnapshot
 from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
 
@@ -160,10 +158,9 @@ class Driver:
         self._stop_group_syncs()
         if self._superseded_by:
             self._leases.stop(patience_s=10.0)
+            # If the record is still ours: an application of another mirror that took a flow writes none here.
             if self._pauses.writer in ("", self._who.application_id):
-                self._report_state(
-                    "failed", self._superseded_by
-                )  # by an application of another mirror, which has no record here
+                self._report_state("failed", self._superseded_by)
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
 
@@ -279,7 +276,7 @@ class Driver:
         discovery.close()
 
     def _waits_for_positions(self, flow: FlowSettings, old: int) -> None:
-        self._board.set_condition(flow.name, "takeover", _waits_for_positions(flow, old))
+        self._board.set_condition(flow.name, "takeover", waits_for_positions(flow, old, OLD_WITHIN_S))
 
     def _paused(self, pauses: Pauses) -> None:
         self._confirms_until = time.monotonic() + _CONFIRMS_S
@@ -311,7 +308,7 @@ class Driver:
             return False
         except (WireError, LookupError) as error:
             self._can_take.discard(flow.name)
-            self._board.set_condition(flow.name, "takeover", _not_taken(flow, flow.target, error))
+            self._board.set_condition(flow.name, "takeover", takeover_refused(flow, error))
             return False
         self._board.set_condition(flow.name, "takeover", None)
         self._board.taken_over(flow.name)
@@ -348,30 +345,6 @@ class Driver:
             self._conditions.log_changes(flows)
             value = record(self._settings, self._who, state, flows, now_ms(), detail)
             self._status.write(document(value))
-
-
-def _waits_for_positions(flow: FlowSettings, old: int) -> Condition:
-    group = position_group(flow.state_name)
-    return Condition(
-        "positions_undecided",
-        f"{flow.name} is not copied yet: for {old} partitions {flow.target.cluster} returns positions in group {group} "
-        "that are older than what had been committed, or none. A group coordinator that has just started may still "
-        "read them",
-        f"They are asked for again automatically, for up to {OLD_WITHIN_S:.0f} s. Then the others are copied, and "
-        "those stop with position_missing or position_regressed, which say where to continue.",
-        stops=True,
-    )
-
-
-def _not_taken(flow: FlowSettings, target: Endpoint, error: Exception) -> Condition:
-    """``error``: what the target answered while lanes were fenced or positions read."""
-    return Condition(
-        "target_unreachable",
-        f"{flow.name} is not copied yet: {target.cluster} did not let the mirror fence and read positions: {error}",
-        f"Check {', '.join(target.bootstrap_servers)} and the mirror's rights there (transactional ids "
-        f"mirror.{flow.state_name}.*, group mirror.{flow.state_name}). It is retried automatically.",
-        stops=True,
-    )
 
 
 STALLED_S, AT_MOST_S = 120.0, 900.0

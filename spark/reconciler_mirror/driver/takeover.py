@@ -42,7 +42,7 @@ from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner, Po
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver import provenance_start as provenance_ground
 from reconciler_mirror.lane import positions
-from reconciler_mirror.lane.other_owners import copied_by_others
+from reconciler_mirror.lane.first_start import copied_by_others
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model.lane import NO_CLAIM, Claim, Condition, PartitionSpec, work_of
 

@@ -8,18 +8,17 @@ from dataclasses import replace
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
-from reconciler.replication.handover import AGAIN
 from reconciler.replication.offsets.codec import end_of
-from reconciler.replication.offsets.map_topic import Record, copied_before, former_sources, newest_chunks
+from reconciler.replication.offsets.map_topic import Record, copied_before, newest_chunks
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.conditions import positions as faults
 from reconciler_mirror.lane import positions
 from reconciler_mirror.lane.fetch.last_batch import LastBatches
-from reconciler_mirror.lane.other_owners import copied_by_others
+from reconciler_mirror.lane.first_start import never_copied, not_begun_before, not_of_others
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.lane.target_tails import KnownEnd, Strange, TargetLosses, TargetTails, only_aborted, seen_before
+from reconciler_mirror.lane.target_tails import KnownEnd, Strange, TargetLosses, TargetTails, seen_before
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Ahead, Condition, TargetLoss
 
@@ -305,9 +304,9 @@ class Starter:
 
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
         spec = self._lane.spec
-        fresh = await self._not_of_others(fresh)
+        fresh = await not_of_others(self._lane, fresh)
         # Explicit offsets. One that the source does not have stops its partition: no other was asked for.
-        given = await self._not_begun_before([p for p in fresh if p.source in spec.start_offsets])
+        given = await not_begun_before(self._lane, [p for p in fresh if p.source in spec.start_offsets])
         bounds = await self._bounds(given)
         for partition in given:
             known, wanted = bounds[partition.source], spec.start_offsets[partition.source]
@@ -333,61 +332,9 @@ class Starter:
             else:
                 raise offset
 
-    async def _not_of_others(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
-        """While a remote topic is empty, no record says whose it is. Flows with provenance share theirs."""
-        lane = self._lane
-        if lane.spec.work.provenance is not None:
-            return fresh
-        by_target = {p.target: p for p in fresh}
-        others = await copied_by_others(lane.target, lane.spec.group, lane.spec.claim.owner, by_target.keys())
-        for key, other in others.items():
-            partition = by_target[key]
-            lane.stop(partition, faults.remote_topic_not_ours(partition.spec, lane.spec.flow, *other))
-        return [p for p in fresh if p.hold.phase is Phase.STARTING]
-
-    async def _not_begun_before(self, given: Sequence[Partition]) -> Sequence[Partition]:
-        """Explicit offsets stay in a flow's files for good. Where the flow has gone on from there since, its position
-        was lost, and beginning there again would copy all of that twice."""
-        lane, by_source = self._lane, {p.source: p for p in given}
-        ids = {key: lane.ids(partition) for key, partition in by_source.items()}
-        for key, (flow, copied_to) in (await copied_before(lane.target, ids)).items():
-            if flow == lane.spec.state and copied_to > lane.spec.start_offsets[key]:
-                partition = by_source[key]
-                before = (lane.spec.flow, copied_to)
-                lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, before))
-        # Nor are they offsets of a topic that was deleted and recreated, remote topic and position with it.
-        for key, former in (await former_sources(lane.target, lane.spec.state, ids)).items():
-            partition = by_source[key]
-            if partition.hold.phase is Phase.STARTING:
-                lane.stop(partition, faults.topic_recreated(partition.spec, printed_id(former.bytes)))
-        return [p for p in given if p.hold.phase is Phase.STARTING]
-
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
-        """Those whose records the target may have already are stopped: from the start they would be there twice. This
-        flow, or another, has copied them as the offset map says; or the target holds records of other writers. Flows
-        with provenance share their target with producers there."""
-        lane, target = self._lane, self._lane.target
-        ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
-        begun = {p.source: p for p in fresh if ends[p.target] != 0}
-        ids = {key: lane.ids(partition) for key, partition in begun.items()}
-        for key, before in (await copied_before(target, ids)).items():
-            partition = begun[key]
-            ours = (lane.spec.flow, before[1]) if before[0] == lane.spec.state else before
-            lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, ours))
-        if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
-            written: dict[Key, tuple[Partition, int]] = {}
-            for partition in fresh:
-                end = ends[partition.target]
-                if isinstance(end, BrokerError):
-                    raise end
-                partition.outbox.expects(end)
-                if end > 0 and partition.hold.phase is Phase.STARTING:
-                    written[partition.target] = (partition, end)
-            aborted = await only_aborted(target, {key: end for key, (_, end) in written.items()})
-            for key in written.keys() - aborted:
-                partition, end = written[key]
-                lane.stop(partition, faults.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
-        return [p for p in fresh if p.hold.phase is Phase.STARTING]
+        """Those that the target has nothing of; the others are stopped."""
+        return await never_copied(self._lane, fresh)
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
         spec = self._lane.spec

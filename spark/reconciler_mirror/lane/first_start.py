@@ -1,0 +1,112 @@
+"""What keeps a partition without a position from its start: a flow of another environment that copies into the same
+remote topic, a position of its own that was lost, or records that the target has already.
+
+An empty remote topic may still be another environment's. The plan of a new flow checks that; topics that appear in
+both sources later are checked here.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key, printed_id
+from reconciler.kafka.client.errors import DENIED, BrokerError, UnsupportedBrokerError
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.replication.handover import AGAIN
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets.map_topic import copied_before, former_sources
+from reconciler.replication.offsets.position_metadata import Owner, PositionMark, is_of, mark_of
+from reconciler_mirror.conditions import positions as faults
+from reconciler_mirror.lane.partition import Partition, Phase
+from reconciler_mirror.lane.state import Lane
+from reconciler_mirror.lane.target_tails import only_aborted
+
+MOST_GROUPS = 200
+
+
+async def copied_by_others(
+    target: ClusterClient, group: str, mine: Owner, keys: Collection[Key]
+) -> Mapping[Key, tuple[str, PositionMark]]:
+    """Of target partitions ``keys``: group and mark of a flow of another environment that copies into them. ``group``:
+    our own. Without groups that the mirror may not describe. Raises ConnectionLostError and BrokerError."""
+    if not keys or not mine.environment:
+        return {}
+    groups, wanted = GroupClient(target), frozenset(keys)
+    try:
+        # Positions of every flow are in a group of the same prefix, so those of other environments are found without
+        # knowing their names. A principal that may not list or describe them finds none: then the claims in our own
+        # positions have to do.
+        listed = await groups.listed()
+        named = sorted(name for name in listed if name.startswith(position_group("")) and name != group)
+        answers = await groups.offsets(named[:MOST_GROUPS]) if named else {}
+    except BrokerError as error:
+        if error.code not in DENIED:
+            raise
+        return {}
+    except UnsupportedBrokerError:
+        return {}
+    others: dict[Key, tuple[str, PositionMark]] = {}
+    for name, answer in answers.items():
+        for key in answer.offsets.keys() & wanted:
+            at = answer.offsets[key]
+            mark = mark_of(key, at.offset, at.metadata or "")
+            if mark.owner.environment and not is_of(mark.owner, mine):
+                others.setdefault(key, (name, mark))
+    return others
+
+
+async def not_of_others(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Partition]:
+    """Stops partitions whose remote topic another environment copies into: while it is empty, no record says whose it
+    is. Flows with provenance share theirs."""
+    if lane.spec.work.provenance is not None:
+        return fresh
+    by_target = {p.target: p for p in fresh}
+    others = await copied_by_others(lane.target, lane.spec.group, lane.spec.claim.owner, by_target.keys())
+    for key, other in others.items():
+        partition = by_target[key]
+        lane.stop(partition, faults.remote_topic_not_ours(partition.spec, lane.spec.flow, *other))
+    return [p for p in fresh if p.hold.phase is Phase.STARTING]
+
+
+async def not_begun_before(lane: Lane, given: Sequence[Partition]) -> Sequence[Partition]:
+    """Explicit offsets stay in a flow's files for good. If the flow has copied further since, its position was lost,
+    and a second start from there would copy all of that twice: such partitions are stopped."""
+    by_source = {p.source: p for p in given}
+    ids = {key: lane.ids(partition) for key, partition in by_source.items()}
+    for key, (flow, copied_to) in (await copied_before(lane.target, ids)).items():
+        if flow == lane.spec.state and copied_to > lane.spec.start_offsets[key]:
+            partition = by_source[key]
+            before = (lane.spec.flow, copied_to)
+            lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, before))
+    # Nor are they offsets of a topic that was deleted and recreated, remote topic and position with it.
+    for key, former in (await former_sources(lane.target, lane.spec.state, ids)).items():
+        partition = by_source[key]
+        if partition.hold.phase is Phase.STARTING:
+            lane.stop(partition, faults.topic_recreated(partition.spec, printed_id(former.bytes)))
+    return [p for p in given if p.hold.phase is Phase.STARTING]
+
+
+async def never_copied(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Partition]:
+    """Stops partitions whose records the target may have already: from the start they would be there twice. This flow,
+    or another, has copied them as the offset map says; or the target holds records of other writers. Flows with
+    provenance share their target with producers there."""
+    target = lane.target
+    ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
+    begun = {p.source: p for p in fresh if ends[p.target] != 0}
+    ids = {key: lane.ids(partition) for key, partition in begun.items()}
+    for key, before in (await copied_before(target, ids)).items():
+        partition = begun[key]
+        ours = (lane.spec.flow, before[1]) if before[0] == lane.spec.state else before
+        lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, ours))
+    if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
+        written: dict[Key, tuple[Partition, int]] = {}
+        for partition in fresh:
+            end = ends[partition.target]
+            if isinstance(end, BrokerError):
+                raise end
+            partition.outbox.expects(end)
+            if end > 0 and partition.hold.phase is Phase.STARTING:
+                written[partition.target] = (partition, end)
+        aborted = await only_aborted(target, {key: end for key, (_, end) in written.items()})
+        for key in written.keys() - aborted:
+            partition, end = written[key]
+            lane.stop(partition, faults.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
+    return [p for p in fresh if p.hold.phase is Phase.STARTING]
