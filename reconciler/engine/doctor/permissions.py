@@ -7,9 +7,13 @@ from dataclasses import replace
 from reconciler.engine.doctor.check import Check
 from reconciler.engine.doctor.rights import (
     FEW,
+    HOSTS_NOT_ASKED,
+    JOB_NOT_KEPT,
+    NO_SUCH_GROUP,
     Needed,
     desired_names,
     group_needs,
+    hosts,
     keeps_lock,
     record_needs,
     topic_needs,
@@ -20,7 +24,7 @@ from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.doctor import Ask, Finding, Rights
 from reconciler.model.state.lock import transactional_id as lock_transactional_id
-from reconciler.replication.names import transactional_id
+from reconciler.replication.names import host_transactions, transactional_id
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.flows import same_offsets
 from reconciler.resources.flows.routes import Route
@@ -28,7 +32,6 @@ from reconciler.resources.quotas import quota_clusters
 from reconciler.resources.users import user_clusters
 from reconciler.text import first_of, in_shell
 
-MIRROR = "mirror."
 CREATES_ASKED = 100
 """A validate-only create costs the mutation quota as a real one would, so not all of a thousand are tried."""
 
@@ -48,23 +51,25 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
         exist = tuple(here.topics) if here else ()
         declared = desired_names(topology, name, routes)
         missing = tuple(name for name in sorted(declared) if here is None or name not in here.topics)
-        lock = (lock_transactional_id(topology.environment),) if keeps_lock(topology, name) else ()
+        environment, hosted = topology.environment, hosts(topology, name)
+        ours = [lock_transactional_id(environment)] if keeps_lock(topology, name) else []
+        ours += [f"{lock_transactional_id(environment)}.{NO_SUCH_GROUP}"] if hosted else []
         all_asks[name, Principal.PLAN] = Ask(
             (*exist, *missing), described=_groups(topology, name, Principal.PLAN, Operation.DESCRIBE)
         )
         all_asks[name, Principal.APPLY] = Ask(
-            tuple(sorted(declared & set(exist))), missing[:CREATES_ASKED], transactional_ids=lock
+            tuple(sorted(declared & set(exist))), missing[:CREATES_ASKED], transactional_ids=tuple(ours)
         )
         flows = [flow for flow in topology.flows.values() if name in (flow.source, flow.target)]
         if flows:
             targets = [flow for flow in flows if flow.target == name]
             needs = record_needs(topology, name, Principal.MIRROR, routes)
+            ids = [transactional_id(flow.state_name, lane) for flow in targets for lane in range(flow.lanes)]
+            ids += [f"{host_transactions(environment)}{NO_SUCH_GROUP}"] if hosted else []
             all_asks[name, Principal.MIRROR] = Ask(
                 topics=tuple(sorted({topic for need in needs for topic in need.topics})),
                 groups=_groups(topology, name, Principal.MIRROR, Operation.READ),
-                transactional_ids=tuple(
-                    transactional_id(flow.state_name, lane) for flow in targets for lane in range(flow.lanes)
-                ),
+                transactional_ids=tuple(ids),
                 described=_groups(topology, name, Principal.MIRROR, Operation.DESCRIBE),
                 markers=bool(same_offsets.keeping_flows(topology, name)),
             )
@@ -152,16 +157,18 @@ def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Ro
 
     # One grant covers all lanes of a flow, which have an id each: the prefix is granted, not every id.
     ids = rights.transactional_ids if isinstance(rights.transactional_ids, Mapping) else {}
-    lacking: dict[str, list[str]] = {}
+    lacking: dict[tuple[str, str], list[str]] = {}
+    lock = lock_transactional_id(topology.environment)
     for name in (name for name, allowed in ids.items() if not allowed):
-        resource = f"--transactional-id {name}"
-        if name.startswith(MIRROR):
-            resource = f"--transactional-id {name.rpartition('.')[0]}. --resource-pattern-type prefixed"
-        lacking.setdefault(resource, []).append(name)
-    why = "the job could not copy exactly once"
-    if rights.principal is Principal.APPLY:
-        why = "the lock of the environment could not be held, so nothing could be applied"
-    for resource, names in lacking.items():
+        resource = f"--transactional-id {name.rpartition('.')[0]}. --resource-pattern-type prefixed"
+        why = "the job could not copy exactly once"
+        if name == lock:
+            resource = f"--transactional-id {name}"
+            why = "the lock of the environment could not be held, so nothing could be applied"
+        elif name.endswith(f".{NO_SUCH_GROUP}"):
+            why = HOSTS_NOT_ASKED if rights.principal is Principal.APPLY else JOB_NOT_KEPT
+        lacking.setdefault((resource, why), []).append(name)
+    for (resource, why), names in lacking.items():
         yield f"lacks Write on transactional-id {first_of(names, FEW)}", why, command(rights, "Write", resource)
     yield from _of_cluster(topology, cluster, rights)
 

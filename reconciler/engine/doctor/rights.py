@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from reconciler.model.acls import Operation
-from reconciler.model.environment.topology import Flow, Principal, Topology
+from reconciler.model.environment.topology import Flow, Mirror, Principal, Topology
 from reconciler.model.reports.doctor import Rights
 from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
 from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC, position_group
@@ -27,6 +27,8 @@ from reconciler.text import in_shell
 FEW = 3
 NO_SUCH_GROUP = "reconciler-doctor"
 """Ends the name of a group that does not exist."""
+HOSTS_NOT_ASKED = "no mirror host could be asked to start, change or stop the job"
+JOB_NOT_KEPT = "a mirror host could not keep the job running"
 _PREFIX = re.compile(r"(?P<head>[^\\.^$*+?{}\[\]|()]*)\.\*")
 _LITERAL = re.compile(r"[^\\.^$*+?{}\[\]|()]+")
 
@@ -104,12 +106,14 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
 
 def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
     """To Read and Write records, also of topics that do not exist yet."""
-    status = any(topology.status_cluster(mirror) == cluster for mirror in topology.mirrors.values() if mirror.flows)
+    status, hosted = bool(_kept(topology, cluster)), hosts(topology, cluster)
     match principal:
         case Principal.PLAN:
             if status:
                 why = "plan could not know which definition a mirror runs with"
                 yield Needed.of("READ", STATUS_TOPIC, why)
+                if hosted:
+                    yield Needed.of("READ", CONTROL_TOPIC, why)
             if keeps_lock(topology, cluster):
                 why = "plan could not detect a shrunken topology, nor an unknown cluster"
                 yield Needed.of("READ", LOCK_TOPIC, why)
@@ -121,6 +125,8 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
                 yield Needed.of("READ", topic, why)
         case Principal.APPLY:
             topics = {STATUS_TOPIC: "mirror pause and resume could not be recorded"} if status else {}
+            if hosted:
+                topics[CONTROL_TOPIC] = HOSTS_NOT_ASKED
             if keeps_lock(topology, cluster):
                 topics[LOCK_TOPIC] = "the lock of the environment is kept there; nothing could be applied"
             elif _keeps_ownership(topology, cluster):
@@ -138,10 +144,8 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
             if status:
                 yield Needed.of("WRITE", STATUS_TOPIC, "status and metrics of the job could not be shown")
                 yield Needed.of("READ", STATUS_TOPIC, "pause and resume would have no effect")
-            hosted = (mirror for mirror in topology.mirrors.values() if mirror.hosted)
-            if any(topology.status_cluster(mirror) == cluster for mirror in hosted):
-                for operation in ("READ", "WRITE"):
-                    yield Needed.of(operation, CONTROL_TOPIC, "a mirror host could not keep the job running")
+            if hosted:
+                yield from (Needed.of(each, CONTROL_TOPIC, JOB_NOT_KEPT) for each in ("READ", "WRITE"))
         case Principal.PROBE:
             pass
         case _:
@@ -176,6 +180,16 @@ def _of_flow(flow: Flow, cluster: str, routes: Sequence[Route]) -> Iterator[Need
 def _audit(topology: Topology, cluster: str) -> tuple[str, ...]:
     place = topology.audit_place()
     return (place.name,) if place is not None and place.cluster == cluster else ()
+
+
+def _kept(topology: Topology, cluster: str) -> list[Mirror]:
+    """Mirrors with their status there."""
+    return [one for one in topology.mirrors.values() if one.flows and topology.status_cluster(one) == cluster]
+
+
+def hosts(topology: Topology, cluster: str) -> bool:
+    """Whether apply and mirror hosts meet there, in ``CONTROL_TOPIC``."""
+    return any(mirror.hosted for mirror in _kept(topology, cluster))
 
 
 def keeps_lock(topology: Topology, cluster: str) -> bool:

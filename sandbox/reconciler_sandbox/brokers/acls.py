@@ -1,10 +1,10 @@
 """ACLs of the secure sandbox clusters: what each principal may do. The authorizer denies all else.
 
-- ``plan``: sees everything, reads only the mirror's status records and the ownership record, changes nothing.
+- ``plan``: sees everything, reads only records of mirrors, of their hosts and the ownership record, changes nothing.
 - ``apply``: what ``plan`` may, and creates, alters and deletes topics, configs, assignments and ACLs; no records but
-  the environment's lock, in transactions ``reconciler.``, and pauses of the mirror.
-- ``mirror``: reads topics; writes remote topics and checkpoints (``<other cluster>.``), its status, its offset map and
-  MirrorMaker 2's internal topics, in transactions ``mirror.``;
+  the environment's lock, in transactions ``reconciler.``, pauses of the mirror and what it asks of hosts.
+- ``mirror``: reads topics; writes remote topics and checkpoints (``<other cluster>.``), its status, its offset map,
+  leases of hosts and MirrorMaker 2's internal topics, in transactions ``mirror.`` and ``mirror-host.``;
   reads and sets the offsets of groups.
 - ``user``: an application with topics, groups and transactions whose names start with ``user.``.
 """
@@ -30,13 +30,15 @@ from confluent_kafka.admin import (
 )
 
 from reconciler.model.state.lock import LOCK_TOPIC
-from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.replication.policy import HEARTBEATS
 from reconciler_sandbox.errors import SandboxError
 from reconciler_sandbox.profiles import CLUSTERS
 
 PRINCIPALS = ("admin", "plan", "apply", "mirror", "user")
-_READ = (STATUS_TOPIC, OFFSETS_TOPIC, LOCK_TOPIC)
+_READ = (STATUS_TOPIC, CONTROL_TOPIC, OFFSETS_TOPIC, LOCK_TOPIC)
+_KEPT = (STATUS_TOPIC, CONTROL_TOPIC, OFFSETS_TOPIC, HEARTBEATS)
+"""The job and its hosts write them."""
 _SCRAM = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
 
 
@@ -81,15 +83,16 @@ def grants(cluster: str) -> tuple[SandboxGrant, ...]:
         *_views("apply"),
         SandboxGrant("apply", topic, "*", (AclOperation.CREATE, AclOperation.DELETE, alter, configs)),
         SandboxGrant("apply", ResourceType.BROKER, "kafka-cluster", (alter, configs)),
-        *(SandboxGrant("apply", topic, name, (write,)) for name in (LOCK_TOPIC, STATUS_TOPIC)),
+        *(SandboxGrant("apply", topic, name, (write,)) for name in (LOCK_TOPIC, STATUS_TOPIC, CONTROL_TOPIC)),
         SandboxGrant("apply", transaction, "reconciler.", (write, describe), prefixed=True),
         SandboxGrant("mirror", topic, "*", (read, describe)),
         *(SandboxGrant("mirror", topic, f"{other}.", (write,), prefixed=True) for other in others),
-        *(SandboxGrant("mirror", topic, name, (write,)) for name in (STATUS_TOPIC, OFFSETS_TOPIC, HEARTBEATS)),
+        *(SandboxGrant("mirror", topic, name, (write,)) for name in _KEPT),
         SandboxGrant("mirror", topic, "mm2-offset-syncs.", (write,), prefixed=True),
         # Positions of flows, and the offsets of the groups it syncs.
         SandboxGrant("mirror", group, "*", (read, describe)),
         SandboxGrant("mirror", transaction, "mirror.", (write, describe), prefixed=True),
+        SandboxGrant("mirror", transaction, "mirror-host.", (write, describe), prefixed=True),
         SandboxGrant("user", topic, "user.", (read, write, describe), prefixed=True),
         SandboxGrant("user", group, "user.", (read, describe), prefixed=True),
         SandboxGrant("user", transaction, "user.", (write, describe), prefixed=True),
