@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from confluent_kafka import Producer
@@ -17,18 +17,7 @@ from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.quotas import QuotaEntity, entity
 from tests.support.clusters import real_cluster
-from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BECAUSE, results
-
-
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])
-def admin(request: pytest.FixtureRequest, unique: str) -> Iterator[ClusterAdmin]:
-    if request.param == "fake":
-        yield FakeCluster("east")
-        return
-    east = request.getfixturevalue("plain").clusters["east"]
-    with KafkaCluster(real_cluster(east), Principal.APPLY, unique) as cluster:
-        yield cluster
 
 
 def change(whom: QuotaEntity, **limits: float | None) -> AlterQuota:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,23 +23,12 @@ from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.users import Credentials, Mechanism, UserRecord
 from tests.support.clusters import may_log_in, real_cluster, scram
-from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BECAUSE, results
 
 SHA_256, SHA_512 = Mechanism.SHA_256, Mechanism.SHA_512
 FIRST, SECOND = "first \u00fc secret", "second secret"
 
 pytestmark = scram
-
-
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])
-def admin(request: pytest.FixtureRequest, unique: str) -> Iterator[ClusterAdmin]:
-    if request.param == "fake":
-        yield FakeCluster("east")
-        return
-    east = request.getfixturevalue("plain").clusters["east"]
-    with KafkaCluster(real_cluster(east), Principal.APPLY, unique) as cluster:
-        yield cluster
 
 
 @pytest.fixture
