@@ -25,6 +25,7 @@ from reconciler.render.live.view import (
 )
 from reconciler.render.map.formats import framed
 from reconciler.render.page import code, mono, table
+from reconciler.render.plan.waves import rollout_lines
 from reconciler.render.reports import status
 from reconciler.render.reports.drift import drift_verdict
 from reconciler.render.reports.verdict import brief_words, headline
@@ -62,7 +63,7 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     rollout = ""
     if view.topology.rollout is not None:
         known = affairs.rollout
-        lines = status.rollout_lines(known, now_ms) if known is not None else ["not read yet"]
+        lines = rollout_lines(known, now_ms) if known is not None else ["not read yet"]
         rollout = f"<h2>Rollout</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"
     return (
         Region("head", f"<h1>{safe(headline(health, status.figures(live)))}</h1>"),

@@ -1,9 +1,15 @@
-"""The waves of a plan in words: what opens each wave, and its gates."""
+"""The waves of a rollout: in a plan, what opens each one and its gates; in a status, how far each has come."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from reconciler.engine.rollout.gates import RolloutStatus, wave_state
+from reconciler.errors import Unknown
 from reconciler.model.config_values import duration
 from reconciler.model.environment.rollout import Gates, MirrorGate
 from reconciler.model.plan import Plan
-from reconciler.text import counted
+from reconciler.model.state.rollout_progress import Promotion
+from reconciler.text import counted, time_words
 
 
 def wave_heading(plan: Plan, name: str, ungated: bool = False) -> str:
@@ -32,3 +38,48 @@ def gates_words(gates: Gates) -> str:
 
 def ignored_words(reason: str) -> str:
     return f"gates and soaks are left out: {reason}"
+
+
+def rollout_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
+    """For JSON."""
+    kept = status.promotion if isinstance(status.promotion, Promotion) else None
+    return {
+        "under_way": None if isinstance(status.promotion, Unknown) else status.under_way,
+        "halted": kept.halted if kept else "",
+        "holder": _holder(status, now_ms) or None,
+        "waves": [
+            {"name": wave.name, "clusters": list(wave.clusters), "state": wave_state(wave, status.promotion)}
+            | ({"soaked_ms": kept.soaked_ms(wave.clusters), "soak_ms": wave.soak_ms} if kept else {})
+            for wave in status.course.waves
+        ],
+        "gates": [{"gate": fault.gate, "subject": fault.subject, "text": fault.text} for fault in status.found],
+    }
+
+
+def rollout_lines(status: RolloutStatus, now_ms: int) -> list[str]:
+    if isinstance(status.promotion, Unknown):
+        lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
+    elif status.under_way:
+        holder = _holder(status, now_ms)
+        lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run continues with it'}"]
+        for wave in status.course.waves:
+            state = wave_state(wave, status.promotion)
+            if state == "begun":
+                state = "begun, its changes are not all done"
+            elif state == "soaking" and status.promotion is not None:
+                rest = max(0, wave.soak_ms - status.promotion.soaked_ms(status.promotion.pending(wave.clusters)))
+                left = f"{time_words(rest / 1000)} of {time_words(wave.soak_ms / 1000)} left to soak"
+                state = f"its changes are done, {left}"
+            lines.append(f"  wave {wave.name}: {state}")
+        if status.promotion is not None and status.promotion.halted:
+            lines.append(f"  halted: {status.promotion.halted}")
+    else:
+        lines = [f"rollout: none under way; waves: {', '.join(status.course.names)}"]
+    lines += [f"  gate: {fault}" for fault in status.found] or ["  all gates hold"]
+    return lines
+
+
+def _holder(status: RolloutStatus, now_ms: int) -> str:
+    if status.lock is None or status.lock.left_ms(now_ms) <= 0:
+        return ""
+    return status.lock.words(now_ms)

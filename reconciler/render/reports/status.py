@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reconciler.engine.observe.verdict import verdict_of
-from reconciler.engine.rollout.gates import RolloutStatus, wave_state
+from reconciler.engine.rollout.gates import RolloutStatus
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Verdict
 from reconciler.model.state.last_drill import LastDrill
 from reconciler.model.state.lock import LockRecord
-from reconciler.model.state.rollout_progress import Promotion
 from reconciler.render.drill import drill_lines, drill_values
 from reconciler.render.escape import lines_of
+from reconciler.render.plan.waves import rollout_lines, rollout_value
 from reconciler.render.report_json import report_json
 from reconciler.render.reports.verdict import cause_lines, check_code, headline, verdict_value
 from reconciler.render.wrap import table_lines
@@ -351,51 +351,3 @@ def _duration(seconds: int | None) -> str:
     parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
     shown = [f"{count}{unit}" for count, unit in parts if count][:2]
     return " ".join(shown) or "0s"
-
-
-# rollout
-
-
-def rollout_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
-    """For JSON."""
-    kept = status.promotion if isinstance(status.promotion, Promotion) else None
-    return {
-        "under_way": None if isinstance(status.promotion, Unknown) else status.under_way,
-        "halted": kept.halted if kept else "",
-        "holder": _holder(status, now_ms) or None,
-        "waves": [
-            {"name": wave.name, "clusters": list(wave.clusters), "state": wave_state(wave, status.promotion)}
-            | ({"soaked_ms": kept.soaked_ms(wave.clusters), "soak_ms": wave.soak_ms} if kept else {})
-            for wave in status.course.waves
-        ],
-        "gates": [{"gate": fault.gate, "subject": fault.subject, "text": fault.text} for fault in status.found],
-    }
-
-
-def rollout_lines(status: RolloutStatus, now_ms: int) -> list[str]:
-    if isinstance(status.promotion, Unknown):
-        lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
-    elif status.under_way:
-        holder = _holder(status, now_ms)
-        lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run continues with it'}"]
-        for wave in status.course.waves:
-            state = wave_state(wave, status.promotion)
-            if state == "begun":
-                state = "begun, its changes are not all done"
-            elif state == "soaking" and status.promotion is not None:
-                rest = max(0, wave.soak_ms - status.promotion.soaked_ms(status.promotion.pending(wave.clusters)))
-                left = f"{time_words(rest / 1000)} of {time_words(wave.soak_ms / 1000)} left to soak"
-                state = f"its changes are done, {left}"
-            lines.append(f"  wave {wave.name}: {state}")
-        if status.promotion is not None and status.promotion.halted:
-            lines.append(f"  halted: {status.promotion.halted}")
-    else:
-        lines = [f"rollout: none under way; waves: {', '.join(status.course.names)}"]
-    lines += [f"  gate: {fault}" for fault in status.found] or ["  all gates hold"]
-    return lines
-
-
-def _holder(status: RolloutStatus, now_ms: int) -> str:
-    if status.lock is None or status.lock.left_ms(now_ms) <= 0:
-        return ""
-    return status.lock.words(now_ms)
