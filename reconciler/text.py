@@ -206,7 +206,7 @@ def columns(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> Iterat
 
 def shortened(text: str, longest: int | None = LONGEST_TEXT) -> str:
     """``text`` for people: each word and the whole by both ends, with how long it is, where it is too long. The digest
-    tells two apart that differ in the middle. ``longest`` None: a list that somebody asked for whole."""
+    tells two apart that differ in the middle. ``longest`` None: a list that was asked for whole."""
     if len(text) <= LONGEST_WORD:
         return text
     words = _TOO_LONG.sub(lambda word: _ends(word.group(), LONGEST_WORD), text)

@@ -107,7 +107,7 @@ class Plan:
     basis: Basis
     changes: tuple[Planned, ...] = ()
     refused: tuple[Refused, ...] = ()
-    """Stops the whole plan: it is safe to do the rest only where somebody has looked."""
+    """Stops the whole plan: the rest is safe only after a person has looked."""
     unknown: tuple[Unknown, ...] = ()
     """What could not be read; it stops the plan as well."""
     unmanaged: tuple[Unmanaged, ...] = ()

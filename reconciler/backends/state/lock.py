@@ -157,7 +157,7 @@ class KafkaLock:
                 given_back = None if moved else lock.dumps(lock.LockRecord(self.holder, _now_ms(), 0, self.steal))
                 try:
                     self._log.write(given_back)
-                except RecordFencedError:  # somebody looked, or a renewal was interrupted
+                except RecordFencedError:  # another command looked, or a renewal was interrupted
                     self._log.fence()
                     if not self._taken_over():
                         self._log.write(given_back)

@@ -47,6 +47,9 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
                 f"Records of {flow_declared.source} that were never copied travel when the failback resumes the flow.",
                 f"Leave --diverged away: reconciler failback ENV {flow}",
             )
+
+        # The look needs no lock, and shows what consent is asked for. With nothing to do, or where a check stops the
+        # move, it ends here.
         switch = Switch(session, move_of(session.topology, way, flow), options.request, say, say_now)
         report = _looked(switch)
         code = exit_code(report)
@@ -56,6 +59,8 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
         if dry or code is not ExitCode.CHANGES:
             _show(report, code, options)
             return code
+
+        # Records that --diverged discard gives up are counted in the question itself.
         if not options.yes:
             say_document(failover_text(report, style()))
             why = "It moves consumers, so it needs consent."

@@ -71,6 +71,8 @@ def moved_pauses(
 ) -> MovedPauses:
     """``handover``: what its job had last, empty where that is not known. Raises ClusterError where its status cluster
     does not answer, and RunnerError where the former one does not."""
+    # A flow whose job kept its status on the same cluster has its pauses there. Only flows that are new to this mirror,
+    # or whose mirror moved to another cluster, may have left pauses elsewhere.
     place = topology.status_cluster(mirror)
     before = status_place(handover)
     states = {flow.state_name for flow in topology.flows_of(mirror)}
@@ -78,6 +80,7 @@ def moved_pauses(
         states -= {state_of(flow) for flow in handover.get("flows", ())}
     others: Sequence[str] = sorted(records.keys() - {place}) if states else ()
     held = records[place].pauses() if others else {}
+    # The cluster that kept them last must answer, or what is paused there would be copied. Others are only named.
     there: dict[str, Mapping[Scope, Pause]] = {}
     for cluster in others:
         try:

@@ -116,7 +116,7 @@ def carried(desired: DesiredTopic, change: ConfigChange, after: str | None) -> C
 
 
 def lower_limit(desired: DesiredTopic, config: ConfigChange) -> Refused:
-    """Refused: a limit that somebody set on the source outside of git would make the copy lose records."""
+    """Refused: a limit that was set on the source outside of git would make the copy lose records."""
     key, source = config.key, desired.source
     after = "no override" if config.after is None else human(key, config.after)
     comes = f"would go from {human(key, config.before)} to {after}" if config.before_source else f"would be {after}"

@@ -41,7 +41,7 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
 
 
 def setting_refused(flow: str, error: SettingError) -> Condition:
-    """The flow is not copied before somebody edits the settings of a cluster."""
+    """The flow is not copied before the settings of a cluster are edited."""
     return Condition(
         "setting_not_supported",
         f"{flow} is not copied: {error}",

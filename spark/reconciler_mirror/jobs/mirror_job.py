@@ -102,6 +102,8 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if not given.run and not (given.handover and given.run_dir):
         parser.error("--handover and --run-dir are needed, or --run")
+
+    # Signals first: one that comes while the hand-over is read must end the job, too.
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())

@@ -62,7 +62,7 @@ class Answers:
 
 
 class Phase(StrEnum):
-    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. PAUSED: somebody asked for it.
+    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. PAUSED: a pause holds it.
     LEAVING: no longer ours."""
 
     STARTING = "starting"
@@ -171,7 +171,7 @@ class SourceLog:
         self.last = self.covered_last = None
 
     def unread(self) -> None:
-        """The position has to be read again: somebody may have moved it."""
+        """The position has to be read again: a seek may have moved it."""
         self.reached = self.covered = -1
         self.forget_epochs()
 

@@ -319,7 +319,7 @@ class LaneSession:
                     self._join(specs[partition.source])
 
     def _retry(self, now: float) -> None:
-        """A stopped or resumed partition is checked again from its committed position, which somebody may have moved;
+        """A stopped or resumed partition is checked again from its committed position, which a seek may have moved;
         a paused one for its end."""
         lane = self.lane
         for partition in lane.partitions.values():

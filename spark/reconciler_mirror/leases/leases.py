@@ -136,16 +136,22 @@ class Leases:
         with self._guard:
             silent = self._running.signs.silent()
             self._untasked.silent(self._running.silent_lanes(silent))
+
+        # A task that was silent for a whole lease is frozen or cut off. Its lanes go to a new one.
         for name in [name for name, seconds in silent.items() if seconds > LEASE_S]:
             _log.warning("a task was silent for longer than a lease and is ended", lease=name, seconds=LEASE_S)
             self._gone(name, f"it said nothing for {LEASE_S:.0f} s and was ended")
             self._context.cancelJobGroup(f"lease-{slot_of(name)}")
+
+        # Lanes without partitions miss no task. Where Spark has no place for one, its lanes go to other slots.
         lanes = {key: gap for key, gap in self._untasked.lanes().items() if self._board.specs(key)}
         self._board.set_untasked(lanes, self._untasked.without())
         lost = {
             self._placed[key] for key, gap in lanes.items() if gap.why or (gap.seconds >= STOPS_S and not gap.silent)
         }
         self._leave_slots({slot for slot in lost if not has_task(self._context, f"lease-{slot}")})
+
+        # Sooner where the master has forgotten this application: it never gives it an executor again.
         if (ended := self._untasked.hopeless(FORGOTTEN_S)) and is_forgotten(self._context):
             return f"{ended}. The master has no executor for this application, as after a start without its state"
         return self._untasked.hopeless()
@@ -206,6 +212,8 @@ class Leases:
             self._guard.notify_all()
         for name in running:
             self._server.send(name, {"stop": True})
+
+        # Lanes leave before Spark reports the end of their jobs; a successor waits for the lanes alone.
         with self._guard:
             self._guard.wait_for(lambda: self._running.all_left(running), timeout=patience_s)
             threads = [thread for slot, thread in enumerate(self._threads) if slot not in self._placed.vacated]

@@ -96,7 +96,7 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> status.Flow
     codes = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
     all_codes = tuple(status.ConditionCount(code, stops, count) for (code, stops), count in codes.most_common())
 
-    # Pauses of the flow as a whole, then the newest, because somebody may wait for them; shown in the order of scopes.
+    # Pauses of the flow as a whole, then the newest, because a command may wait for them; shown in the order of scopes.
     counts = pause_counts(view)
     by_urgency = sorted(view.pauses, key=lambda pause: (bool(pause.scope.topic), -pause.since_ms, pause.scope))
     fitting = _fitting(

@@ -53,6 +53,9 @@ def judge(
     why = why or _position_unfit(flow, spec, offsets)
     if why is not None:
         return Unread(flow.name, spec.topic, spec.target_topic, spec.partition, *why)
+
+    # Where each side begins: with its log, the time window, or the first marked copy; at equal offsets where both still
+    # have records.
     low, end = offsets.source_low[source], offsets.source_end[source]
     target_low, target_end = offsets.target_low[target], offsets.target_end[target]
     start, target_start = low, target_low
@@ -65,6 +68,8 @@ def judge(
     if flow.keeps_offsets:  # offsets that retention removed on one side still exist on the other one
         start = target_start = max(start, target_start)
         start, target_start = min(start, end), min(target_start, target_end)
+
+    # A side is cut if older records may have left it, or never came to it.
     begins_later = flow.start_kind not in ("earliest", AGAIN) or flow.starts_at(*source) is not None
     same = flow.keeps_offsets
     return PartitionRange(

@@ -49,7 +49,7 @@ class Throttle:
         self.go_on()
 
     def hold(self) -> None:
-        """Somebody has something to copy and may not."""
+        """A partition has something to copy and may not."""
         if self._waiting_since is None:
             self._waiting_since = self._clock()
 

@@ -29,7 +29,7 @@ from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import HoleCounts
 
 _OUT_OF_ORDER = frozenset({45, 46, 59})
-"""The leader has another sequence than ours: somebody else has written what we had, or it has lost it."""
+"""The leader has another sequence than ours: another producer wrote in our place, or the leader lost our batch."""
 SILENT_S = 600.0
 """So long after the leader's last word it is asked before anything is written: it may have forgotten the producer
 (``producer.id.expiration.ms``), and then takes any sequence."""
@@ -93,7 +93,7 @@ class Copies:
         return pieces_at_offsets(partition, self._states[partition], view, batches, buffer)
 
     def continues(self, partition: Partition, pieces: Sequence[Piece]) -> bool:
-        """Not where somebody else has written to the target. Both logs are compared before it is stopped: after a
+        """Not where another producer has written to the target. Both logs are compared before it is stopped: after a
         failover producers write there, and a flow the other way has copied that to the source."""
         if not self._states[partition].displaced:
             return True

@@ -87,6 +87,8 @@ class PositionWriter:
                 same, last = self._same.position(p), p.last_at(offset)
                 at = positions.LanePosition(*figures, same=same, remote_id=p.remote_id, last=last)
                 written[p.target] = positions.to_commit(p.target, at)
+            # No transaction fences an older holder here, so each commit looks first: a later claim in the group means
+            # that another application owns the flow.
             try:
                 committed = await lane.target.positions(lane.spec.group, written)
             except BrokerError as error:
@@ -96,6 +98,7 @@ class PositionWriter:
             if (later := positions.superseding(committed, lane.spec.claim)) is not None:
                 raise SupersededError(lane.spec.flow, later)
             await lane.identity.commit_positions(written)
+        # Meanwhile the lane went on: a partition that has moved since stays dirty for the next commit.
         for partition, offset in moved.items():
             if partition.log.reached >= offset:  # else the target's log has lost some of it meanwhile
                 partition.copied.committed(offset)

@@ -58,7 +58,7 @@ class LookPort(Protocol):
 
 
 async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerError]:
-    """Sequence and log end as they were at one moment: while somebody else appends they do not go together, and a
+    """Sequence and log end as they were at one moment: while another producer appends they do not match, and a
     batch would be taken for a repetition of another one. And only where all is replicated: what is not may go with its
     leader, and a marker that is written again later would move what was appended meanwhile. Partitions in which that
     goes on get a retriable error."""
@@ -135,7 +135,7 @@ class CopyPlace:
     @property
     def displaced(self) -> bool:
         """``reached`` has come to the target's end, and the target has another number of records there than the source:
-        somebody else has written to it."""
+        another producer has written to it."""
         last = self.look.last_sequence
         if not self.trusted or self.absent or last is None:
             return False
@@ -168,8 +168,8 @@ class SamePartition:
     begun: bool = False
     """``start`` and ``producer`` are committed, so data may be written."""
     displaced: bool = False
-    """Somebody else has written to the target, or may have. Check whether that is still the beginning of the source
-    before anything is written."""
+    """Another producer has written to the target, or may have. Check whether that is still the beginning of the
+    source before anything is written."""
     diverged: int | None = None
     """Source offset from which on the two logs mean different records: nothing is written, for good."""
     left_out: set[int] = field(default_factory=set)

@@ -123,6 +123,8 @@ def _segments(
             yield from _opened(view, batch, at, left_out)
             at = batch.next_offset
             continue
+
+        # Offsets between batches are absent from the log. A batch that is not delivered is so only without records.
         if batch.base > at:
             yield Hole(at, batch.base, absent=True)
             at = batch.base
@@ -130,6 +132,8 @@ def _segments(
             yield Hole(at, batch.next_offset, batch.max_timestamp, absent=batch.records == 0)
             at = batch.next_offset
             continue
+
+        # A batch travels whole if no offset in it is missing or to be left out, and nothing asks for its records.
         dense = batch.records == batch.last_delta + 1 and batch.base >= at
         kept = not any(batch.base <= offset < batch.next_offset for offset in left_out)
         if dense and kept and opened(batch) is None:
