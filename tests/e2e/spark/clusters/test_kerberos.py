@@ -11,6 +11,8 @@ from reconciler_sandbox.brokers import kerberos as kdc
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.jobs.environments import Running, exactly
+from tests.support.jobs.hosts.mirror_hosts import HostMachine
+from tests.support.jobs.live_page import compared
 from tests.support.jobs.standalone.cluster import Standalone, mirror_on
 from tests.support.jobs.verify_runs import until
 
@@ -82,6 +84,31 @@ def test_what_stops_a_login_is_reported_by_plan(running: Running, kerberos: Sand
     told = running.reconciler("plan", str(running.folder), code=1, told=True)
     assert "sasl.kerberos.principal is plan, and the keytab" in told
     assert "holds user@SANDBOX.TEST" in told
+
+
+def test_a_host_keeps_the_mirror_and_the_live_page_shows_it(
+    running: Running, kerberos: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    """Each principal has the rights of its role, no more: what apply asks and the host's lease are records."""
+    topology, accept = running.folder / "topology.yaml", tmp_path / "accept.yaml"
+    topology.write_text(topology.read_text().replace("west: {}", "west: {hosted: true}"))
+    accept.write_text(f"environments: [{unique}]\nmasters: ['local[[]*']\n")
+    machine = HostMachine(tmp_path / "host", kerberos.secrets())
+    machine.host(running.folder, accept)
+    try:
+        until("the host waits for the topic", lambda: "waiting for its topic" in machine.log)
+        assert "generation 1 is written" in running.reconciler("apply", str(running.folder), "--yes", told=True)
+        running.reconciler("plan", str(running.folder))  # plan's login reads what apply asked
+        with compared(running):
+            written = running.write("east", unique, 600)
+            read = running.read("west", f"group-{unique}", rf"east\.{unique}", 10_000, len(written))
+        assert exactly([read], written)
+        running.stop()
+        assert machine.process is not None
+        machine.process.terminate()
+        assert machine.process.wait(60) == 0, machine.log
+    finally:
+        machine.lose()
 
 
 def test_keytab_and_configuration_travel_by_sparks_files(
