@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Claim, Condition, Control, LaneProgress, LaneReport, LaneSpec, PartitionSpec
 from reconciler_sandbox.handles import ClusterHandle
+from reconciler_sandbox.releases import release_of
 
 from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.kafka.client.errors import UNSTABLE, BrokerError
@@ -167,8 +168,23 @@ class Flow:
     def target_content(self) -> dict[int, list[Content]]:
         """What counts there. Lane 0 may have ended a transaction just now: that is answered before its markers are
         written, and until then a reader sees nothing of it."""
-        asyncio.run(self._until_decided(f"mirror.{self.topic}.0"))
+        if release_of(self.target.name).number < (3,):
+            self._until_stable()
+        else:
+            asyncio.run(self._until_decided(f"mirror.{self.topic}.0"))
         return content(self.target, self.remote, self.partitions)
+
+    def _until_stable(self) -> None:
+        """Brokers before 3.0 describe no transaction (KIP-664). One that is still open is not waited for longer."""
+        admin, until = AdminClient(self.target.super_client()), time.monotonic() + 10
+        asked = {TopicPartition(self.remote, p): OffsetSpec.latest() for p in range(self.partitions)}
+
+        def ends(level: IsolationLevel) -> list[int]:
+            answers = admin.list_offsets(asked, isolation_level=level, request_timeout=30)
+            return [answer.result(40).offset for answer in answers.values()]
+
+        while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED) and time.monotonic() < until:
+            time.sleep(0.02)
 
     async def _until_decided(self, transactional_id: str) -> None:
         cluster, until = cluster_of(self.target), time.monotonic() + 30
