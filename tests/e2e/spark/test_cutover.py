@@ -214,6 +214,16 @@ def test_live_clients_move_while_the_command_is_killed_at_its_steps(
     assert sum(report["own_records"].values()) > 50
 
 
+def ready(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, folder: Path, *words: str
+) -> tuple[Running, Path, Clients]:
+    """Clients at work at the origin, and the plan of a cut-over that was given ``words``."""
+    running, plan, clients = environment("translated"), folder / "cutover.json", Clients(secure, unique)
+    clients.start(running)
+    planned(running, plan, *words)
+    return running, plan, clients
+
+
 def killed_at(step: str, running: Running, plan: Path) -> None:
     code, _, told = cut_over(running, plan, lambda line: line.startswith(f"{step} "))
     assert code == -9, told
@@ -224,10 +234,7 @@ def killed_at(step: str, running: Running, plan: Path) -> None:
 def test_after_a_kill_at_each_step_a_rollback_lets_clients_go_on(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
-    running, plan = environment("translated"), tmp_path / "cutover.json"
-    clients = Clients(secure, unique)
-    clients.start(running)
-    planned(running, plan, "--clients", "60s")
+    running, plan, clients = ready(environment, secure, unique, tmp_path, "--clients", "60s")
     for step in ("fence", "verify-fence", "drain", "pause", "groups", "lift", "switch"):
         killed_at(step, running, plan)
         code, report, told = cut_over(running, plan, lambda _: False, "rollback")
@@ -352,10 +359,7 @@ def test_a_mirror_that_stalls_in_the_drain_is_told_and_a_rollback_needs_none_tha
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
     """The job is frozen before the fence is made, so records are left to copy."""
-    running, plan = environment("translated"), tmp_path / "cutover.json"
-    clients = Clients(secure, unique)
-    clients.start(running)
-    planned(running, plan, "--within", "20s")
+    running, plan, clients = ready(environment, secure, unique, tmp_path, "--within", "20s")
     [file] = (tmp_path / "state").rglob("supervisor.json")
     job = json.loads(file.read_text())["job_pid"]
 
@@ -510,10 +514,7 @@ def test_a_transaction_left_open_is_aborted_if_asked_and_a_topic_made_meanwhile_
 def test_a_plan_that_is_stale_and_one_beside_another_are_refused(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
-    running, plan = environment("translated"), tmp_path / "cutover.json"
-    clients = Clients(secure, unique)
-    clients.start(running)
-    planned(running, plan, "--clients", "1s")
+    running, plan, clients = ready(environment, secure, unique, tmp_path, "--clients", "1s")
     stranger = MovingConsumer(lambda: secure["east"].client("admin"), unique, f"{unique}-late")
     stranger.start()
     stranger.await_read(100)
