@@ -167,8 +167,9 @@ def verify(
     env: console.Env,
     form: console.FormatOption = console.OutputFormat.TEXT,
     head: Annotated[
-        str, typer.Option("--head", metavar="DIGEST", help="the head that an earlier run printed; it must be there")
-    ] = "",
+        str | None,
+        typer.Option("--head", metavar="DIGEST", help="the head that an earlier run printed; it must be there"),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", metavar="FILE", help="a drill's report in JSON; it must be as it was recorded"),

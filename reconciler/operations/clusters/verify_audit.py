@@ -1,9 +1,11 @@
 """``audit verify``: reads the audit record of an environment, here and in its topic, and checks its chains."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 
 from reconciler.backends.state.audit import NAME, illegible, read_copy, recorded
 from reconciler.backends.state.environment_records import read_applied
@@ -18,12 +20,16 @@ from reconciler.text import counted, moment
 _HERE = "this machine"
 
 
-def verify_audit(folder: Path, pinned: str, report: Path | None = None) -> audit_chain.AuditVerification:
-    """``pinned``: the head that an earlier run printed, or empty; it has to be in one of the places. ``report``: a
-    document of a command, whose digest has to be there."""
+def verify_audit(folder: Path, pinned: str | None, report: Path | None = None) -> audit_chain.AuditVerification:
+    """``pinned``: the head that an earlier run printed; it has to be in one of the places. ``report``: a document of a
+    command, whose digest has to be there."""
+    if pinned is not None and not re.fullmatch("sha256:[0-9a-f]{64}", pinned):
+        why = "A head is sha256: and 64 hexadecimal digits; without one, records taken off the end are not noticed."
+        todo = f"Give --head the line head of an earlier run: reconciler audit verify {quote(str(folder))}."
+        raise ReconcilerError(f"--head is {pinned or 'empty'}", why, todo)
     seal = "" if report is None else _seal_of(report)
     with open_session(folder, Principal.PLAN) as session:
-        return verified(session, pinned, seal)
+        return verified(session, pinned or "", seal)
 
 
 def _seal_of(report: Path) -> str:

@@ -244,5 +244,5 @@ def test_an_audit_record_and_a_report_that_are_no_files_are_reported_at_once(tmp
     began = time.monotonic()
     assert (read_lines(tmp_path), illegible(tmp_path)) == ([], 0)
     with pytest.raises(ReconcilerError, match=r"drill.json cannot be read as JSON: (?!\[Errno)"):
-        verify_audit(tmp_path, "", tmp_path / "drill.json")
+        verify_audit(tmp_path, None, tmp_path / "drill.json")
     assert time.monotonic() - began < AT_ONCE_S

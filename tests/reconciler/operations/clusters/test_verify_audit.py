@@ -26,3 +26,11 @@ def test_a_record_that_was_written_over_is_not_proved(
     ended = cli("audit", "verify", environment)
     assert ended.code == ExitCode.CHANGES
     assert "1 line in it, and none is a record: it was written over" in ended.out
+
+
+@pytest.mark.parametrize("head", ["", "sha256:0b1f", "head.txt"])
+def test_a_head_that_is_none_is_refused(head: str, tmp_path: Path, cli: Callable[..., Ended]) -> None:
+    """An empty variable must not turn the check off, nor a slip look like a broken record."""
+    ended = cli("audit", "verify", tmp_path / "prod", "--head", head)
+    assert ended.code == ExitCode.ERROR
+    assert f"--head is {head or 'empty'}" in ended.err
