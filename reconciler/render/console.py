@@ -337,7 +337,11 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
         except ValueError as error:
             why = "What the word was to limit would not be limited."
             raise ReconcilerError(str(error), why, "Correct the variable where this program runs.") from None
-        words = list(arguments) if arguments is not None else None
+        words = list(arguments if arguments is not None else sys.argv[1:])
+        if any(not word and not before.startswith("-") for before, word in pairwise(words)):
+            why = "An unset variable leaves it so, and an empty ENV would be the current folder."
+            todo = f"Set the variable; . names this folder: {PROGRAM} {words[0]} --help"
+            raise ReconcilerError("An argument is empty", why, todo)
         code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
     except TyperException as error:
         context = getattr(error, "ctx", None)

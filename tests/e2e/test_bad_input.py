@@ -55,6 +55,16 @@ def test_all_problems_come_at_once(cli: Cli, write: Write) -> None:
     assert {"eats", "many", "cluster"} <= {word for word in ("eats", "many", "cluster") if word in ended.words}
 
 
+@pytest.mark.parametrize("words", [("validate", ""), ("plan", "", "prod"), ("apply", ""), ("compare", "prod", "")])
+def test_an_unset_variable_is_not_the_current_folder(
+    cli: Cli, write: Write, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(write(CLUSTER))
+    ended = cli(*words)
+    assert ended.code == 1
+    assert "An argument is empty" in ended.words
+
+
 def test_a_folder_that_is_missing(cli: Cli, tmp_path: Path) -> None:
     ended = cli("plan", tmp_path / "nowhere")
     assert ended.code == 1
