@@ -38,8 +38,7 @@ command=$python
 $python -m tests.support.jobs.class_archive
 long_ones_out="($brokers) and not long" # make test-clusters runs those
 share spark 1 -m "$long_ones_out" tests/e2e/spark tests/interop tests/e2e/mirror/test_killed_failover.py \
-    --ignore tests/e2e/spark/test_cutover.py \
-    --ignore tests/e2e/spark/test_takeover.py # its flow has the name of other tests
+    --ignore tests/e2e/spark/test_cutover.py
 spark=$last
 share lanes 1 -m "$long_ones_out" tests/mirror/lane tests/mirror/record_work tests/workflows \
     tests/mirror/groups tests/e2e/apply/test_rollout.py
@@ -53,7 +52,7 @@ share brokers 1 -m "$long_ones_out" tests --ignore tests/e2e/spark --ignore test
     --ignore tests/e2e/mirror/test_killed_failover.py
 after=$spark # the first to end
 share late 1 -m "$long_ones_out" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
-    tests/e2e/spark/test_takeover.py tests/e2e/spark/test_cutover.py
+    tests/e2e/spark/test_cutover.py
 
 failed=
 unfit=

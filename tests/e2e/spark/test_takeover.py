@@ -23,6 +23,7 @@ RECORDS, PATIENCE_S = 20, 240.0
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_mirrormaker_is_taken_over_by_one_command_that_is_run_again(
     plain: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:

@@ -188,6 +188,7 @@ def test_no_value_is_shown(faults: Run) -> None:
     assert str(len(SECRET)) + " bytes" in faults.ended.out
 
 
+@pytest.mark.long
 def test_a_master_that_is_none_is_told_in_words(faults: Run) -> None:
     ended = reconciler("verify", faults.env, "--master", "local[none")
     assert ended.code == 1

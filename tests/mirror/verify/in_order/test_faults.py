@@ -209,7 +209,7 @@ def test_what_is_kept_is_only_taken_up_where_all_is_as_it_was(plans: list[Partit
         assert not kept.earlier([plan]), "what another hand changed proves nothing"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_sample_sees_what_lies_in_it_and_says_where_it_looked(plans: list[PartitionRange], seed: int) -> None:
     for plan, (name, _, wanted) in list(zip(plans, FAULTS, strict=False))[::3]:
         chosen = sampled(plan, Sample(0.3, 0, seed))
@@ -227,7 +227,7 @@ def test_a_sample_sees_what_lies_in_it_and_says_where_it_looked(plans: list[Part
             assert told(reading) == [wanted], name
 
 
-@pytest.mark.parametrize("before", [0, 1, 5, 9, 40])
+@pytest.mark.parametrize("before", [0, 5, 40])
 def test_a_fault_near_the_beginning_of_a_part_is_named_as_it_is(plans: list[PartitionRange], before: int) -> None:
     for plan, (name, _, wanted) in list(zip(plans, FAULTS, strict=False))[before % 2 :: 2]:
         assert told(read(replace(plan, parts=((200 - before, 300),)))) == ([wanted] if wanted else []), name
