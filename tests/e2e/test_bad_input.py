@@ -65,6 +65,14 @@ def test_an_unset_variable_is_not_the_current_folder(
     assert "An argument is empty" in ended.words
 
 
+@pytest.mark.parametrize("place", ["soon", "-5", "\u0663", "9" * 26])
+def test_a_place_in_no_log_is_refused_before_a_cluster_is_asked(cli: Cli, write: Write, place: str) -> None:
+    ended = cli("mirror", "seek", write(FLOW + "[a]}\n"), "f", "--topic", "a", "--to", place)
+    assert ended.code == 1
+    assert f'--to is "{place}"' in ended.words
+    assert "answer" not in ended.words
+
+
 def test_a_folder_that_is_missing(cli: Cli, tmp_path: Path) -> None:
     ended = cli("plan", tmp_path / "nowhere")
     assert ended.code == 1

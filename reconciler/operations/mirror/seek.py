@@ -24,6 +24,7 @@ from reconciler.resources.mirrors.seek import (
     TopicPositions,
     costs,
     destinations,
+    require_place,
     require_still,
     table,
     taken_over,
@@ -49,6 +50,8 @@ def look(folder: Path, request: PauseRequest) -> TopicPositions:
 
 def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -> TopicPositions:
     """Returns the positions before and after. ``agreed`` is asked with the costs. Raises ReconcilerError."""
+    if not to.flow:
+        require_place(to.place)  # a slip is no question for clusters
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         before = place.standings()

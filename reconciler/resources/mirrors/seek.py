@@ -49,16 +49,21 @@ class TopicPositions:
     taken_from: str = ""
 
 
+def require_place(to: str) -> None:
+    """Raises ReconcilerError for what is no place in any log."""
+    if to not in ("earliest", "latest") and not (to.isascii() and to.isdigit() and len(to) < 20):
+        raise ReconcilerError(
+            f'--to is "{to}"', "A position is a source offset.", "Write earliest, latest, or an offset such as 1200."
+        )
+
+
 def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, int]:
     """Partition -> offset. Raises ReconcilerError for an invalid place, or one that the source does not have."""
     if to == "earliest":
         return {part.partition: part.begin for part in standings}
     if to == "latest":
         return {part.partition: part.end for part in standings}
-    if not (to.isascii() and to.isdigit() and len(to) < 20):
-        raise ReconcilerError(
-            f'--to is "{to}"', "A position is a source offset.", "Write earliest, latest, or an offset such as 1200."
-        )
+    require_place(to)
     if outside := [part for part in standings if not part.begin <= int(to) <= part.end]:
         has = "; ".join(f"partition {part.partition} has {part.begin} to {part.end}" for part in outside[:SHOWN])
         raise ReconcilerError(

@@ -63,8 +63,9 @@ def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
         words = f"it begins like JSON and is none: {error.msg}. A connector's configuration is JSON. Correct it."
         notes.wrong(Where(file, error.lineno, error.colno), words)
         return
-    except (RecursionError, ValueError) as error:  # nested too deeply, or a number of thousands of digits
-        words = f"it begins like JSON and cannot be read: {error}. No connector is configured like that. Correct it."
+    except (RecursionError, ValueError) as error:  # the latter: a number of thousands of digits
+        fault = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        words = f"it begins like JSON and cannot be read: {fault}. No connector is configured like that. Correct it."
         notes.wrong(Where(file, 1, 1), words)
         return
     # The parser keeps no lines: each key is searched for behind ``at``, where the one before it begins.
