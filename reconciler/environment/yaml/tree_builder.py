@@ -113,6 +113,7 @@ class TreeBuilder:
     def _mapping(self, line: int, column: int) -> nodes.Mapping:
         entries: dict[str, nodes.Entry] = {}
         merged: dict[str, nodes.Entry] = {}
+        merged_on = 0
         size = 1
         while type(event := self._next()) is not MappingEndEvent:
             mark, key = event.start_mark, None
@@ -127,6 +128,12 @@ class TreeBuilder:
             if key is None:
                 continue
             if key == "<<" and type(event) is ScalarEvent and not event.style:
+                if merged_on:
+                    problem = "the key << appears here for the second time"
+                    why = f"It is already on line {merged_on}, and YAML has each key of a mapping once"
+                    todo = "Merge both by one key, such as <<: [*first, *second]"
+                    self.problem("duplicate-key", (mark.line + 1, mark.column + 1), problem, why, todo)
+                merged_on = mark.line + 1
                 # A key that is written out wins, then the earlier of several mappings.
                 for part in value.items if isinstance(value, nodes.Sequence) else (value,):
                     if isinstance(part, nodes.Mapping):

@@ -262,6 +262,11 @@ def test_every_problem_of_every_file_at_once_in_file_and_line_order() -> None:
     ]
 
 
+def test_a_second_merge_key_is_refused_as_any_key_is() -> None:
+    topics = "topics:\n  a: &a {clusters: [east], partitions: 1}\n  b:\n    <<: *a\n    <<: *a\n"
+    assert _places(c=CLUSTERS, t=topics) == [("duplicate-key", "t.yaml:5", "<<")]
+
+
 def test_a_problem_has_no_followers() -> None:
     """A cluster whose entry or file is wrong is known all the same, and one wrong flow does not empty its mirror."""
     topics = "topics: {a: {clusters: [north]}}"
