@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
+
+from reconciler.text import printable_json
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -20,6 +23,20 @@ def schema(name: str) -> Any:
             if place.is_file():
                 return json.loads(place.read_text(encoding="utf-8"))
     raise FileNotFoundError(file)
+
+
+EDITORS_SCHEMA = "environment.schema.json"
+"""Beside the files of an environment, so that editors check them without a network; no command reads it."""
+
+
+def for_editors(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """``texts`` of a new environment by their path in its folder, with that schema, which the first line of each names:
+    by it editors complete and check."""
+    lines = {
+        path: f"# yaml-language-server: $schema={'../' * path.count('/') or './'}{EDITORS_SCHEMA}" for path in texts
+    }
+    whole = printable_json(schema("environment"), indent=2) + "\n"
+    return {**{path: f"{lines[path]}\n{text}" for path, text in texts.items()}, EDITORS_SCHEMA: whole}
 
 
 @cache

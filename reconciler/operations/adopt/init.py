@@ -18,7 +18,7 @@ from reconciler.kafka.client.auth.supported_settings import MECHANISMS
 from reconciler.model.environment.topology import OURS, Cluster, Principal
 from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Plan
-from reconciler.model.schemas import schema
+from reconciler.model.schemas import for_editors
 from reconciler.operations.adopt.arguments import (
     bootstrap_servers,
     certificate,
@@ -30,10 +30,7 @@ from reconciler.operations.adopt.run import read_live
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import open_session
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
-from reconciler.text import counted, first_of, printable_json, sentence
-
-SCHEMA = "environment.schema.json"
-"""Beside the files, so that editors check them without a network; no command reads it."""
+from reconciler.text import counted, first_of, sentence
 
 
 def require_new(folder: Path) -> None:
@@ -65,13 +62,9 @@ def run(request: InitRequest, say: Callable[[str], None], beside: Iterable[str] 
         request.metrics_port,
         users=request.users,
     )
-    # Editors complete and check by the schema that a file's first line names, by its path from there.
-    up = {path: "../" * path.count("/") or "./" for path in first.files}
-    texts = {path: f"# yaml-language-server: $schema={up[path]}{SCHEMA}\n{text}" for path, text in first.files.items()}
-    texts[SCHEMA] = printable_json(schema("environment"), indent=2) + "\n"
     for line in beside:
         say(line)
-    write_folder(request.folder, {request.folder / path: text for path, text in texts.items()})
+    write_folder(request.folder, {request.folder / path: text for path, text in for_editors(first.files).items()})
     say(f"wrote {counted(len(first.files), 'file')} in {request.folder}; planning")
     try:
         with open_session(request.folder, Principal.PLAN) as session:

@@ -12,6 +12,7 @@ from reconciler.environment.importers.mirrormaker.properties_file import Mistake
 from reconciler.environment.load import load
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.schemas import for_editors
 from reconciler.text import counted, first_of
 
 SHOWN = 10
@@ -25,7 +26,7 @@ def run(paths: Sequence[Path], out: Path, *, onward: bool = True) -> str:
         todo = f"Add to it what it lacks: reconciler import FILE... --into {into}; or choose another --out."
         raise ReconcilerError(f"{out} already exists", why, todo)
     imported, _ = read(paths, out)
-    files.write_folder(out, {out / name: text for name, text in imported.texts().items()})
+    files.write_folder(out, {out / name: text for name, text in for_editors(imported.texts()).items()})
     flows = f"{counted(len(imported.flows), 'flow')} ({first_of(imported.flows, SHOWN)})"
     said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate accepts it as it is"]
     written = "".join(imported.texts().values())
