@@ -199,8 +199,10 @@ def _topics(
     for topic in sorted({key[0] for key in after}):
         keys = [key for key in after if key[0] == topic]
         left = [after[key].left for key in keys]
-        wrote = sum((after[key].written or 0) - (before[key].written or 0) for key in keys if key in before)
-        copied = sum((after[key].position or 0) - (before[key].position or 0) for key in keys if key in before)
+        looked = [(before[key], after[key]) for key in keys if key in before]
+        # An end that one look did not get says nothing of a rate; a position that is not there is 0.
+        wrote = sum(b.written - a.written for a, b in looked if a.written is not None and b.written is not None)
+        copied = sum((b.position or 0) - (a.position or 0) for a, b in looked)
         seen = (
             ProducerSeen(*key, it.producer_id, it.last_ms, it.open_from, names.get(it.producer_id, ""))
             for key in sorted(keys)
