@@ -100,6 +100,12 @@ def sentence(text: object) -> str:
     return words if _NAME.match(words) else f"{words[:1].upper()}{words[1:]}"
 
 
+def one_line(error: object) -> str:
+    """An error's lines (what, why, what to do) as sentences that follow each other."""
+    *before, last = str(error).split("\n")
+    return " ".join([*(line if line.endswith((".", ":")) else f"{line}." for line in before), last])
+
+
 def size_words(count: int) -> str:
     """``3.2 GiB``, for people; rounded."""
     for unit, size in reversed(BYTES.items()):

@@ -13,6 +13,7 @@ from reconciler.errors import LockHeld, ReconcilerError
 from reconciler.model.changes import AlterConfigs
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan, Planned, Result
+from reconciler.text import one_line
 
 SETTLE_SECONDS = 1.0
 """An edit of several files is under way for a moment; only what reads the same twice is taken over."""
@@ -142,7 +143,7 @@ def _refreshed(blank: Round, environment: LoopEnvironment, clock: Clock) -> Roun
         if environment.take_over():
             return replace(blank, taken_over=True)
     except ReconcilerError as error:
-        return replace(blank, kept=f"the folder cannot be used, the last good topology is used: {error}")
+        return replace(blank, kept=f"the folder cannot be used, the last good topology is used: {one_line(error)}")
     return replace(blank, kept="the folder is being edited, the last good topology is used until edits stop")
 
 

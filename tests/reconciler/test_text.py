@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.backends.connections.errors import Speaker
+from reconciler.errors import ReconcilerError
 from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.resources.acls.probe.undo import by_hand
-from reconciler.text import grouped, in_shell, moment, pace_words, printable_json
+from reconciler.text import grouped, in_shell, moment, one_line, pace_words, printable_json
 
 
 def test_keys_and_values_keep_their_order() -> None:
@@ -22,6 +23,18 @@ def test_keys_and_values_keep_their_order() -> None:
 
 def test_nothing_makes_no_group() -> None:
     assert grouped(()) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ReconcilerError("what it is", "Why.", "Do this."), "what it is. Why. Do this."),
+        (ReconcilerError("two things:\na\nb"), "two things: a. b"),
+        (ReconcilerError("only this"), "only this"),
+    ],
+)
+def test_the_lines_of_an_error_become_sentences(error: ReconcilerError, line: str) -> None:
+    assert one_line(error) == line
 
 
 @given(st.text(max_size=20))

@@ -29,7 +29,7 @@ from reconciler.model.changes import CreateTopic, Reason, Role, Why
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef
 from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.impact import MarkerRight
-from reconciler.text import batched
+from reconciler.text import batched, one_line
 
 NO_PRODUCER = 1 << 61
 """A producer id that no cluster has handed out."""
@@ -122,7 +122,7 @@ def tried(
             for batch in batched(names, NAMES):
                 by_name |= {name: code not in DENIED for name, code in question(requests, batch).items()}
     except ReconcilerError as error:
-        return Unknown(subject, f"{subject} could not be asked for: {error}", "Check kafka-acls.sh --list")
+        return Unknown(subject, f"{subject} could not be asked for: {one_line(error)}", "Check kafka-acls.sh --list")
     return by_name
 
 
@@ -137,7 +137,7 @@ def may_write_markers(cluster: Cluster, principal: Principal) -> bool | Unknown:
                 _ANY, lambda connection: write_markers(connection, NO_PRODUCER, markers, requests.patience)
             )
     except ReconcilerError as error:
-        text = f"whether {principal} may write {subject} could not be asked for: {error}"
+        text = f"whether {principal} may write {subject} could not be asked for: {one_line(error)}"
         return Unknown(subject, text, "Check kafka-acls.sh --list --cluster")
     code = answers.get(NO_PARTITION, UNSUPPORTED)
     if code in (UNKNOWN_TOPIC, MARKERS_DENIED):

@@ -194,10 +194,10 @@ class LiveWorld:
     def restore(self) -> StepEnd:
         return self._copies.restore()
 
-    def ends(self) -> Mapping[Key, int]:
-        """Where the plan's topics and copies end at the destination, before clients may write there. Later, what lies
-        beyond is theirs. Raises ReconcilerError if one leader does not answer: a missing end would be taken for an
-        empty partition."""
+    def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
+        """Where the plan's topics and copies end at the destination, before clients may write there. A copy with the
+        same offsets ends where its source does, even if clients came early and wrote behind it. Raises ReconcilerError
+        if one leader does not answer: a missing end would be taken for an empty partition."""
         names = {name for topic in self.plan.topics for name in (topic.topic, topic.copy)}
         counts = self._survey.destination.partitions()
         keys = [(name, number) for name in sorted(names & counts.keys()) for number in range(counts[name])]
@@ -208,7 +208,9 @@ class LiveWorld:
                 "Without it no one could say later what a client wrote there.",
                 "Wait until it answers, and run this again.",
             )
-        return {key: bounds[key].end for key in keys}
+        copies = {topic.topic: topic.copy for topic in self.plan.topics if self._flow.keeps_offsets}
+        copied = {(copies[topic], number): end for (topic, number), end in drained.items() if topic in copies}
+        return {key: min(bounds[key].end, copied.get(key, bounds[key].end)) for key in keys}
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
         """How many records lie behind ``since`` at the destination, by partition: what clients wrote there since the
@@ -265,8 +267,9 @@ class LiveWorld:
                 some = alike(*sides, compacted=compacted, timed=twin[0] not in timeless)
                 if some is None:
                     raise ReconcilerError(
-                        f"the last records of {key[0]}-{key[1]} differ from those of {twin[0]}-{twin[1]}",
-                        f"What {self.plan.destination} has is not what {self.plan.origin} had.",
+                        f"the last records of {key[0]}-{key[1]} on {self.plan.origin} differ from those of "
+                        f"{twin[0]}-{twin[1]} on {self.plan.destination}",
+                        "What was copied is not what was written.",
                         f"Compare all of it: reconciler verify ENV {self.plan.flow}",
                     )
                 count += some

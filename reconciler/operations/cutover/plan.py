@@ -200,7 +200,7 @@ def _topics(
         keys = [key for key in after if key[0] == topic]
         left = [after[key].left for key in keys]
         looked = [(before[key], after[key]) for key in keys if key in before]
-        # An end that one look did not get says nothing of a rate; a position that is not there is 0.
+        # An end that one look did not get says nothing of a rate; a missing position is 0.
         wrote = sum(b.written - a.written for a, b in looked if a.written is not None and b.written is not None)
         copied = sum((b.position or 0) - (a.position or 0) for a, b in looked)
         seen = (

@@ -52,7 +52,7 @@ class FenceWatch:
                 # Silence alone proves no fence, so a write as the probe's principal has to be refused as well.
                 if not (through := sorted(self.world.let_through())):
                     refused = f", a write as {self.plan.probe} is refused" if self.plan.probe else ""
-                    text = f"{counted(len(look.ends), 'partition')} stood for {its.hold_s:g} s"
+                    text = f"{counted(len(look.ends), 'partition')} did not grow for {its.hold_s:g} s"
                     text += f", no producer wrote, no transaction is open{refused} ({now - began:.1f} s)"
                     return look.ends, text
                 partitions = [f"{topic}-{number}" for topic, number in through]

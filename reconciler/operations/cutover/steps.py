@@ -162,7 +162,7 @@ class CutoverRun:
         self._require_same_topics()
         done, note = self.world.pause()
         self._require_still(self.world.partitions())
-        there = self.world.ends()
+        there = self.world.ends(self._ends())
         self._keep(replace(self.journal, there={place(key): end for key, end in there.items()}))
         scope = self.plan.flow if self.plan.whole else f"{counted(len(self.plan.topics), 'topic')} of {self.plan.flow}"
         return step_end(done, f"{scope} paused, {self.plan.destination} takes writes", note)

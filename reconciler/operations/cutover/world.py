@@ -9,7 +9,7 @@ from reconciler.model.acls import AclBinding
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal
-from reconciler.text import counted
+from reconciler.text import counted, one_line
 
 StepNotes = tuple[bool, str]
 """Whether something was done, and what is worth a word."""
@@ -102,8 +102,9 @@ class CutoverWorld(StepWorld, Protocol):
         """Takes ``lift`` back."""
         ...
 
-    def ends(self) -> Mapping[Key, int]:
-        """Of all topics there that clients of the plan's topics may write."""
+    def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
+        """Of all topics there that clients of the plan's topics may write, once the origin is copied up to
+        ``drained``: what lies beyond is of clients."""
         ...
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
@@ -175,7 +176,7 @@ def in_order(
         except ReconcilerError as error:
             end = (StepResult.FAILED, str(error))
         step = FailoverStep(name, *end, world.now() - at)
-        world.say(f"{step.name:12} {step.result.value:8} {step.text}")
+        world.say(f"{step.name:12} {step.result.value:8} {one_line(step.text)}")
         steps.append(step)
         if step.result is StepResult.FAILED:
             break

@@ -12,7 +12,7 @@ from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.render.wrap import table_lines
-from reconciler.text import counted, moment, total
+from reconciler.text import counted, moment, one_line, total
 
 MOST_ROWS = 40
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
@@ -83,7 +83,7 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
     lines += ["", "steps"]
     for step in report.steps:
         took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.05 else ""
-        lines.append(f"  {_DONE[step.result]:8}{step.name:9}{step.text}{took}")
+        lines.append(f"  {_DONE[step.result]:8}{step.name:9}{one_line(step.text)}{took}")
     if rows := _one_sided(report):
         lines += ["", "records on one side only", *table_lines(rows, style.width, range(1, 6))]
         lines += _more_parted(report)
@@ -150,7 +150,7 @@ def _left_behind(report: Report) -> list[str]:
 def failover_markdown(report: Report) -> str:
     lines = [f"**{failover_verdict(report)}**", ""]
     lines += [f"- {_SIGNS[check.level]}: {markdown(check.text)}" for check in report.checks]
-    lines += ["", *(f"1. {_DONE[step.result]}: {markdown(step.text)}" for step in report.steps)]
+    lines += ["", *(f"1. {_DONE[step.result]}: {markdown(one_line(step.text))}" for step in report.steps)]
     if rows := _one_sided(report):
         lines += ["", f"| {' | '.join(rows[0])} |", "|---" * len(rows[0]) + "|"]
         lines += [f"| {' | '.join(map(markdown, row))} |" for row in rows[1:]]
@@ -170,7 +170,7 @@ def failover_html(report: Report) -> str:
     checks: dict[Level, list[SectionItem]] = {level: [] for level in Level}
     for check in report.checks:
         checks[check.level].append(SectionItem(check.text, (check.todo,) if check.todo else ()))
-    steps = tuple(SectionItem(f"{_DONE[step.result]}: {step.name}: {step.text}") for step in report.steps)
+    steps = tuple(SectionItem(f"{_DONE[step.result]}: {step.name}: {one_line(step.text)}") for step in report.steps)
     sections = (
         Section("Stops it", "nothing is done until this is resolved", tuple(checks[Level.STOPS]), urgent=True),
         Section("To know", "it continues, with this consequence", tuple(checks[Level.WARNS]), urgent=True),

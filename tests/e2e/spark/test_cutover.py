@@ -81,8 +81,12 @@ class Clients:
         self.producer.over.set()
         self.producer.join(40)
         self.consumer.await_read(len(self.producer.accepted))
-        self.consumer.over.set()
-        self.consumer.join(40)
+        self.stop_at_once()
+
+    def stop_at_once(self) -> None:
+        for thread in (self.producer, self.consumer):
+            thread.over.set()
+            thread.join(40)
 
 
 @pytest.fixture
@@ -381,6 +385,77 @@ def test_a_mirror_that_stalls_in_the_drain_is_told_and_a_rollback_needs_none_tha
     until("the mirror continues", lambda: clients.lag(running) < 300, 240)
     clients.stop()
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_record_that_a_client_wrote_before_the_switch_is_counted_as_its_own(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    """With the same offsets the copy ends where its source does, so that a rollback does not leave such a record."""
+    running, plan, clients = environment("same"), tmp_path / "cutover.json", Clients(secure, unique)
+    clients.start(running)
+    planned(running, plan)
+    killed_at("drain", running, plan)
+    early = Producer(secure["west"].super_client())
+    early.produce(unique, b"early", partition=0)
+    assert early.flush(30) == 0
+    killed_at("switch", running, plan)
+    code, report, told = cut_over(running, plan, lambda _: False, "rollback")
+    assert (code, report["own_records"]) == (3, {f"{unique}-0": 1}), told
+    clients.stop_at_once()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_a_static_member_is_moved_and_one_that_never_leaves_is_named_then_given_up(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+) -> None:
+    """Of three groups one moves, one leaves a static member whose session outlives the test, and one stays on the
+    origin until the cut-over is over."""
+    running, plan, given_up = environment("translated"), tmp_path / "cutover.json", tmp_path / "given-up.json"
+    clients, addresses = Clients(secure, unique), {"static": "east", "staying": "east"}
+    patient = dict.fromkeys(("session.timeout.ms", "max.poll.interval.ms"), 1_200_000)
+    more = {"static": {"group.instance.id": "one", **patient}, "staying": {}}
+
+    def reader(kind: str) -> MovingConsumer:
+        at: Callable[[], Mapping[str, Any]] = lambda: secure[addresses[kind]].client("admin") | more[kind]  # noqa: E731
+        return MovingConsumer(at, unique, f"{unique}-{kind}")
+
+    static, staying = reader("static"), reader("staying")
+    for thread in (static, staying):
+        thread.start()
+    clients.start(running)
+    staying.await_read(100)
+    static.await_read(100)
+    planned(running, plan, "--catch-up", "5s", "--clients", "90s")
+
+    def switches(line: str) -> bool:
+        if line.startswith("switch"):
+            clients.address = addresses["static"] = "west"
+        return False
+
+    code, report, told = cut_over(running, plan, switches)
+    assert (code, steps(report)["clients"]) == (5, "failed"), told
+    assert f"not seen on west within 90 s: groups {unique}-staying. The way back" in told  # and no other
+    running.reconciler(
+        "cutover", "plan", str(running.folder), unique, "--out", str(given_up), "--clients", "0s", code=2
+    )
+    code, report, told = cut_over(running, given_up, lambda _: False)
+    assert (code, steps(report)["clients"]) == (0, "skipped"), (report, told)
+    assert f"not waited for, and not seen yet: groups {unique}-staying" in told
+    admin = AdminClient(secure["east"].super_client())
+    there = admin.describe_consumer_groups([f"{unique}-static"])[f"{unique}-static"].result(30)
+    assert [member.group_instance_id for member in there.members] == ["one"], "it counts on the origin to the end"
+
+    addresses["staying"] = "west"
+    clients.stop()
+    everything = list(range(len(clients.producer.accepted)))
+    for each in (clients.consumer, static, staying):
+        each.await_read(len(everything))
+        each.over.set()
+        each.join(40)
+        assert sorted(map(int, each.read)) == everything
 
 
 def signal_job(session: int, number: signal.Signals) -> None:

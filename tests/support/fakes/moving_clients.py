@@ -263,8 +263,9 @@ class Clusters:
         self.at_origin = max(self.at_origin, self.at_destination or 0)
         return ()
 
-    def ends(self) -> Mapping[Key, int]:
+    def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
         self._call()
+        assert drained.keys() == {ORDERS}
         return {COPY: self.copied + len(self.there)}
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:

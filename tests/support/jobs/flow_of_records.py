@@ -170,8 +170,8 @@ class MovingConsumer(threading.Thread):
             at = dict(self._settings())
             consumer = Consumer(
                 {
-                    **at, "group.id": self._group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
-                    "session.timeout.ms": 6000, "fetch.wait.max.ms": 50, "log_level": 0,
+                    "group.id": self._group, "enable.auto.commit": False, "auto.offset.reset": "earliest",
+                    "session.timeout.ms": 6000, "fetch.wait.max.ms": 50, "log_level": 0, **at,
                 }
             )  # fmt: skip
             consumer.subscribe([self._topic])

@@ -21,7 +21,8 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def producer(cluster: ClusterHandle, **settings: Any) -> Producer:
     dotted = {key.replace("_", "."): value for key, value in settings.items()}
-    always = {"message.max.bytes": 10_000_000, "linger.ms": 5, "enable.idempotence": True}
+    roomy = {"message.max.bytes": 10_000_000, "queue.buffering.max.messages": 1_000_000}
+    always = {**roomy, "linger.ms": 5, "enable.idempotence": True}
     return Producer({**cluster.client(), **always, **dotted})
 
 

@@ -262,8 +262,9 @@ class World:
         self._call()
         return (StepResult.DONE if changed else StepResult.ALREADY), ""
 
-    def ends(self) -> Mapping[Key, int]:
+    def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
         self._call()
+        assert drained
         return {(COPY, 0): len(self._log(("west", COPY)))}
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
