@@ -6,7 +6,13 @@ from types import MappingProxyType
 
 from reconciler.engine.doctor.broker_limits import keeps_as_much
 from reconciler.engine.doctor.check import Check
-from reconciler.engine.guards.remote_topics import foreign_positions, judge, with_heartbeats, with_remote_topics
+from reconciler.engine.guards.remote_topics import (
+    copied_beside,
+    foreign_positions,
+    judge,
+    with_heartbeats,
+    with_remote_topics,
+)
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
@@ -112,6 +118,11 @@ def remote_findings(
         yield Check(unread.subject, "remote topics").unread(unread)
     for text in (text for flow in judged for text in foreign_positions(flow)):
         yield Check("flows", "positions").warning(text, "these partitions are not copied until that is decided", "")
+    beside = [text for flow in judged for text in copied_beside(flow)]
+    for text in beside:
+        yield Check("flows", "remote topics").warning(
+            text, "nothing tells a producer's record from a copy of before", ""
+        )
     for target in sorted({flow.flow.target for flow in judged if flow.strange}):
         for read in facts[target].connect.values():
             if isinstance(read, Unknown):
@@ -119,7 +130,7 @@ def remote_findings(
                 yield Check(f"cluster {target}", "permissions of plan").problem(
                     f"{read.subject}: {read.error}", why, read.todo
                 )
-    if judged and not (plan.refused or plan.unknown):
+    if judged and not (plan.refused or plan.unknown or beside):
         names = ", ".join(sorted(flow.flow.name for flow in judged))
         yield Check("flows", "remote topics").ok(f"{names}: nothing there would be copied a second time")
 

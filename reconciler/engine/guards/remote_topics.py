@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.environment.importers.positions.connect_records import positions
+from reconciler.environment.importers.positions.connect_records import Stored, positions
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
@@ -30,13 +30,15 @@ from reconciler.resources.topics.internal import written_by
 from reconciler.text import counted, first_of, in_shell, moment
 
 SHOWN = 5
+_BEGIN_LATE = ("latest", "timestamp")
 
 Facts = Mapping[str, RemoteFacts]
 """By target."""
 
 
 def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCopies, ...]]:
-    """By target: each flow of a mirror, with the partitions that both sides have."""
+    """By target: each flow of a mirror, with the partitions that both sides have, or will have: of a source topic that
+    this plan, or a flow, creates, those of its remote topic."""
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
     hops: dict[str, list[TopicHop]] = {name: [] for name in sorted(carried)}
     for hop in hops_between(topology, live) if carried else ():
@@ -51,10 +53,11 @@ def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCop
         ids: dict[Key, tuple[str, str]] = {}
         for hop in some:
             source, remote = live.topic(hop.source), live.topic(hop.remote)
-            if source is not None and remote is not None:
-                for number in range(min(len(source.partitions), len(remote.partitions))):
+            if remote is not None:
+                there = len(remote.partitions)
+                for number in range(there if source is None else min(len(source.partitions), there)):
                     partitions[hop.remote.name, number] = (hop.source.name, number)
-                    ids[hop.remote.name, number] = (source.topic_id, remote.topic_id)
+                    ids[hop.remote.name, number] = ("" if source is None else source.topic_id, remote.topic_id)
         by_target[flow.target].append(FlowCopies(flow.state_name, partitions, ids))
     return {target: tuple(copies) for target, copies in by_target.items()}
 
@@ -84,18 +87,37 @@ class Judged:
 
     @property
     def twice(self) -> list[Key]:
-        """What its remote topics hold already. Not of flows with provenance, which share their topics with producers,
-        nor of those with the same offsets, which compare both logs; and not what another flow of this environment
-        copied until now: for that the job waits for ``mirror seek --from-flow``, as the plan says."""
-        if self.flow.provenance is not None or self.flow.keeps_offsets:
+        """What its remote topics hold already. Not of flows with the same offsets, which compare both logs. Of those
+        with provenance, which share their topics with producers, only what a mirror is known to have copied. Not what
+        another flow of this environment copied until now: for that the job waits for ``mirror seek --from-flow``, as
+        the plan says."""
+        if self.flow.keeps_offsets:
             return []
         others = [self.facts.positions.get(state, {}) for state in self.beside]
         held = sorted(self.fresh & self.facts.held.keys())
+        if self.flow.provenance is not None and held:
+            stored = {(stored.topic, stored.partition) for _, stored in self.stored}
+            held = [key for key in held if key in self.copied or self.copies.partitions[key] in stored]
         waits = {key for key in held if any(key in at for at in others) or self._copied_by(key) in self.beside}
         return [key for key in held if key not in waits]
 
     def _copied_by(self, key: Key) -> str:
         return self.copied.get(key, ("", 0))[0]
+
+    @property
+    def stored(self) -> Iterator[tuple[str, Stored]]:
+        """What MirrorMaker 2 keeps on the target, with the topic of Connect that has it."""
+        for topic, read in self.facts.connect.items():
+            if not isinstance(read, Unknown):
+                yield from ((topic, stored) for stored in positions(read).positions)
+
+    @property
+    def shared(self) -> list[Key]:
+        """What a flow with provenance copies beside records of an unknown writer."""
+        if self.flow.provenance is None:
+            return []
+        held = (self.fresh & self.facts.held.keys()).difference(self.twice)
+        return sorted(key for key in held if self.start(key) not in _BEGIN_LATE)
 
     @property
     def lost(self) -> list[Key]:
@@ -146,19 +168,23 @@ def judge(topology: Topology, copies: Mapping[str, Sequence[FlowCopies]], facts:
 
 
 def copied_again(judged: Iterable[Judged]) -> frozenset[TopicHop]:
-    """Topics that are, or would be, copied although their remote topics hold records already."""
+    """Topics that are, or would be, copied although their remote topics hold records already: of a time, at most."""
+    starts = ("", AGAIN, "timestamp")
     return frozenset(
-        hop for flow in judged for hop in flow.hops(key for key in flow.twice if flow.start(key) in ("", AGAIN))
+        hop for flow in judged for hop in flow.hops(key for key in flow.twice if flow.start(key) in starts)
     )
 
 
 def copied_first(judged: Iterable[Judged]) -> frozenset[TopicHop]:
-    """Topics that are copied from their beginning into an existing, empty remote topic."""
-    begins_late = ("latest", "timestamp")
+    """Topics that are copied from their beginning into an existing remote topic, which is empty, or shared."""
     return frozenset(
         hop
         for flow in judged
-        for hop in flow.hops(key for key in flow.fresh - flow.facts.held.keys() if flow.start(key) not in begins_late)
+        for hop in flow.hops(
+            key
+            for key in (flow.fresh - flow.facts.held.keys()).union(flow.shared)
+            if flow.start(key) not in _BEGIN_LATE
+        )
     )
 
 
@@ -176,7 +202,7 @@ def with_remote_topics(
     refused, unknown, notes = list(plan.refused), list(plan.unknown), list(plan.notes)
     for judged in judged_flows:
         refused += _refusals(topology, live, judged)
-        notes += foreign_positions(judged)
+        notes += (*foreign_positions(judged), *copied_beside(judged))
     # A position that cannot be read says nothing. The flow may go on if it is known to have run before, since its job
     # looks for itself; otherwise its copies could be made a second time.
     for target, target_facts in facts.items():
@@ -250,6 +276,17 @@ def foreign_positions(judged: Judged) -> Iterator[str]:
             f"{judged.flow.target}: {names}. The job of flow {judged.flow.name} stops these partitions with "
             "position_foreign, which says where the copy ended; then, for the first: reconciler mirror seek ENV "
             f"{judged.flow.name} --topic {shlex.quote(topic)} --partition {number} --to OFFSET"
+        )
+
+
+def copied_beside(judged: Judged) -> Iterator[str]:
+    """Of a flow with provenance: nothing tells records of producers there from copies that no mirror here knows."""
+    if shared := judged.shared:
+        flow = judged.flow
+        yield (
+            f"flow {flow.name} begins to copy all of {flow.source} into what {flow.target} shares with it and holds"
+            f" already: {_listed(judged, shared)}. If these are copies from {flow.source}, and not of producers there,"
+            f" they would be there twice: write flows.{flow.name}.start: latest"
         )
 
 
@@ -369,9 +406,7 @@ def _stored(judged: Judged) -> Counter[tuple[str, str, str]]:
     wanted = {judged.copies.partitions[key] for key in judged.strange}
     return Counter(
         (topic, stored.connector, stored.alias)
-        for topic, read in judged.facts.connect.items()
-        if not isinstance(read, Unknown)
-        for stored in positions(read).positions
+        for topic, stored in judged.stored
         if (stored.topic, stored.partition) in wanted
     )
 

@@ -1,7 +1,7 @@
 """How much a plan will copy over each flow, lose on each cluster, and move between brokers, as far as it is known."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -47,7 +47,11 @@ def beginning_to_travel(plan: Plan, topology: Topology, live: LiveState) -> tupl
     created = {planned.change.ref for planned in plan.changes if isinstance(planned.change, CreateTopic)}
     if not created or not topology.flows:
         return ()
-    hops = (hop for hop in hops_between(topology, live) if hop.remote in created)
+    return in_sight((hop for hop in hops_between(topology, live) if hop.remote in created), live)
+
+
+def in_sight(hops: Iterable[TopicHop], live: LiveState) -> tuple[TopicHop, ...]:
+    """Those whose source topic exists: of any other there is nothing to count."""
     return tuple(sorted(hop for hop in hops if live.topic(hop.source) is not None))
 
 

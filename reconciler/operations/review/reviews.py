@@ -8,7 +8,7 @@ from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.git import Revision, revision
 from reconciler.backends.state.home import lock_topic_refused
 from reconciler.engine.guards import from_here, guarded, remote_topics
-from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions
+from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions, in_sight
 from reconciler.engine.plan.build import plan, with_broker_refusals
 from reconciler.engine.plan.fingerprints import topology_digest
 from reconciler.engine.plan.impact import described, questions, together, weighed
@@ -159,9 +159,9 @@ def make_plan(
     made = remote_topics.with_remote_topics(made, topology, live, judged, copies, facts, session.last.applied)
 
     # Clusters count records while brokers check the steps.
-    again = () if unread else tuple(sorted(remote_topics.copied_again(judged)))
+    again = () if unread else in_sight(remote_topics.copied_again(judged), live)
     begins = beginning_to_travel(made, topology, live)
-    travelling = () if unread else tuple(sorted({*begins, *remote_topics.copied_first(judged), *again}))
+    travelling = () if unread else in_sight({*begins, *remote_topics.copied_first(judged), *again}, live)
     wanted = {} if unread else together(questions(made, live), reading_questions(made, live))
     wanted = together(wanted, copy_questions(travelling, live))
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:

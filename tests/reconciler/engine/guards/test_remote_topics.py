@@ -29,7 +29,7 @@ from reconciler.model.state.last_apply import Applied
 from reconciler.render.plan.impact import amounts_sentence
 from reconciler.replication.handover import Start
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark
-from tests.support.builders import flow, topology, world
+from tests.support.builders import flow, topic, topology, world
 
 REMOTE, SOURCE = "east.orders", "orders"
 KEYS: tuple[Key, Key] = ((REMOTE, 0), (REMOTE, 1))
@@ -132,7 +132,7 @@ def test_producers_with_a_transactional_id_are_named(at: int, moment: str) -> No
     [
         (Start(), True, "again"),
         (Start("latest"), False, ""),
-        (Start("timestamp", 5), False, ""),
+        (Start("timestamp", 5), False, "again"),
         (Start("again"), False, "again"),
         (Start("offsets", None, {SOURCE: {0: 7, 1: 9}}, "earliest"), False, ""),
         (Start("offsets", None, {SOURCE: {0: 7}}, "earliest"), True, "again"),
@@ -216,11 +216,65 @@ def test_what_another_flow_of_this_environment_copied_waits_for_seek_as_the_job_
     assert made.refused == ()
 
 
+def test_flows_that_compare_both_logs_are_not_asked() -> None:
+    made, _ = blocked(FILLED, flow("east", "west", SOURCE, offsets=OffsetsKept.SAME))
+    assert (made.refused, made.notes) == ((), ())
+
+
+def test_what_a_flow_with_provenance_shares_is_said_with_its_amount() -> None:
+    made, sentence = blocked(FILLED, flow("east", "west", SOURCE, provenance=Carry.LOCAL))
+    assert made.refused == ()
+    [note] = made.notes
+    assert "1 topic with 2,000 records (east.orders 2,000). If these are copies from east" in note
+    assert "write flows.east-to-west.start: latest" in note
+    assert sentence == "to copy: at most 3.9 KiB, of 1 topic over 1 flow"
+    declared, live, copies = seen(flow("east", "west", SOURCE, provenance=Carry.LOCAL))
+    found = [str(finding) for finding in remote_findings(declared, live, copies, {"west": FILLED})]
+    assert len(found) == 1
+    assert note in found[0]
+    late = flow("east", "west", SOURCE, provenance=Carry.LOCAL, start=Start("latest"))
+    assert blocked(FILLED, late)[0].notes == ()
+
+
 @pytest.mark.parametrize(
-    "more", [{"provenance": Carry.LOCAL}, {"offsets": OffsetsKept.SAME}], ids=["provenance", "same offsets"]
+    "copied",
+    [
+        {
+            "connect": {
+                MM2: [(json.dumps(["m", {"cluster": "e", "partition": 1, "topic": SOURCE}]).encode(), b'{"offset":4}')]
+            }
+        },
+        {"copied": {"east-to-west": {KEYS[1]: ("before", 40)}}},
+        {"copied": {"east-to-west": {KEYS[1]: ("east-to-west", 40)}}},
+    ],
+    ids=["MirrorMaker 2", "another flow", "the flow itself"],
 )
-def test_flows_that_share_or_compare_their_topics_are_not_asked(more: dict[str, Any]) -> None:
-    assert blocked(FILLED, flow("east", "west", SOURCE, **more))[0].refused == ()
+def test_nor_does_a_flow_with_provenance_copy_again_what_a_mirror_is_known_to_have_copied(
+    copied: dict[str, Any],
+) -> None:
+    made, sentence = blocked(replace(FILLED, **copied), flow("east", "west", SOURCE, provenance=Carry.LOCAL))
+    [refused] = made.refused
+    assert refused.reason.code == Why.REMOTE_TOPIC_NOT_EMPTY
+    assert "(east.orders 500)" in refused.reason.text
+    assert "again" in sentence
+
+
+@pytest.mark.parametrize("declared", [True, False], ids=["this plan creates it", "another flow creates it"])
+def test_a_source_topic_that_is_still_to_be_created_finds_its_copy_filled(*, declared: bool) -> None:
+    there = world("hub", "east", "west")
+    there.clusters["west"].put(REMOTE if declared else "east.hub.orders", 2, 1)
+    flows = [flow("east", "west", "orders" if declared else "hub.orders")]
+    topics = [topic("orders", "east")]
+    if not declared:
+        there.clusters["hub"].put("orders", 2, 1)
+        flows, topics = [*flows, flow("hub", "east", "orders")], []
+    wished = topology(*topics, *flows)
+    copies = copies_of(wished, there.look(wished))["west"]
+    [key, *_] = copies[0].partitions
+    facts = {"west": RemoteFacts(positions={"east-to-west": {}}, held={key: (0, 7)})}
+    judged = judge(wished, {"west": copies}, facts)
+    made = with_remote_topics(world().plan(topology()), wished, there.look(wished), judged, {}, facts, None)
+    assert [refused.reason.code for refused in made.refused] == [Why.REMOTE_TOPIC_NOT_EMPTY]
 
 
 def test_a_flow_of_another_environment_is_not_taken_over() -> None:
