@@ -1,7 +1,7 @@
 """Runs of offsets that a lane has copied of a partition, for the offset map.
 
-Nothing gets into the map before its transaction is committed, so the map never claims what was aborted. Mutable, owned
-by the lane's event loop; it outlives a session, so that a session that begins again leaves no gap.
+A run enters the map only after its transaction is committed, so the map never contains aborted records. Mutable, owned
+by the lane's event loop; it outlives sessions, so that a new session leaves no gap in the map.
 """
 
 from collections.abc import Iterable
@@ -12,25 +12,24 @@ from reconciler.replication.offsets.map import CopiedRun
 from reconciler_mirror.model.lane import TargetLoss
 
 CHUNK_BYTES = 1024
-"""A chunk of the offset map that is as large is complete, and the next one begins: each write of an unfinished chunk
-repeats it."""
+"""Size at which a chunk of the offset map is closed: each write of an open chunk repeats all of it."""
 CHUNK_RUNS = 100_000
-"""Equal runs take no more bytes, however many they are; a reader of the chunk makes each of them."""
+"""Runs at which a chunk is closed: any number of equal runs takes the same few bytes, but readers expand them all."""
 
 MOST_GAPS = 16
-"""Of a partition between two looks."""
+"""Gaps that a partition remembers between two checks."""
 
 Spans = tuple[tuple[int, int], ...]
-"""Records of a batch in source offsets: (first offset, how many) of each consecutive part."""
+"""Source offsets of a batch's records: (first offset, count) of each consecutive part."""
 
 
 class Copied:
-    """``of``: ids of the topics that were copied. ``last``: the newest record's (source offset, target offset),
-    ``synced`` what MirrorMaker 2's topic has of it. ``version`` grows with every change. ``anchored``: the newest chunk
-    in the map is not beyond the position, so a position below its end was not put there by a seek, nor by a lane.
-    ``target_end``: the target offset behind the last record that is committed, -1 while it is not known; ``lost``: what
-    the target's log has lost of it. ``gaps``: stretches of target offsets between batches of this lane, or behind them,
-    that it has not written and not looked at; ``strange``: the first record there that it did not copy, -1 for none."""
+    """``of``: ids of the copied topics. ``last``: the newest record's (source offset, target offset), ``synced``: the
+    same in MirrorMaker 2's topic. ``version`` grows with every change. ``anchored``: the newest chunk in the map ends
+    at or before the position, so a committed position below its end comes neither from a lane nor from a seek.
+    ``target_end``: the target offset after the last committed record, -1 while unknown; ``lost``: the target's loss of
+    committed records. ``gaps``: ranges of target offsets between or after this lane's batches that other writers or
+    markers took, not yet checked; ``strange``: the first other client's record there, -1 for none."""
 
     __slots__ = (
         "_before",
@@ -69,12 +68,12 @@ class Copied:
 
     @property
     def changed(self) -> bool:
-        """Something of ``chunks`` is not written yet."""
+        """Whether ``chunks`` differ from the written map."""
         return self._written != self.version
 
     def start(self, position: int, of: Ids, *, first: bool = False) -> None:
-        """A session starts at the committed ``position`` of topics ``of``; ``first``: the flow does. What was copied of
-        former topics must not get into the map of these."""
+        """A session starts at the committed ``position`` of topics ``of``; ``first``: so does the flow. Runs of former
+        topics must not enter the map of these."""
         if of != self.of:
             self.chunk, self.full, self.last, self.synced, self.of = None, [], None, None, of
             self._before, self._written = None, self.version
@@ -83,7 +82,7 @@ class Copied:
         self.begin(position, first=first)
 
     def begin(self, position: int, *, first: bool = False) -> None:
-        """Goes on from the committed ``position``."""
+        """Continues from the committed ``position``."""
         self._open.clear()
         self._broken = False
         if self.chunk is None or self.chunk.end != position:
@@ -91,7 +90,7 @@ class Copied:
             self.chunk = OffsetChunk(position, first=first)
 
     def acknowledged(self, spans: Spans, target: int) -> None:
-        """``target``: the base offset the batch got; below 0 the broker did not say."""
+        """``target``: the batch's base offset at the target; below 0 if the answer had none."""
         if target < 0:
             self._broken = True
             return
@@ -107,13 +106,14 @@ class Copied:
             target += records
 
     def committed(self, position: int) -> None:
-        """What was acknowledged below ``position``, the next source offset, is committed. What lies behind it may have
-        been acknowledged meanwhile, where nothing waits for a commit: the next commit counts it."""
+        """Every record before ``position``, the next source offset, is committed. Where senders do not wait for a
+        commit, later records may be acknowledged already: the next commit counts those."""
         chunk = self.chunk
+        # After an answer without a base offset, or a step back, the runs cannot continue the chunk: a new one begins.
         if chunk is None or self._broken or position < chunk.end:
             self.begin(position)
             return
-        # The runs below the position are taken, and one of them may be divided there; the others stay open.
+        # Takes the runs below the position, dividing one where necessary; the others stay open.
         runs: list[list[int]] = []
         left: list[list[int]] = []
         for source, target, records in self._open:
@@ -126,7 +126,7 @@ class Copied:
         if runs or position != chunk.end:
             self.version += 1
         for run in runs:
-            if run[0] < chunk.end:  # the flow went back to what its source has instead
+            if run[0] < chunk.end:  # the flow went back, to records that replace the copied ones at the source
                 self._close()
                 chunk = self.chunk = OffsetChunk(run[0])
             chunk.add(CopiedRun(*run))
@@ -142,13 +142,13 @@ class Copied:
             self.chunk = OffsetChunk(position)
 
     def chunks(self) -> Iterable[OffsetChunk]:
-        """What the map should have; the last one may still grow."""
+        """The chunks that the map should have; the last one may still grow."""
         yield from self.full
         if self.chunk is not None and self.chunk.end > self.chunk.begin:
             yield self.chunk
 
     def moved_back(self) -> None:
-        """The position was, or is about to be, set to an offset that may lie before the end of the newest chunk."""
+        """The position was or will be set, perhaps to an offset before the end of the newest chunk."""
         self.anchored, self.target_end, self.lost = False, -1, None
         self._before = self.chunk if self.chunk is not None and self.chunk.end > self.chunk.begin else None
 
@@ -158,7 +158,7 @@ class Copied:
             self.gaps.append((begin, end))
 
     def taken_gaps(self) -> list[tuple[int, int]]:
-        """They are checked now."""
+        """Returns the gaps to check, and forgets them."""
         taken, self.gaps = self.gaps, []
         return taken
 
@@ -167,17 +167,17 @@ class Copied:
         self.strange = first
 
     def lose(self) -> None:
-        """The target has lost some of it: nothing that is not in the map yet is written there."""
+        """The target has lost records of these runs: drops all chunks that are not in the map yet."""
         self.chunk, self.full, self._before, self._written = None, [], None, self.version
 
     @property
     def newest(self) -> OffsetChunk | None:
-        """The chunk that anchors the position once the map has it."""
+        """The chunk that anchors the position once it is in the map."""
         chunk = self.chunk
         return chunk if chunk is not None and chunk.end > chunk.begin and chunk is not self._before else None
 
     def written(self, full: int, version: int, newest: OffsetChunk | None) -> None:
-        """The map has ``chunks`` as they were at ``version``, when ``full`` of them were closed and ``newest`` was."""
+        """The map has ``chunks`` as of ``version``: ``full`` closed ones, and ``newest``."""
         del self.full[:full]
         self._written = version
         if newest is not None and newest is not self._before:

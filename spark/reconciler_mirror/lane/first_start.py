@@ -1,8 +1,8 @@
-"""What keeps a partition without a position from its start: a flow of another environment that copies into the same
-remote topic, a position of its own that was lost, or records that the target has already.
+"""Checks before a partition without a position starts: another environment's flow may copy into the same remote topic,
+the position may be lost, or the target may have the records already.
 
-An empty remote topic may still be another environment's. The plan of a new flow checks that; topics that appear in
-both sources later are checked here.
+An empty remote topic may still belong to another environment. The plan of a new flow checks that; this module checks
+topics that appear in both sources later.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,15 +25,15 @@ MOST_GROUPS = 200
 async def copied_by_others(
     target: ClusterClient, group: str, mine: Owner, keys: Collection[Key]
 ) -> Mapping[Key, tuple[str, PositionMark]]:
-    """Of target partitions ``keys``: group and mark of a flow of another environment that copies into them. ``group``:
-    our own. Without groups that the mirror may not describe. Raises ConnectionLostError and BrokerError."""
+    """By target partition of ``keys``: position group and mark of another environment's flow that copies into it.
+    ``group``, ``mine``: this flow's. Leaves out groups that the mirror may not describe. Raises ConnectionLostError and
+    BrokerError."""
     if not keys or not mine.environment:
         return {}
     groups, wanted = GroupClient(target), frozenset(keys)
     try:
-        # Positions of every flow are in a group of the same prefix, so those of other environments are found without
-        # knowing their names. A principal that may not list or describe them finds none: then the claims in our own
-        # positions have to do.
+        # All position groups share a prefix, so listing groups finds other environments' flows without their names. A
+        # principal without Describe on those groups finds none; then only the claims in this flow's positions count.
         listed = await groups.listed()
         named = sorted(name for name in listed if name.startswith(position_group("")) and name != group)
         answers = await groups.offsets(named[:MOST_GROUPS]) if named else {}
@@ -54,8 +54,8 @@ async def copied_by_others(
 
 
 async def not_of_others(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Partition]:
-    """Stops partitions whose remote topic another environment copies into: while it is empty, no record says whose it
-    is. Flows with provenance share theirs."""
+    """Stops partitions if another environment's flow copies into their remote topic: while the topic is empty, no
+    record shows its owner. Flows with provenance share their remote topics."""
     if lane.spec.work.provenance is not None:
         return fresh
     by_target = {p.target: p for p in fresh}
@@ -67,8 +67,8 @@ async def not_of_others(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Part
 
 
 async def not_begun_before(lane: Lane, given: Sequence[Partition]) -> Sequence[Partition]:
-    """Explicit offsets stay in a flow's files for good. If the flow has copied further since, its position was lost,
-    and a second start from there would copy all of that twice: such partitions are stopped."""
+    """Stops partitions that the flow has copied past their explicit offset: they have lost their position, and a second
+    start would copy the same records twice. Explicit offsets stay in a flow's files for good."""
     by_source = {p.source: p for p in given}
     ids = {key: lane.ids(partition) for key, partition in by_source.items()}
     for key, (flow, copied_to) in (await copied_before(lane.target, ids)).items():
@@ -76,7 +76,7 @@ async def not_begun_before(lane: Lane, given: Sequence[Partition]) -> Sequence[P
             partition = by_source[key]
             before = (lane.spec.flow, copied_to)
             lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, before))
-    # Nor are they offsets of a topic that was deleted and recreated, remote topic and position with it.
+    # If source and remote topic were both recreated, the explicit offsets were meant for the former source topic.
     for key, former in (await former_sources(lane.target, lane.spec.state, ids)).items():
         partition = by_source[key]
         if partition.hold.phase is Phase.STARTING:
@@ -85,10 +85,11 @@ async def not_begun_before(lane: Lane, given: Sequence[Partition]) -> Sequence[P
 
 
 async def never_copied(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Partition]:
-    """Stops partitions whose records the target may have already: from the start they would be there twice. This flow,
-    or another, has copied them as the offset map says; or the target holds records of other writers. Flows with
-    provenance share their target with producers there."""
+    """Stops partitions if the target may have their records already, which a start would duplicate: by the offset map a
+    flow has copied them, or the remote topic holds records of other writers. Flows with provenance share their remote
+    topics with local producers, so records alone prove nothing there."""
     target = lane.target
+    # Only a remote partition with records is looked up in the offset map: an empty one holds no copies.
     ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
     begun = {p.source: p for p in fresh if ends[p.target] != 0}
     ids = {key: lane.ids(partition) for key, partition in begun.items()}
@@ -105,6 +106,7 @@ async def never_copied(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Parti
             partition.outbox.expects(end)
             if end > 0 and partition.hold.phase is Phase.STARTING:
                 written[partition.target] = (partition, end)
+        # A lane that died in its first transaction leaves aborted records and no position: that is still a beginning.
         aborted = await only_aborted(target, {key: end for key, (_, end) in written.items()})
         for key in written.keys() - aborted:
             partition, end = written[key]

@@ -1,7 +1,7 @@
-"""Writes what a lane has copied into the offset map, and into MirrorMaker 2's offset syncs.
+"""Writes copied runs into the offset map, and into MirrorMaker 2's offset syncs.
 
-A moment after each commit, and outside the transactions: nothing waits for it, and what it writes is committed already.
-While the map's topic is missing or does not answer, copying goes on, a condition says so, and the map catches up
+It writes a moment after each commit, outside the transaction: all of it is committed by then, and nothing waits for it.
+While the map's topic is missing or does not answer, copying continues, a condition reports it, and the map catches up
 later.
 """
 
@@ -26,9 +26,9 @@ from reconciler_mirror.lane.state import Lane
 WRITE_EVERY, LAST_WRITE_WITHIN = 1.0, 5.0
 PAUSE_LAST, PRUNE_EVERY = 30.0, 3600.0
 CHECK_EVERY = 30.0
-"""Seconds without a write, after which the topic is looked for."""
+"""Seconds without a write, after which the writer checks that the topic exists."""
 REPORT_AFTER = 5.0
-"""Seconds: a broker that has just started may not know the topic yet."""
+"""Seconds for which the topic may be missing: a broker that has just started may not know it yet."""
 _log = logs.logger("offset map")
 
 
@@ -55,7 +55,7 @@ class MapWriter:
                     await self._tried(OFFSETS_TOPIC, _pruned(lane, keys))
 
     async def last(self) -> None:
-        """What the last commits have added; gives up when the target does not answer."""
+        """Writes the runs of the last commits; gives up when the target does not answer."""
         try:
             async with asyncio.timeout(LAST_WRITE_WITHIN):
                 await self.write()
@@ -63,7 +63,7 @@ class MapWriter:
             self._complain(OFFSETS_TOPIC, ConnectionLostError("no answer"))
 
     async def write(self) -> bool:
-        """False when it did not work; it is tried again with the next call. Never raises a WireError."""
+        """False after a failure, which the next call repeats. Never raises a WireError."""
         lane = self._lane
         changed = [p for p in lane.partitions.values() if p.copied.changed]
         written = await self._mapped(changed)
@@ -94,8 +94,8 @@ class MapWriter:
         await map_topic.partitions(self._lane.target)
 
     async def _tried(self, topic: str, work: Awaitable[None]) -> bool:
-        """False if a cluster did not take it. Copying never waits for the map: it is only read by who translates
-        offsets, and what is missing there is written with the next call."""
+        """False if a cluster refused the write. Copying never waits for the map: only translators of offsets read it,
+        and the next call writes the missing runs."""
         try:
             await work
         except WireError as error:
@@ -105,8 +105,8 @@ class MapWriter:
         return True
 
     async def _write(self, target: ClusterClient, changed: list[Partition]) -> None:
-        """One append for all partitions that moved. ``written`` is noted only after the broker has acknowledged, with
-        the versions taken before: what was added to a map meanwhile stays to be written."""
+        """Appends the chunks of all moved partitions at once. Marks them as written only after the broker's answer, by
+        the versions from before the append: runs that were added meanwhile stay unwritten."""
         async with self._lane.mapping:
             chunks: dict[Key, list[KeyValue]] = {}
             written: list[tuple[Copied, int, int, OffsetChunk | None]] = []
@@ -120,7 +120,7 @@ class MapWriter:
                 copied.written(full, version, newest)
 
     def _complain(self, topic: str, error: WireError) -> None:
-        """Once for each reason, not every few seconds."""
+        """Logs each reason once, not every few seconds."""
         before, self._failed[topic] = self._failed.get(topic), error
         if str(error) != str(before):
             _log.warning(
@@ -141,7 +141,8 @@ async def _pruned(lane: Lane, keys: set[Key]) -> None:
 
 
 async def _sync(cluster: ClusterClient, topic: str, moved: list[Partition]) -> None:
-    """The last record of each partition: a reader by MirrorMaker 2's rule is never ahead, and exact when caught up."""
+    """Writes the last record of each partition: by MirrorMaker 2's rule a translated offset is then never ahead, and
+    exact when caught up."""
     pairs = [(p, p.copied.last) for p in moved]
     syncs = [OffsetSync(p.spec.topic, p.spec.partition, *last).record() for p, last in pairs if last is not None]
     await append(cluster, topic, {0: syncs})

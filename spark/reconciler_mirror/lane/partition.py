@@ -1,8 +1,8 @@
-"""The state of one partition in a lane, in parts that each keep one invariant: its place in the source's log, what is
-queued and sent and how large batches may be (``produce.outbox``), what holds it, and what is counted.
+"""The state of one partition in a lane. Each part keeps one invariant: the place in the source's log, the queue and the
+batches in flight (``produce.outbox``), the phase with its condition, and the figures.
 
-Mutable, owned by the event loop of its lane; it knows no connections. Times are monotonic seconds but where they say
-milliseconds: those are timestamps as records have them.
+Mutable, owned by the event loop of the lane, and free of connections. Times are monotonic seconds, except for record
+timestamps, which are milliseconds since 1970.
 """
 
 import time
@@ -21,10 +21,10 @@ from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Bytes and seconds. ``memory`` bounds what is fetched and not yet acknowledged, over the whole lane; one partition
-    may hold the ``partition_share``th part of it. On a long line, where more is under way: ``memory_far``.
+    """Bytes and seconds. ``memory`` bounds the fetched and unacknowledged bytes of the whole lane; one partition may
+    take 1/``partition_share`` of it. A high round-trip time needs more in flight: then ``memory_far`` applies.
 
-    ``requests_in_flight`` per broker is enough nearby; a far broker gets up to ``most_in_flight``.
+    A nearby broker gets ``requests_in_flight`` requests, a distant one up to ``most_in_flight``.
     """
 
     memory: int = 32 << 20
@@ -48,12 +48,12 @@ class Tuning:
 
 
 UNKNOWN = -1
-"""A position that is not read yet."""
+"""A position that has not been read yet."""
 
 
 class Answers:
-    """When a source broker last answered a fetch session: ``at``, monotonic. All partitions that it asks for share it:
-    what an answer leaves out has not changed (KIP-227)."""
+    """``at``: when a source broker last answered a fetch session. All partitions of the session share this object: a
+    partition that the answer leaves out has not changed (KIP-227)."""
 
     __slots__ = ("at",)
 
@@ -62,8 +62,8 @@ class Answers:
 
 
 class Phase(StrEnum):
-    """STARTING: the position is not read or not checked. STOPPED: a condition holds it. PAUSED: a pause holds it.
-    LEAVING: no longer ours."""
+    """STARTING: the position is unread or unchecked. STOPPED by a condition. PAUSED by the user. LEAVING: the
+    lane has lost the partition, and only commits what is acknowledged."""
 
     STARTING = "starting"
     COPYING = "copying"
@@ -74,138 +74,138 @@ class Phase(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class SourceLog:
-    """Where a partition is in its source's log, and what the source last said of it. Offsets and epochs are the
+    """Where copying is in the source partition's log, and what the source last reported. Offsets and epochs are the
     source's; -1: not known yet."""
 
     topic_id: UUID = NO_ID
-    """As the source's metadata had it when the partition last started."""
+    """From the source's metadata when the partition last started."""
     committed: int = -1
-    """Next offset to copy as the target has it for good; -1 as well before the first commit of a fresh partition."""
+    """Next offset to copy, by the committed position at the target; -1 before a fresh partition's first commit."""
     reached: int = -1
-    """Next offset once all that is acknowledged is committed."""
+    """Next offset to copy once everything acknowledged is committed."""
     covered: int = -1
-    """Next offset to fetch: what lies before it is acknowledged, sent, queued, or to be skipped."""
+    """Next offset to fetch: every earlier record is acknowledged, sent, queued or skipped."""
     leader_epoch: int = -1
     """Largest epoch of a batch before ``reached`` (KIP-320)."""
     covered_epoch: int = -1
-    """Largest epoch of a batch before ``covered``; the sorting of fetched batches moves it ahead."""
+    """Largest epoch of a batch before ``covered``; sorting of fetched batches advances it."""
     last: Batch | LastBatch | None = None
-    """The batch before ``reached`` that was copied last, as far as known."""
+    """The last batch copied before ``reached``, where known."""
     covered_last: Batch | None = None
-    """The batch that was sorted last."""
+    """The last batch that sorting has taken or skipped."""
     validated_epoch: int = -1
-    """Epoch of the leader that was asked whether it still has what was copied; the start asks each leader once."""
+    """Epoch of the leader that has confirmed the copied part of the log (KIP-320); each leader is asked once."""
     end: int = -1
-    """The source's last stable offset, or its high watermark for read_uncommitted: from an answer that has the
-    partition (fetch), or from a question for it (start, source_ends)."""
+    """The source's last stable offset, for read_uncommitted its high watermark; from Fetch or ListOffsets."""
     end_at: float = 0.0
-    """When the source last said ``end`` outside of a fetch session; see ``Partition.end_known_at``."""
+    """When ListOffsets last returned ``end``; see ``Partition.end_known_at``."""
     answers: Answers | None = None
-    """Of the fetch session that has the partition, whose answers confirm ``end`` by leaving the partition out."""
+    """Of the fetch session with this partition: an answer without the partition confirms ``end``."""
     silent_since_ms: int | None = None
-    """When the source last confirmed ``end``, set while that is too long ago to be the end."""
+    """When the source last confirmed ``end``, set once that is too long ago to report ``end`` as the end."""
     read_from: tuple[int, float] = (-1, 0.0)
-    """A follower that the leader prefers for this rack (KIP-392), and until when; -1 for the leader."""
+    """The follower that the leader prefers for this rack (KIP-392), and until when; -1 for the leader."""
     busy: bool = False
-    """It has a backlog, so a fetch session for such reads it and not the quiet one of its broker."""
+    """It has a backlog: the broker's fetch session for busy partitions reads it, not the one for quiet ones."""
     data_at: float = 0.0
-    """When records last came."""
+    """When records last arrived."""
     doubted: tuple[int, int] = (-1, -1)
-    """Where a batch was expected, and the base offset that the last answer gave instead: believed the second time."""
+    """The expected base offset, and the later one that the last answer had; a second such answer is believed."""
 
     @property
     def in_order(self) -> bool:
-        """The invariant. Only a loss moves ``reached`` back before ``committed``, until the next commit."""
+        """The invariant. Only a reported loss moves ``reached`` back behind ``committed``, until the next commit."""
         return self.committed <= self.reached <= self.covered
 
     def begin(self, position: int, leader_epoch: int, last: LastBatch | None = None) -> None:
-        """At a committed position."""
+        """Starts at a committed position."""
         self.committed = self.reached = self.covered = position
         self.last = last
         self.leader_epoch = self.covered_epoch = leader_epoch
 
     def begin_fresh(self, position: int) -> None:
-        """At a position that is not committed yet."""
+        """Starts at a position that is not committed yet."""
         self.committed = -1
         self.reached = self.covered = position
 
     def resume(self, reached: int, leader_epoch: int, last: LastBatch | None = None) -> None:
-        """``reached`` is known, -1 for a fresh one; where to fetch, the target's log says (``place``)."""
+        """``reached``: the committed position, -1 for a fresh partition. ``place`` then sets the fetch position, which
+        depends on the target's log."""
         self.committed = self.reached = reached
         self.leader_epoch = self.covered_epoch = leader_epoch
         self.last = last
 
     def place(self, reached: int, fetched_from: int | None = None) -> None:
-        """The target's log has what lies before ``reached``."""
+        """The target's log has every record before ``reached``."""
         self.committed = self.reached = reached
         if fetched_from is not None:
             self.covered = fetched_from
 
     def move(self, position: int, fetched_from: int | None = None) -> None:
-        """Nothing is queued or unacknowledged: goes on at ``position``, perhaps an earlier one. What is fetched next
-        may lie behind offsets that are filled."""
+        """Continues at ``position``, which may be an earlier one; nothing is queued or unacknowledged.
+        ``fetched_from``: past a hole that is being filled."""
         self.reached = position
         self.covered = position if fetched_from is None else fetched_from
 
     def reach(self, offset: int, leader_epoch: int = -1, last: Batch | None = None) -> None:
-        """All before ``offset`` is acknowledged."""
+        """Everything before ``offset`` is acknowledged."""
         self.reached = offset
         self.last = last or self.last
         if leader_epoch > self.leader_epoch:
             self.leader_epoch = leader_epoch
 
     def sorted_to(self, batch: Batch) -> None:
-        """The last one of an answer that is taken or skipped."""
+        """``batch``: the last one of an answer, taken or skipped."""
         self.covered_last = batch
 
     def commit(self, offset: int) -> None:
         self.committed = offset
 
     def fall_back(self, offset: int, leader_epoch: int) -> None:
-        """What was fetched behind ``offset`` is fetched again."""
+        """Drops everything fetched from ``offset`` on; the next fetch starts there."""
         self.covered, self.covered_epoch = offset, leader_epoch
 
     def forget_epochs(self) -> None:
-        """The position lies elsewhere than behind what was copied."""
+        """The position no longer follows the last copied batch, so that batch proves nothing about it."""
         self.leader_epoch = self.covered_epoch = self.validated_epoch = -1
         self.last = self.covered_last = None
 
     def unread(self) -> None:
-        """The position has to be read again: a seek may have moved it."""
+        """The start must read the position again: a seek may have moved it."""
         self.reached = self.covered = -1
         self.forget_epochs()
 
     def ends_at(self, end: int, now: float) -> None:
-        """The source said so when it was asked."""
+        """ListOffsets returned ``end``."""
         self.end, self.end_at = end, now
 
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """Whether the partition is copied, and if not, why and until when. ``retry_at`` is set while STOPPED,
+    """Whether the partition is being copied; if not, why and until when. ``retry_at`` is set while STOPPED,
     ``recheck_at`` while PAUSED."""
 
     phase: Phase = Phase.STARTING
     condition: Condition | None = None
-    """What is wrong with it now; it stops the partition or not."""
+    """What is wrong with the partition now. Not every condition stops it."""
     held_at: int | None = None
-    """Position at which copying itself failed, UNKNOWN before it is read: the condition stays while the same is tried
-    again, and ends at another position. None: the checks before copying judge the condition."""
+    """Position at which copying itself failed, UNKNOWN before it is read. The condition stays while that position is
+    tried again, and ends at any other. None: the checks of the start set and clear the condition."""
     strikes: int = 0
     """Failures in a row; each stop doubles the pause."""
     retry_at: float = 0.0
     waits_since: float = 0.0
-    """When its source first did not serve it, 0.0 while it does; the start reports it once it lasts."""
+    """When the source first failed to serve the partition, else 0.0; the start reports it after ``REPORT_AFTER``."""
     pausing: bool = False
-    """A pause is asked for; the session follows the control."""
+    """The user wants it paused."""
     recheck_at: float = 0.0
-    """When its end is read again."""
+    """When the source is next asked for its end."""
     left_waiting: int | None = None
-    """Milliseconds: the oldest record that a stop or a pause leaves at the source, or when it was first seen."""
+    """Timestamp of the oldest record that a stop or pause leaves uncopied, else the time of the stop or pause."""
     checking: bool = False
-    """Checksums are verified before anything is queued, to leave out corrupt batches; until something is copied."""
+    """Until something is copied, checksums are verified before queueing, so that corrupt batches can be left out."""
     why: str = ""
-    """In a few words, why its last records were encoded again; the sorting of fetched batches says."""
+    """A short reason why its last records were encoded again, set when fetched batches are sorted."""
 
     def start(self) -> None:
         self.phase = Phase.STARTING
@@ -216,8 +216,8 @@ class Hold:
             self.left_waiting = None
 
     def stop(self, condition: Condition, at: int | None, waiting_ms: int | None, pause: float) -> None:
-        """``at`` as ``held_at``; ``waiting_ms``: the oldest record that is not committed; ``pause``: seconds until the
-        first retry."""
+        """``at`` as ``held_at``; ``waiting_ms``: timestamp of the oldest uncommitted record; ``pause``: seconds until
+        the first retry."""
         self.left_waiting = self.left_waiting or waiting_ms or int(time.time() * 1000)
         self.phase = Phase.STOPPED
         self.report(condition, at)
@@ -225,7 +225,7 @@ class Hold:
         self.strikes += 1
 
     def pause(self, waiting_ms: int | None, look_in: float, *, behind: bool) -> None:
-        """``behind``: it leaves something at the source."""
+        """``behind``: the source has records that are not copied."""
         self.left_waiting = (self.left_waiting or waiting_ms or int(time.time() * 1000)) if behind else None
         self.phase = Phase.PAUSED
         self.recheck_at = time.monotonic() + look_in
@@ -239,14 +239,14 @@ class Hold:
         self.phase = Phase.LEAVING
 
     def progressed(self) -> None:
-        """Something was acknowledged. What a stop was for still waits."""
+        """A batch was acknowledged. A STOPPED partition still has the record that it stopped for waiting."""
         self.strikes = 0
         self.checking = False
         if self.left_waiting is not None and self.phase is not Phase.STOPPED:
             self.left_waiting = None
 
     def strike(self) -> bool:
-        """Whether it is the first failure since something was copied: perhaps the batch was damaged on the way."""
+        """Whether this is the first failure since a batch was copied: the network may have damaged the batch."""
         first, self.strikes = self.strikes == 0, self.strikes or 1
         return first
 
@@ -258,7 +258,7 @@ class Hold:
         self.condition, self.held_at = condition, at
 
     def moved(self, position: int) -> None:
-        """``position``: the one that copying goes on at, or has come to."""
+        """Copying continues at ``position``, or has reached it."""
         if self.held_at == UNKNOWN:
             self.held_at = position
         elif self.held_at != position:
@@ -267,28 +267,28 @@ class Hold:
 
 @dataclass(slots=True, eq=False)
 class PartitionFigures:
-    """What is counted of a partition since the lease began. It outlives sessions: what one has not committed, the next
-    forgets and copies again."""
+    """Counters of a partition since the lease began. They outlive sessions: a new session resets the uncommitted part,
+    because it copies those records again."""
 
     records: int = 0
-    """Committed, as ``bytes``."""
+    """Committed, like ``bytes``."""
     bytes: int = 0
     open_records: int = 0
-    """Acknowledged and not committed, as ``open_bytes``."""
+    """Acknowledged and not committed, like ``open_bytes``."""
     open_bytes: int = 0
     waiting_since: int | None = None
-    """Milliseconds: the oldest record that is fetched and not committed."""
+    """Timestamp (ms) of the oldest record that is fetched and not committed."""
     filtered: int = 0
-    """Records that ``where`` kept from the target, committed; ``returning``: that provenance did."""
+    """Records that ``where`` filtered out, committed; ``returning``: that provenance filtered out."""
     returning: int = 0
     losses: Losses = ()
-    """What was left behind where the flow goes on, committed."""
+    """Records left out under ``continue_on``, committed."""
     passed: OnceCommitted[tuple[int, int]] = field(default_factory=OnceCommitted)
-    """Records that were filtered out, and returning ones; the sorting of fetched batches adds them."""
+    """Numbers of filtered and of returning records; sorting of fetched batches adds them."""
     lost: OnceCommitted[Loss] = field(default_factory=OnceCommitted)
 
     def begin(self) -> None:
-        """With a session, or when the partition comes back to the lane."""
+        """A session begins, or the partition comes back to the lane."""
         self.open_records = self.open_bytes = 0
         self.waiting_since = None
         self.fall_back(-1)
@@ -302,12 +302,13 @@ class PartitionFigures:
         self.open_bytes += len(piece.raw)
 
     def committed(self, offset: int, oldest_ms: int | None) -> None:
-        """All that is acknowledged, up to the position ``offset``. ``oldest_ms``: of what is not."""
+        """The position ``offset`` is committed, with everything acknowledged. ``oldest_ms``: timestamp of the oldest
+        record that is not."""
         for filtered, returning in self.passed.committed(offset):
             self.filtered += filtered
             self.returning += returning
         for loss in self.lost.committed(offset):
-            # The text is the condition's, of a partition that would have stopped.
+            # The text was written for the condition of a stopped partition; this one continues.
             text = loss.text.replace(" is not copied further", "", 1)
             self.losses = added(self.losses, [replace(loss, text=text)])
         self.records += self.open_records
@@ -316,7 +317,7 @@ class PartitionFigures:
         self.waiting_since = oldest_ms
 
     def fall_back(self, offset: int) -> None:
-        """What was fetched behind ``offset`` is fetched again."""
+        """Records from ``offset`` on are fetched again, and counted again."""
         self.passed.forget_beyond(offset)
         self.lost.forget_beyond(offset)
 
@@ -327,12 +328,12 @@ class Partition:
 
     spec: PartitionSpec
     copied: Copied = field(default_factory=Copied)
-    """Runs for the offset map; outlives the session."""
+    """Runs for the offset map; they outlive the session."""
     figures: PartitionFigures = field(default_factory=PartitionFigures)
     worker: RecordWorker | None = None
     """Filters its records, or adds headers to them."""
     marked: tuple[int, int] | None = None
-    """Where a flow with provenance begins to have headers, as its positions carry it on; the start sets it."""
+    """Where provenance headers begin (target and source offset). The start sets it, each position carries it on."""
     log: SourceLog = field(default_factory=SourceLog)
     outbox: Outbox = field(default_factory=Outbox)
     sizes: BatchSizes = field(default_factory=BatchSizes)
@@ -348,12 +349,12 @@ class Partition:
 
     @property
     def position_id(self) -> str:
-        """The topic id that goes with its position; empty, as after a seek, until the map knows the position."""
+        """The source topic id to commit with the position; empty from a seek until the offset map has the position."""
         return self.spec.topic_id if self.copied.anchored else ""
 
     @property
     def remote_id(self) -> str:
-        """The topic id of the copy that its position is of; empty where the target has none."""
+        """The remote topic's id to commit with its position; empty where the target has no topic ids."""
         return printed_id(self.copied.of[1].bytes)
 
     @property
@@ -365,13 +366,13 @@ class Partition:
 
     @property
     def end_known_at(self) -> float:
-        """Until when ``log.end`` is known to be the end."""
+        """When the source last confirmed ``log.end``."""
         log = self.log
         fetched = log.answers is not None and self.hold.phase is Phase.COPYING
         return max(log.end_at, log.answers.at) if fetched and log.answers is not None else log.end_at
 
     def freeze_end(self) -> None:
-        """From now on its fetch session confirms nothing; before the phase changes."""
+        """Called before the phase changes: from then on the fetch session no longer confirms the end."""
         self.log.end_at = self.end_known_at
 
     @property
@@ -379,13 +380,13 @@ class Partition:
         return not self.outbox.queue and self.log.covered >= self.log.end
 
     def planned(self) -> int:
-        """The position once all that was sent is acknowledged."""
+        """The position once everything sent is acknowledged."""
         return self.log.covered if not self.outbox.queue else self._sent()
 
     def epoch_at(self, position: int) -> int:
         """The largest leader epoch before ``position``, which was reached, planned or covered (KIP-320).
 
-        An epoch that is too small would make the position look like one that the source has lost.
+        With too small an epoch, OffsetForLeaderEpoch would end before the position, and the source seem truncated.
         """
         log = self.log
         if position >= log.covered:
@@ -394,8 +395,8 @@ class Partition:
         return max((log.leader_epoch, *sent))
 
     def last_at(self, position: int) -> LastBatch | None:
-        """The source batch that holds the offset before ``position``, which was reached, planned or covered. None where
-        it is not known, or of a format that has no checksum."""
+        """The source batch with the offset before ``position``, which was reached, planned or covered. None if unknown,
+        or if its format has no CRC."""
         sent = (piece.last for piece in self.outbox.unacked)
         for batch in (self.log.covered_last, self.log.last, *sent):
             if batch is not None and batch.base < position <= batch.next_offset and batch.crc:
@@ -404,12 +405,13 @@ class Partition:
 
     @property
     def last_copied(self) -> LastBatch | None:
-        """As near before the fetch position as is known."""
+        """The known batch nearest before the fetch position."""
         last = self.log.last
         return self.last_at(self.log.covered) or (LastBatch.of(last) if last is not None and last.crc else None)
 
     def drop_unsent(self) -> int:
-        """Forgets what was fetched and not sent; returns its bytes. The fetch position falls back accordingly."""
+        """Drops the fetched and unsent pieces, and moves the fetch position back to the first of them; returns their
+        bytes."""
         dropped = self.outbox.drop_queue()
         sent = self._sent()
         self.log.fall_back(sent, self.epoch_at(sent) if dropped else self.log.covered_epoch)

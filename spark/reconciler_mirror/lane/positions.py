@@ -1,10 +1,10 @@
 """A flow's positions: offsets of group ``mirror.<flow>`` on the target, with their metadata.
 
 The offset is the next *source* offset. The metadata string is compact JSON: source topic id, leader epoch of the last
-record copied and what the header of its batch said, the claim of the application that wrote it, where provenance
-begins, the hour, so that idle positions are renewed before the group coordinator forgets them
-(offsets.retention.minutes, 7 days by default), and a proof. A position that is written again keeps what it was: one
-that another client committed never gets a proof.
+copied record and the header of its batch, the claim of the application that wrote it, where provenance begins, the
+hour, and a proof. The hour lets lanes commit idle positions again before the group coordinator deletes them
+(offsets.retention.minutes, 7 days by default). Committing again keeps the kind of proof: a position that another client
+committed never gets one.
 """
 
 import time
@@ -34,11 +34,11 @@ RENEW_AFTER_HOURS = 24
 
 @dataclass(frozen=True, slots=True)
 class SameOffsetsPosition:
-    """Of a copy at the source's own offsets, whose position is the target's log end: this one follows a moment later.
+    """For a copy at the source's own offsets. Its true position is the target's log end; the committed one lags behind.
 
-    ``producer``: the producer id of its data. ``last``: the sequence of the last record before the position, -1 where
-    there is none, None where that is not known. ``start``: the source offset of the first record that is copied; below
-    it the target had fillers. ``diverged``: the source offset from which on the target has something else.
+    ``producer``: the producer id of its data. ``last``: the sequence of the last record before the position, -1 for no
+    record, None if unknown. ``start``: the source offset of the first copied record; before it the target had fillers.
+    ``diverged``: the source offset from which on the target has other records.
     """
 
     producer: int
@@ -49,13 +49,13 @@ class SameOffsetsPosition:
 
 @dataclass(frozen=True, slots=True)
 class LanePosition:
-    """``leader_epoch`` is -1 and ``topic_id`` empty when not known.
+    """``leader_epoch`` is -1 and ``topic_id`` empty if unknown.
 
-    ``marked``: target and source offset from which on every copy carries a provenance header; None: it does not.
-    ``proved``: a mirror or a seek wrote it, and it came as it was written. Of any other, offset and claim alone are
-    kept. ``same``: where copies keep offsets. ``lost``: what the target's log has lost of what was copied before; until
-    a seek nothing goes on behind it. ``remote_id``: of the topic that holds the copies, empty where it is not known.
-    ``last``: the source batch that ends there, None where it is not known.
+    ``marked``: target and source offset from which on every copy has a provenance header; None: no copy has one.
+    ``proved``: a mirror or a seek wrote it, and it is intact; of any other position only offset and claim are kept.
+    ``same``: set where copies keep offsets. ``lost``: the target's loss of copied records, which stops the partition
+    until a seek. ``remote_id``: id of the remote topic, empty if unknown. ``last``: the source batch that ends there,
+    None if unknown.
     """
 
     offset: int
@@ -77,8 +77,9 @@ def is_of_topic(position: LanePosition, topic_id: str) -> bool:
 
 
 def is_of_remote(position: LanePosition, remote_id: str) -> bool:
-    """Whether it says what the remote topic with this id holds. Coordinators delete the positions of a deleted topic a
-    while after its leader is gone, and take a commit of a lane that does not know yet."""
+    """Whether it can be a position in the remote topic with this id. It may be a deleted topic's: coordinators delete
+    those positions some time after the topic, and until then accept commits of lanes that do not know of the deletion.
+    """
     return "" in (position.remote_id, remote_id) or not position.proved or position.remote_id == remote_id
 
 
@@ -87,20 +88,20 @@ def hour_now() -> int:
 
 
 def superseding(positions: Mapping[Key, CommittedPosition], claim: Claim) -> Claim | None:
-    """The claim of a later application, where one has written it into one of ``positions``."""
+    """The claim of a later application in any of ``positions``."""
     claims = [decode(key, at.offset, at.metadata).claim for key, at in positions.items()]
     return max((other for other in claims if other > claim), default=None)
 
 
 def went_back(position: LanePosition, least: int | None) -> bool:
-    """Whether a lane or a takeover cannot have left ``position``, because ``least`` had been committed. A seek can: it
-    names no topic, and lanes name it again once the offset map has their new place."""
+    """Whether ``position`` is older than ``least``, which had been committed, so that the coordinator must have lost a
+    commit. Not after a seek, which may go back: its positions name no topic until the offset map has the new place."""
     return least is not None and position.proved and position.topic_id != "" and position.offset < least
 
 
 def is_older(later: LanePosition | None, earlier: LanePosition) -> bool:
-    """Whether the answer that came ``later`` (None: no position) is of a time before ``earlier``, which had been
-    decided. Unknown, so False, of a position without a proof, after a seek, or of another topic."""
+    """Whether the ``later`` answer (None: no position) is older than the committed ``earlier`` one. False, because
+    unknown, for a position without a proof, after a seek, or of another topic."""
     if later is None:
         return True
     return later.topic_id == earlier.topic_id and went_back(later, earlier.offset)
@@ -131,12 +132,12 @@ def encode(key: Key, position: LanePosition) -> str:
 
 
 def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
-    """What another client committed (``kafka-consumer-groups --reset-offsets``: no metadata) is not ``proved``, nor is
-    metadata that a client copied from another partition."""
+    """The position that was committed. It is not ``proved`` if another client committed it (as ``kafka-consumer-groups
+    --reset-offsets`` does, without metadata), or with metadata copied from another partition."""
     try:
         fields = parsed((metadata or "{}").rstrip(END))
-        # Fields of metadata count only together with a proof for this very partition and offset: anyone with READ on
-        # the group may have committed or copied them.
+        # Metadata counts only with a proof for this very partition and offset: every principal with READ on the group
+        # may commit or copy it.
         proof = proof_of(key, offset, fields)
         if proof is PositionProof.NONE:
             return LanePosition(offset, proved=False)
@@ -170,15 +171,15 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
 
 
 async def read_all(groups: GroupClient, group: str) -> dict[Key, LanePosition]:
-    """All the group holds, also of topics that are not mirrored any more; what is undecided does not count. Raises
-    BrokerError and what ``groups`` raises."""
+    """All positions of the group, including those of topics no longer mirrored, but none of an open transaction. Raises
+    BrokerError and the exceptions of ``groups``."""
     answer = (await groups.offsets([group]))[group]
     check(answer.error, f"positions of group {group} on {groups.cluster.name}")
     return {key: decode(key, committed.offset, committed.metadata) for key, committed in answer.offsets.items()}
 
 
 def asked_at(kind: str, timestamp_ms: int | None) -> int:
-    """``kind`` earliest, again, latest or timestamp, as ListOffsets asks."""
+    """The ListOffsets timestamp for ``kind`` earliest, again, latest or timestamp."""
     return {"earliest": EARLIEST, AGAIN: EARLIEST, "latest": LATEST}.get(kind, timestamp_ms or 0)
 
 

@@ -1,11 +1,11 @@
 """Progress of a lane, one row for each partition; unchanged rows stay the same objects.
 
-Rows are made only for the partitions in ``Lane.changed``, so that thousands that have nothing to do cost nothing; a
-reader that compares rows by identity sees which are new.
+Only partitions in ``Lane.changed`` get a new row, so that thousands of idle ones cost nothing; readers find new rows by
+identity.
 
-Lag is the distance from a position to an end. What is fetched learns its end with each answer; the source is asked for
-the ends of partitions that are stopped, paused or wait for memory. An end that is older than ``SILENT_S`` is no longer
-reported as the end: producers may have gone on.
+Lag is the distance from the position to the source's end. Each Fetch answer brings the end of a fetched partition;
+ListOffsets brings it for stopped and paused partitions and those that wait for memory. After ``SILENT_S`` without an
+answer the end is no longer reported as such: producers may have appended records.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ def report_pause(changed: int, partitions: int) -> float:
 
 
 class ProgressReports:
-    """Of one session."""
+    """Makes the reports of one session."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
@@ -39,14 +39,14 @@ class ProgressReports:
     def progress(self) -> LaneProgress:
         """A snapshot of the whole lane."""
         lane = self._lane
-        # A lane may have thousands of partitions that rest: rows of earlier snapshots serve for them.
+        # A lane may have thousands of idle partitions: they keep the rows of earlier snapshots.
         for partition in lane.changed.take():
             key = partition.source
             now = lane.partitions.get(key)
             if now is None:
                 self._rows.pop(key, None)
                 self._conditions.pop(key, None)
-            elif now is partition:  # and not one that left and came back as another object
+            elif now is partition:  # not a former object of a partition that left and came back
                 self._rows[key] = row(lane, partition)
                 if partition.hold.condition is not None:
                     self._conditions[key] = partition.hold.condition
@@ -72,9 +72,9 @@ class ProgressReports:
 
 
 def row(lane: Lane, partition: Partition) -> PartitionProgress:
-    """What the lane reports of one partition. No position while a condition says that it is of another log: a lag
-    computed from it would be made up. The age of the oldest unread record comes from what is fetched, or from what a
-    stop or pause left at the source."""
+    """The report's row of a partition. It has no position while a condition says that the position is of another log:
+    its lag would be meaningless. The oldest unread record is the oldest fetched one, or the one that a stop or pause
+    left at the source."""
     p = partition
     of_this_log = p.hold.condition is None or p.hold.condition.code not in WITHOUT_LAG
     return PartitionProgress(
@@ -96,17 +96,17 @@ def row(lane: Lane, partition: Partition) -> PartitionProgress:
 
 POLL_S = 3.0
 SILENT_S = 10.0
-"""Some fetches and looks: a fetch waits half a second for data, and a long line takes a few for an answer."""
+"""Several fetches: each waits half a second for data, and a distant broker may take a few seconds to answer."""
 
 
 class SourceEnds:
-    """Of one session."""
+    """Keeps the source's ends of one session up to date."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
 
     def mark_silent(self, now: float) -> None:
-        """``now``: monotonic. Marks partitions whose end the source has not confirmed for long."""
+        """Marks partitions if the source has not confirmed their end for ``SILENT_S``. ``now``: monotonic."""
         for partition in self._lane.partitions.values():
             silent_s = now - partition.end_known_at
             if (silent_s > SILENT_S) is (partition.log.silent_since_ms is None) and partition.log.end >= 0:
@@ -115,9 +115,9 @@ class SourceEnds:
                 self._lane.changed.add(partition)
 
     async def run(self) -> None:
-        """Until cancelled. Asks the leaders for ends that no fetch session confirms (stopped, paused or silent
-        partitions), so that their lag is known as well. The pause grows with the number of partitions: one look at
-        10,000 takes a while."""
+        """Until cancelled, asks the leaders for ends that no fetch session confirms (stopped, paused or silent
+        partitions), so that their lag is known as well. The pause grows with the number of partitions, because asking
+        for 10,000 takes a while."""
         lane = self._lane
         while True:
             await asyncio.sleep(POLL_S + len(lane.partitions) / 2_000)
@@ -131,7 +131,7 @@ class SourceEnds:
                     await lane.source.refresh(topics)
 
     async def _ask(self, keys: Sequence[Key]) -> list[Key]:
-        """Asks one broker. Returns those that it does not serve; if it does not answer, all stay as they are."""
+        """Asks one broker. Returns the partitions that it refuses; without an answer, nothing changes."""
         lane = self._lane
         try:
             async with asyncio.timeout(SILENT_S / 2):

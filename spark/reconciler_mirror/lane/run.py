@@ -1,7 +1,7 @@
-"""Runs a lane: copies whole record batches; begins again after what goes wrong (retries, pauses, limits).
+"""Runs a lane: copies whole record batches, session after session (retries, pauses, limits).
 
-Fence, read the positions at the target, fetch, patch headers, produce and commit. Whatever goes wrong in between begins
-again there: nothing counts before its transaction is committed.
+A session fences, reads the positions at the target, fetches, patches batch headers, produces and commits. After any
+failure a new session begins with the fence, because nothing counts before its transaction is committed.
 """
 
 import asyncio
@@ -48,8 +48,8 @@ from reconciler_mirror.model.lane import (
 PAUSE_FIRST, PAUSE_LAST, POLL_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
 """Seconds: between sessions after a failure, first and last; between looks at the control; before preparing is tried
 again."""
-# Another client may have ended or replaced the transaction: beginning again shows which. A broker that is fencing in
-# the middle of an EndTxn may answer UNKNOWN_SERVER_ERROR.
+# Another client may have ended or replaced the transaction; a new session finds out which. A broker that fences during
+# an EndTxn may answer UNKNOWN_SERVER_ERROR (-1).
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
 _OF_MEMBERS = frozenset({22, 25})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
 WORKED_BYTES = 2 << 20  # a fetch whose records are opened must not hold up acknowledgements for long
@@ -58,26 +58,26 @@ T = TypeVar("T")
 
 
 def batch_path(lane: LaneSpec, control: Control, counts: LaneCounts | None = None) -> LaneReport:
-    """Fences the lane, reads its positions at the target, copies until the control says so, commits, returns.
-    ``counts``: of earlier attempts of the same lease, to go on from; None: this is the first.
+    """Fences the lane, reads its positions at the target, copies until the control ends it, commits, returns.
+    ``counts``: from earlier attempts of the same lease; None for the first.
 
-    A lane whose claim is AWAITED is not fenced before ``Control.claim`` has one. Never raises for what fits in a
-    LaneReport. Never loses or doubles a record, whenever it is killed.
+    With the claim AWAITED, the lane fences only once ``Control.claim`` has one. Failures become a LaneReport, not an
+    exception. Never loses or duplicates a record, whenever the process is killed.
     """
     tuning = Tuning(fetch_bytes=WORKED_BYTES, fetch_bytes_far=2 * WORKED_BYTES) if lane.work else Tuning()
     return asyncio.run(Attempt(lane, control, tuning, counts or LaneCounts()).run())
 
 
 class Attempt:
-    """Sessions one after the other, until the control or a later owner ends the lane, or it fails."""
+    """Runs sessions one after the other, until the control or a later owner ends the lane, or the lane fails."""
 
     def __init__(self, spec: LaneSpec, control: Control, tuning: Tuning, counts: LaneCounts) -> None:
         self._spec = spec
         self._control = control
         self._delivering = (SameOffsetsSessions if spec.keeps_offsets else Sessions)(tuning)
-        # ``_identity``: prepared for the next session. ``_former``: the last one that was started, which
-        # distinguishes the fence of this lane itself from that of a later one. ``_held``: what copying stopped, by
-        # partition; it stays stopped in the next session.
+        # ``_identity``: prepared for the next session. ``_former``: the identity started last, to tell a fence by this
+        # lane itself from one by a later owner. ``_held``: conditions of partitions that copying stopped; they stay
+        # stopped in the next session.
         self._identity: Identity | None = None
         self._former: Identity | None = None
         self._held: dict[Key, Condition] = {}
@@ -92,8 +92,8 @@ class Attempt:
         self._total(self._progress)
 
     async def run(self) -> LaneReport:
-        """Everything that ends the lane for this attempt becomes a condition with a code of its own: the driver tries
-        again, and a user sees what has to be repaired. What may pass by itself never gets here (``_sessions``)."""
+        """Turns each final failure into a condition with its own code: the driver tries again, and a user sees the
+        repair. Transient failures never get here: ``_sessions`` retries them."""
         clusters: list[ClusterClient] = []
         try:
             clusters += [cluster_of(self._spec.source), cluster_of(self._spec.target)]
@@ -102,7 +102,7 @@ class Attempt:
             return await self._sessions(clusters[0], clusters[1])
         except SupersededError as error:
             return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(error))
-        except LookupError as error:  # a secret reference
+        except LookupError as error:  # an unresolved secret reference
             return self._failed("secret_missing", str(error))
         except HangingTransactionError as error:
             return self._failed("hanging_transaction", str(error))
@@ -123,7 +123,8 @@ class Attempt:
                 cluster.close()
 
     async def _claimed(self, source: ClusterClient, target: ClusterClient) -> bool:
-        """Prepares all that does not disturb the application that copies now. False when the control ended the lane."""
+        """Prepares as far as possible without disturbing the present owner, then waits for the claim: that keeps the
+        gap of a takeover short (decision 43). False if the control ended the lane."""
         self._identity = self._delivering.identity(self._spec, target)
         wanted = self._control.partitions()
 
@@ -137,7 +138,7 @@ class Attempt:
                 if leaving(self._control):
                     return False
                 if preparing.done() and not claimed:
-                    preparing.result()  # what failed for good (a setting, a right) raises as it would in a session
+                    preparing.result()  # a final failure (setting, permission) raises here as in a session
                     self._control.report(self._progress)
                     self._control.prepared()
                     claimed = True
@@ -152,8 +153,8 @@ class Attempt:
         return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
 
     async def _begin(self, identity: Identity, target: ClusterClient) -> None:
-        """Fences earlier holders, but none that came after this lane first began; repairs what a broker forgot of an
-        earlier transaction."""
+        """Fences earlier holders, but none that began after this lane; ends transactions that an earlier holder left
+        hanging on a broker."""
         await identity.start(self._former)
         await self._delivering.started(self._spec, target)
         self._former = identity
@@ -172,8 +173,8 @@ class Attempt:
                 identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None
                 if await self._unless_leaving(self._begin(identity, target)):
                     lane = self._delivering.lane(self._spec, (source, target), identity)
-                    # The throttle, the counters and what was committed outlive a session: a limit is not filled again
-                    # by each beginning, and the lane knows how far it came even if the group coordinator has lost it.
+                    # The throttle outlives a session, or each new one would get a full token bucket. The committed
+                    # positions do too: they expose a group coordinator that has lost its own.
                     lane.unseen, lane.throttle = self._unseen, self._throttle
                     lane.copied, lane.known, lane.counts = self._copied, self._known, self._counts
                     session = LaneSession(
@@ -182,7 +183,8 @@ class Attempt:
                     try:
                         await session.run()
                     finally:
-                        # What copying itself stopped stays stopped in the next session.
+                        # A partition that copying stopped joins the next session as stopped: started afresh, it would
+                        # fail at the same record, and might end the session for all others again.
                         for partition in lane.partitions.values():
                             if partition.hold.condition is not None and partition.hold.held_at is not None:
                                 self._held[partition.source] = partition.hold.condition
@@ -200,22 +202,22 @@ class Attempt:
                 why = str(error)
             _log.warning("begins again", flow=self._spec.flow, lane=self._spec.lane, why=why)
             self._counts.retries += 1
-            # A session that committed something had begun well, so its end says nothing about the next one.
+            # A session that committed had begun well, so its failure is no reason for a longer pause.
             pause = PAUSE_FIRST if self._counts.transactions > before else min(PAUSE_LAST, pause * 2)
-            standing = (unreachable(self._spec, "target", why), *self._held.values())
-            self._control.report(replace(self._progress, conditions=standing, at_work=False))
+            conditions = (unreachable(self._spec, "target", why), *self._held.values())
+            self._control.report(replace(self._progress, conditions=conditions, at_work=False))
             if not await self._unless_leaving(asyncio.sleep(pause)):
                 return LaneReport(self._end(), self._progress)
 
     def _total(self, progress: LaneProgress) -> LaneProgress:
-        """Adds what no session knows: retries, and how long the rate limit held the lane back."""
+        """Adds retries and the time in which the rate limit held the lane back, which no session knows."""
         counts = self._counts
         counts.throttled_s = self._throttled_before_s + self._throttle.waited_s
         self._progress = replace(progress, retries=counts.retries, throttled_ms=int(counts.throttled_s * 1000))
         return self._progress
 
     async def _unless_leaving(self, work: Awaitable[T]) -> bool:
-        """False when the control ended the lane before ``work`` was done."""
+        """False if the control ended the lane before ``work`` was done."""
         task = asyncio.ensure_future(work)
         while not task.done():
             if leaving(self._control):
@@ -227,7 +229,7 @@ class Attempt:
         return True
 
     async def _fenced(self, target: ClusterClient, error: errors.FencedError) -> LaneReport:
-        """Who fenced us? A later application writes its claim into the positions moments after it fences."""
+        """Finds out who fenced this lane: a later application writes its claim into the positions within moments."""
         keys = [(spec.target_topic, spec.partition) for spec in self._control.partitions()]
         for _ in range(25):
             try:
@@ -259,8 +261,8 @@ async def prepare(
     identity: Identity,
     trouble: Callable[[str, str], None],
 ) -> None:
-    """Warms a lane up before it may copy: leaders, coordinators, connections. Returns once it has all of them; retries
-    what may heal, and reports side and reason to ``trouble``. Raises what a session would fail with."""
+    """Warms a lane up before it may copy: returns once it has leaders, coordinators and connections. Retries transient
+    failures, and reports their side and reason to ``trouble``; raises final ones."""
     taken = tuple(partitions)
 
     async def ready_source() -> None:
@@ -280,7 +282,7 @@ async def prepare(
 
 
 async def _until_done(work: Callable[[], Coroutine[Any, Any, None]], trouble: Callable[[str], None]) -> None:
-    """Tries again what may pass, and reports why it waits; what is final is raised."""
+    """Retries ``work`` after transient failures, and reports them; raises final ones."""
     while True:
         try:
             await work()

@@ -1,4 +1,4 @@
-"""One session of a lane: from fencing to its last commit, or to the error that ends it."""
+"""One session of a lane: from fencing to the last commit, or to the error that ends it."""
 
 import asyncio
 import contextlib
@@ -25,12 +25,12 @@ QUIET_REPORT_EVERY, METADATA_EVERY = 1.0, 60.0
 """Seconds between reports while nothing changed, and between looks at all metadata."""
 RENEW_EVERY = RENEW_AFTER_HOURS * 3600.0
 LEAVE_WITHIN = 15.0
-"""Seconds for the last commit. What it does not get done is copied again by the next holder."""
+"""Seconds for the last commit. The next holder copies again whatever is not committed by then."""
 
 
 class LaneSession:
-    """Owns the tasks and decides which broker serves a partition. ``held``: partitions left out after a restart.
-    ``report`` gets what this session has copied."""
+    """Owns the tasks, and decides which broker serves a partition. ``held``: conditions of the partitions that an
+    earlier session stopped. ``report`` gets this session's progress."""
 
     def __init__(
         self, lane: Lane, control: Control, held: dict[Key, Condition], report: Callable[[LaneProgress], None]
@@ -40,7 +40,7 @@ class LaneSession:
         self._control = control
         self._held = held
         self._deliver_report = report
-        # By the target's broker. ``_readers`` end before the last commit, ``_tasks`` see it through.
+        # ``_senders``: by target broker. ``_readers`` end before the last commit, ``_tasks`` after it.
         self._senders: dict[int, Sender] = {}
         self._readers: set[asyncio.Task[None]] = set()
         self._fetchers = Fetchers(lane, lambda work: self._spawn(work, self._readers))
@@ -48,31 +48,31 @@ class LaneSession:
         self._map = MapWriter(lane)
         self._reports = ProgressReports(lane)
         self._ends = SourceEnds(lane)
-        # Classic protocol: partitions to be added to the transaction before their leaders take batches of it. All that
-        # come within one turn of the loop share a request.
+        # Before KIP-890 (transaction version 2) a leader takes batches only of partitions that AddPartitionsToTxn has
+        # added. Partitions that are announced within one turn of the event loop share a request.
         self._announced: set[Partition] = set()
         self._announce = asyncio.Event()
-        # Target topics whose leaders are to be looked up; one refresh for all that fail at once.
+        # Target topics with an unknown leader; one metadata request serves all partitions that fail at once.
         self._moved: set[str] = set()
         self._refresh = asyncio.Event()
-        # What the control wanted when it was last looked at, to notice changes; None before the first look.
+        # The control's last answers, to notice changes; None before the first one.
         self._specs: tuple[PartitionSpec, ...] | None = None
         self._paused: frozenset[Key] = frozenset()
         self._reported = 0.0
         self._loop = asyncio.get_running_loop()
 
     async def run(self) -> None:
-        """Returns after the last commit once the control wants the lane to end. Raises what ended it otherwise."""
+        """Returns after the last commit, once the control ends the lane. Raises the error that ended it otherwise."""
         lane = self.lane
-        # What reads ends before the last commit, so that nothing new becomes open; the rest sees the commit through.
+        # Tasks that read end before the last commit, so that no new batch joins the transaction.
         for work in (*lane.delivery.work(), self._follow_target(), self._add_to_transaction(), self._map.run()):
             self._spawn(work, self._tasks)
         for work in (*lane.delivery.reads(), self._metadata_now_and_then(), self._ends.run()):
             self._spawn(work, self._readers)
         last = self._spawn(lane.delivery.commit(), self._tasks)
         look = self._spawn(self._follow_control(), self._tasks)
-        # A failure ends the session at once. Else ``look`` ends when the lane must, and then the last commit has its
-        # time: what it does not commit is copied again by the next holder.
+        # A failure ends the session at once, without a commit. Otherwise ``look`` returns when the lane has to end, and
+        # the last commit gets ``LEAVE_WITHIN``.
         try:
             await asyncio.wait({lane.failed, look}, return_when=asyncio.FIRST_COMPLETED)
             if not lane.failed.done():
@@ -84,7 +84,7 @@ class LaneSession:
             if not lane.failed.done():
                 lane.failed.cancel()
             await _cancel(self._tasks | self._readers)
-            # Pieces hold receive buffers of pools that outlive the session.
+            # Pieces hold receive buffers, and the buffer pools outlive the session.
             for partition in lane.partitions.values():
                 for piece in (*partition.outbox.queue, *partition.outbox.unacked):
                     piece.drop()
@@ -108,8 +108,8 @@ class LaneSession:
         self._spawn(work, self._tasks)
 
     def place(self, partition: Partition) -> None:
-        """Fetches from the follower that the leader preferred (KIP-392) while that holds, else from the leader. Without
-        one the start looks again, which reports it as a condition once it lasts."""
+        """Fetches from the follower that the leader preferred (KIP-392) until that preference expires, else from the
+        leader. A partition without a leader goes back to the start, which reports a lasting absence."""
         if self.lane.stopping:
             return
         leader = self.lane.source.leader(*partition.source)
@@ -122,9 +122,8 @@ class LaneSession:
         self._fetchers.place(node, partition)
 
     def offer(self, partition: Partition) -> None:
-        """To the sender of the leader's broker, which is made when first needed. A partition that had no leader when
-        hanging transactions were looked for must not be written before that look is done, so the session begins
-        again."""
+        """Offers the partition to the sender of its leader's broker. If it had no leader when the session looked for
+        hanging transactions, the session begins again: a write before that check could follow a hanging transaction."""
         leader = self.lane.target.leader(*partition.target)
         if leader is None or leader.node < 0:
             self.later(partition, RETRY_PAUSE, moved=True)
@@ -139,9 +138,9 @@ class LaneSession:
         sender.offer(partition)
 
     def later(self, partition: Partition, pause: float, *, moved: bool) -> None:
-        """``moved``: the leader did not answer, so new metadata comes first. After ``delivery_timeout`` without any
-        answer the partition stops: by itself if nothing of it is under way, else the session begins again without it,
-        because an unanswered batch may still be written."""
+        """``moved``: the leader did not answer, so the next try needs new metadata. After ``delivery_timeout`` without
+        any answer the partition stops: alone if it has no batch in flight, else with a new session, because the broker
+        may still write an unanswered batch and only aborting the transaction makes that harmless."""
         if moved:
             if partition.outbox.stalled() > self.lane.tuning.delivery_timeout:
                 condition = unavailable(partition.spec, "target", "no leader could be reached")
@@ -177,9 +176,9 @@ class LaneSession:
     # tasks
 
     async def _add_to_transaction(self) -> None:
-        """AddPartitionsToTxn in one request for all that are announced (classic protocol; version 2 of KIP-890 adds
-        them with Produce). Not while the transaction is being ended: a partition added after EndTxn would be in
-        none."""
+        """Adds announced partitions in one AddPartitionsToTxn request (transaction version 2, KIP-890, adds them with
+        Produce). ``boundary`` keeps the request out of a commit: a partition added after EndTxn would be in no
+        transaction."""
         while True:
             await self._announce.wait()
             self._announce.clear()
@@ -191,7 +190,7 @@ class LaneSession:
                 self.offer(partition)
 
     async def _follow_target(self) -> None:
-        """Metadata of moved topics, at most once in half a retry pause. Failures are left to the next call."""
+        """Refreshes metadata of moved topics, at most once in half a retry pause; the next offer repeats a failure."""
         while True:
             await self._refresh.wait()
             self._refresh.clear()
@@ -201,8 +200,8 @@ class LaneSession:
             await asyncio.sleep(RETRY_PAUSE / 2)
 
     async def _metadata_now_and_then(self) -> None:
-        """Leaders that moved while nothing was sent, and topics that were recreated under the same name. Once a
-        day all positions are written, since the target forgets positions that were not written for long."""
+        """Notices leaders that moved while nothing was sent, and topics recreated under the same name. Once a day it
+        commits all positions again, because brokers delete group offsets after ``offsets.retention.minutes``."""
         lane, renew_at = self.lane, time.monotonic() + RENEW_EVERY
         while True:
             await asyncio.sleep(METADATA_EVERY)
@@ -215,10 +214,10 @@ class LaneSession:
                 await lane.source.refresh({p.spec.topic for p in lane.partitions.values()})
                 await lane.target.refresh({p.spec.target_topic for p in lane.partitions.values()})
             for partition in lane.partitions.values():
-                there = lane.target.topics.get(partition.spec.target_topic)
-                before, now = partition.copied.of[1], NO_ID if there is None else there.topic_id
+                remote = lane.target.topics.get(partition.spec.target_topic)
+                before, now = partition.copied.of[1], NO_ID if remote is None else remote.topic_id
                 if partition.hold.phase is Phase.COPYING and NO_ID not in (before, now) and before != now:
-                    # Its positions went with it: the next session reads them, and begins where the flow does.
+                    # The deletion took the positions along: the next session finds none, and begins at ``start``.
                     raise RestartError(f"{partition.spec.target_topic} was deleted and recreated")
                 known = lane.source.topics.get(partition.spec.topic)
                 stale = known is None or known.topic_id != partition.log.topic_id
@@ -228,11 +227,11 @@ class LaneSession:
     async def _follow_control(self) -> None:
         """Follows the control; returns when the lane should end, after the readers are gone.
 
-        Sleeps until the control or a partition has something new. What only time changes is seen once a second.
+        Sleeps until the control or a partition has news; changes by time alone are seen once a second.
         """
         self._control.watch(self._wake)
         while not (self._control.stopping() or self._control.lease_over()):
-            # While nothing changes the control returns the same objects: thousands of names are not compared each time.
+            # An unchanged control returns the same objects, which saves comparing thousands of names at each turn.
             paused = self._control.paused()
             if paused is not self._paused and paused != self._paused:
                 self._paused = paused
@@ -269,13 +268,13 @@ class LaneSession:
         return self._reported + (every if lane.changed else max(every, QUIET_REPORT_EVERY))
 
     def _wake(self) -> None:
-        """Called on any thread, perhaps after the lane's end."""
+        """Runs on any thread, perhaps after the event loop has closed."""
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self.lane.changed.noticed.set)
 
     def _take(self, specs: Iterable[PartitionSpec]) -> None:
-        """Partitions that the lane was given or lost. A partition with a new spec (a recreated topic) leaves and joins
-        again. What is acknowledged of a leaving one is still committed; what is only fetched is dropped."""
+        """Adds and removes partitions. A partition with a new spec (a recreated topic) leaves and joins again. Leaving
+        drops the unsent pieces; acknowledged ones are still committed."""
         lane = self.lane
         wanted = {(spec.topic, spec.partition): spec for spec in specs}
         for key, partition in lane.partitions.items():
@@ -290,8 +289,8 @@ class LaneSession:
                 self._join(spec)
 
     def _join(self, spec: PartitionSpec) -> None:
-        """Counters and runs of the offset map outlive the session, so a partition that comes back goes on counting. One
-        that copying stopped starts as STOPPED with its condition, and is tried again after its pause."""
+        """Counters and offset map runs outlive the session, so a returning partition keeps them. A partition that
+        copying stopped before joins as STOPPED with its condition, and is tried again after its pause."""
         key = (spec.topic, spec.partition)
         copied = self.lane.copied.setdefault(key, Copied())
         figures = self.lane.counts.partitions.setdefault(key, PartitionFigures())
@@ -307,7 +306,7 @@ class LaneSession:
             self.lane.stop(partition, condition, at=UNKNOWN)
 
     def _leave(self) -> None:
-        """Those that left go once what they had in the open transaction is decided; changed ones then join again."""
+        """Removes LEAVING partitions once no open transaction holds their batches; changed ones then join again."""
         lane = self.lane
         leaving = [p for p in lane.partitions.values() if p.hold.phase is Phase.LEAVING]
         specs = {(s.topic, s.partition): s for s in self._specs or ()} if leaving else {}
@@ -319,8 +318,8 @@ class LaneSession:
                     self._join(specs[partition.source])
 
     def _retry(self, now: float) -> None:
-        """A stopped or resumed partition is checked again from its committed position, which a seek may have moved;
-        a paused one for its end."""
+        """Starts a stopped or resumed partition again, from the committed position, which a seek may have moved; asks
+        for a paused partition's end."""
         lane = self.lane
         for partition in lane.partitions.values():
             if partition.hold.phase is Phase.PAUSED and partition.hold.pausing:

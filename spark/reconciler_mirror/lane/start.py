@@ -1,4 +1,4 @@
-"""Before a partition is fetched: its position, and whether the source still has what comes next."""
+"""Starts partitions: reads their positions, and checks that the source still has the next record of each."""
 
 import asyncio
 import time
@@ -26,15 +26,15 @@ PAUSE_FIRST, PAUSE_LAST, WAIT = 0.1, 2.0, 0.2
 """Seconds: between tries after a failure, first and last; before waiting partitions are checked again."""
 PAUSE_UNDECIDED = 0.01  # the takeover committed positions milliseconds ago
 REPORT_AFTER = 5.0
-"""Seconds that something may last before it is a condition: elections and restarts of brokers are over by then."""
+"""Seconds before a lasting failure becomes a condition; leader elections and broker restarts take less."""
 
 
 class Starter:
-    """Takes partitions that are new, or whose leader or log may have changed, and places them or stops them."""
+    """Takes new partitions, and partitions with a new leader or log; hands each to a fetcher or stops it."""
 
     _fetched_uncommitted = False
-    """Whether a partition is fetched before its first position is committed. Records that a crash left at the target
-    before it would be explained by nothing."""
+    """Whether a partition is fetched before its first position is committed. If False, a crash never leaves records at
+    the target that no position explains."""
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
@@ -45,7 +45,7 @@ class Starter:
         self._wake = asyncio.Event()
         self._at_target = False
         self._commits: int | None = None
-        """Those of the lane when this session began its first partition."""
+        """``LaneCounts.transactions`` when this session began its first partition."""
 
     def add(self, partition: Partition) -> None:
         partition.freeze_end()
@@ -60,21 +60,21 @@ class Starter:
                 self.add(partition)
 
     async def run(self) -> None:
-        """Until cancelled. What cannot be asked now is tried again with growing pauses; after ``REPORT_AFTER`` seconds
-        the lane reports why nothing starts. UNSTABLE (a transaction over the positions is undecided, KIP-447) is over
-        within milliseconds after a takeover, so it is asked again almost at once."""
+        """Runs until cancelled. Failed requests are repeated with growing pauses; after ``REPORT_AFTER`` seconds the
+        lane reports why nothing starts. UNSTABLE_OFFSET_COMMIT (an open transaction holds positions, KIP-447) ends
+        within milliseconds of a takeover, so that request is repeated almost at once."""
         pause, failing_since = PAUSE_FIRST, 0.0
         while True:
             await self._wake.wait()
             self._wake.clear()
-            # Some may have been stopped, paused or taken away while they waited here.
+            # A partition may have been stopped, paused or taken away while it waited here.
             taken = [p for p in self._pending if p.hold.phase is Phase.STARTING]
             self._pending.clear()
             try:
                 again = await self._start(taken)
                 self._lane.trouble, failing_since = None, 0.0
             except (ConnectionLostError, BrokerError) as error:
-                # A later try would get the same answer: the session ends with it.
+                # Another try would get the same answer, so the session ends with this one.
                 if isinstance(error, BrokerError) and not error.retriable:
                     raise
                 again = [p for p in taken if p.hold.phase is Phase.STARTING]
@@ -95,10 +95,10 @@ class Starter:
                 asyncio.get_running_loop().call_later(WAIT, self._add_again, again)
 
     async def _start(self, taken: Sequence[Partition]) -> list[Partition]:
-        """Returns those that have to wait, for example for a leader."""
+        """Returns the partitions that have to wait, for example for a leader."""
         lane = self._lane
-        # The newest metadata first: who leads, and whether the topics are those of the specs. ``_at_target`` is for the
-        # words, should a request fail.
+        # Metadata comes first: it has the leaders, and the topic ids to compare with the specs. ``_at_target`` names
+        # the side in the condition if a request fails.
         self._at_target = False
         await lane.source.refresh({p.spec.topic for p in taken})
         self._at_target = True
@@ -115,11 +115,10 @@ class Starter:
                 partition.log.topic_id = lane.source.topics[partition.spec.topic].topic_id
                 led.append(partition)
         there = await self._with_positions(led)
-        # Positions are at the target, what they mean is asked of the source's leaders: a position is only as good as
-        # the log it points into.
+        # The target has the positions; only the source's leaders know whether their logs still hold the next record.
         self._at_target = False
         bounds = await self._bounds(there)
-        # A position beyond the end: an open transaction, or a lost log. The high watermark says which.
+        # A position beyond the last stable offset: the high watermark tells an open transaction from a lost log.
         beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
         tops = await lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
         logs: dict[Partition, tuple[int, int, int]] = {}
@@ -127,13 +126,15 @@ class Starter:
             if isinstance(known := bounds[partition.source], tuple):
                 top = tops.get(partition.source)
                 logs[partition] = (*known, max(known[1], top) if isinstance(top, int) else known[1])
-        # A log that was cut, and has grown past the position since, looks whole by its bounds. The leader epoch of the
-        # last copied batch shows it (KIP-320), else that batch itself: the source has another one in its place.
+        # A log that was truncated and has since grown past the position looks whole by its bounds. OffsetForLeaderEpoch
+        # with the last copied epoch shows the truncation (KIP-320); without an epoch, the source's batch at that place
+        # does, because its header differs from the copied one.
         truncated = await self._truncated(there)
         grown = {p: low for p, (low, _, top) in logs.items() if low <= p.log.covered <= top}
         truncated |= await self._last.replaced({p: low for p, low in grown.items() if p not in truncated})
         for partition in there:
             known = bounds[partition.source]
+            # First the position is committed, then records are copied: see ``_fetched_uncommitted``.
             if partition.log.committed < 0 and not self._fetched_uncommitted:
                 again.append(partition)
             elif not isinstance(known, BrokerError):
@@ -146,7 +147,7 @@ class Starter:
         return again
 
     def _waits(self, partition: Partition, why: str) -> None:
-        """Tried again several times a second; a condition once it lasts."""
+        """The start tries again every ``WAIT`` seconds, and reports a condition after ``REPORT_AFTER``."""
         now = time.monotonic()
         partition.hold.waits_since = partition.hold.waits_since or now
         if now - partition.hold.waits_since > REPORT_AFTER and partition.hold.condition is None:
@@ -154,9 +155,8 @@ class Starter:
             self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:
-        """Why a partition cannot be started now, by the newest metadata of both sides, or None. A topic id that differs
-        from the spec's means that the topic was recreated; a broker before 2.8 has no ids, and then nothing is
-        known."""
+        """The reason that the newest metadata of either side gives against a start. A topic id other than the spec's
+        means that the topic was recreated; a broker before 2.8 has no topic ids to compare."""
         spec, lane = partition.spec, self._lane
         source, target = lane.source.topics[spec.topic], lane.target.topics[spec.target_topic]
         if source.error in DENIED:
@@ -170,9 +170,9 @@ class Starter:
         return None
 
     async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
-        """Reads positions that are not known; a fresh partition begins where the flow says."""
+        """Reads the unknown positions; a partition without one begins at the flow's ``start``."""
         lane = self._lane
-        # The others are known from this session: a leader or a log may have changed, their position did not.
+        # This session already knows the other positions. A new leader or log does not change them.
         unknown = [p for p in there if p.log.covered < 0]
         if not unknown:
             return list(there)
@@ -184,8 +184,8 @@ class Starter:
         least, chunks = await self._least(unknown)
         for partition in unknown:
             known, is_of_copy = self._committed_of(partition, committed_positions)
-            # No position, or that of a remote topic which has been deleted since, is a beginning only if the lane has
-            # never had one for these topics: a broker that has lost it answers the same.
+            # The group has no position for today's remote topic. That is a beginning only if this lane has never
+            # committed one for the same two topics: a coordinator that has lost its offsets gives the same answer.
             if not is_of_copy:
                 if (copied_to := lane.committed_before(partition)) is None:
                     fresh.append(partition)
@@ -193,20 +193,22 @@ class Starter:
                     before = (lane.spec.flow, copied_to)
                     lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, before))
                 continue
-            # What follows holds of positions that a mirror wrote: others say nothing of topics or epochs.
+            # Another client committed this offset (``kafka-consumer-groups --reset-offsets``): it names no topic and no
+            # epoch, so nothing can check it, and a person has to decide.
             if not known.proved:
                 foreign[partition] = known.offset
                 continue
             if not positions.is_of_topic(known, partition.spec.topic_id):
                 lane.stop(partition, faults.topic_recreated(partition.spec, known.topic_id))
                 continue
-            # Of this topic. It may still be older than what was committed, or of a copy at the source's offsets.
+            # The position is of this topic. If the coordinator has lost newer commits, it is still too old: copying
+            # from it would duplicate records.
             if positions.went_back(known, least.get(partition.source)):
                 bounds = (await self._bounds([partition]))[partition.source]
                 source_end = None if isinstance(bounds, BrokerError) else bounds[1]
-                said = (lane.spec.group, known.offset, least[partition.source], source_end)
+                offsets = (lane.spec.group, known.offset, least[partition.source], source_end)
                 restored = await self._losses.shortened(partition)
-                lane.stop(partition, faults.position_regressed(partition.spec, *said, restored))
+                lane.stop(partition, faults.position_regressed(partition.spec, *offsets, restored))
             elif known.same is not None and known.same.diverged is not None:
                 why = "a lane has found that before"
                 lane.stop(partition, faults.offsets_diverged(partition.spec, known.same.diverged, why))
@@ -214,6 +216,8 @@ class Starter:
                 kept[partition] = known
             else:
                 begun[partition] = known
+        # Position and records were committed in one transaction, so the target must hold all records before the
+        # position. A shorter log has lost some; a longer one holds records that the position does not know.
         acknowledged = self._losses.acknowledged(begun, chunks)
         ends, losses = await self._losses.of(begun, acknowledged)
         for partition, known in begun.items():
@@ -225,9 +229,9 @@ class Starter:
             self._begin(partition, known)
             partition.copied.target_end = copied_to
             if (loss := tail if isinstance(tail, TargetLoss) else loss) is not None:
-                # Seen a second time, the position remembers it: later records, of aborted transactions for one, make
-                # the log longer again. The first time a broker may have answered that did not know yet that it leads
-                # no more.
+                # A second sighting is committed with the position: later records, such as those of aborted
+                # transactions, would make the log longer again and hide the loss. The first sighting may come from a
+                # broker that does not know yet that it leads no more.
                 again = seen_before(partition)
                 if known.lost is None and again:
                     self._write_soon(partition)
@@ -250,18 +254,18 @@ class Starter:
     def _committed_of(
         self, partition: Partition, committed: Mapping[Key, CommittedPosition]
     ) -> tuple[positions.LanePosition, bool]:
-        """What the group has of it, and whether that is a position in today's remote topic."""
+        """The partition's position in the group, and whether it is one of today's remote topic."""
         at = committed[partition.target]
         known = positions.decode(partition.target, at.offset, at.metadata)
-        # A later application owns the flow, so this lane ends as a whole, whatever else is wrong.
+        # A later claim means that another application owns the flow: the whole lane ends, whatever else is wrong.
         if known.claim > self._lane.spec.claim:
             raise conditions.SupersededError(self._lane.spec.flow, known.claim)
         return known, at.offset >= 0 and positions.is_of_remote(known, self._lane.remote_id(partition))
 
     async def _least(self, unknown: Sequence[Partition]) -> tuple[Mapping[Key, int], Mapping[Key, Record]]:
-        """Up to where they had been committed, at least, whatever the group coordinator says: by what this lane itself
-        has committed or begun at, else by the offset map. A lane that remembers needs no map, which may have no leader
-        just when a session begins again because a broker went away. And the chunks of the map that say so."""
+        """Lower bounds of the committed positions, independent of the group coordinator: this lane's own last commit or
+        start, else the end of the offset map; and the chunks of the map. Own knowledge needs no read of the map, whose
+        partition may lack a leader just when a session begins again after the loss of a broker."""
         lane = self._lane
         own = {p.source: at for p in unknown if (at := lane.committed_before(p)) is not None}
         ids = {p.source: lane.ids(p) for p in unknown if p.spec.topic_id and p.source not in own}
@@ -269,9 +273,9 @@ class Starter:
         return {**{key: end_of(*chunk) for key, chunk in chunks.items()}, **own}, chunks
 
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
-        """At a committed position. The position is written again soon if it is old (a group's offsets expire) or of an
-        earlier claim (so that a later look shows whose it is). Where this session may not commit yet, it counts as
-        uncommitted."""
+        """Begins at a committed position. The position is committed again soon if it is old (group offsets expire) or
+        has an earlier claim (so that it names the present owner), and as a test if the group may refuse this session's
+        commits (``_accepts_commits``); until then it counts as uncommitted."""
         self._lane.changed.add(partition)
         partition.log.begin(known.offset, known.leader_epoch, known.last)
         self._lane.know(partition, known.offset)
@@ -287,8 +291,8 @@ class Starter:
             self._write_soon(partition)
 
     def _accepts_commits(self) -> bool:
-        """Whether the group is known to take this lane's commits. Outside of transactions, what is copied before one is
-        refused, because a consumer has joined the group, would come again with each session."""
+        """Whether the group is known to take this lane's commits. Without transactions a refused commit (a consumer has
+        joined the group) would leave the records copied before it, and each new session would copy them again."""
         if self._lane.identity.transactional or self._fetched_uncommitted:
             return True
         if self._commits is None:
@@ -296,16 +300,17 @@ class Starter:
         return self._lane.counts.transactions > self._commits
 
     async def _begin_behind_same_offsets(self, kept: Mapping[Partition, positions.LanePosition]) -> None:
-        """Until now the flow kept offsets, so the target's log end says how far it came; the position lags behind."""
+        """The flow had ``offsets: same`` until now: the target's log end is the true position, the group's lags."""
         ends = await small_topics.ends(self._lane.target, [p.target for p in kept]) if kept else {}
         for partition, known in kept.items():
             self._begin(partition, replace(known, offset=ends[partition.target], same=None))
             self._write_soon(partition)
 
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
+        """Begins partitions without a position, at their explicit offset or at the flow's ``start``."""
         spec = self._lane.spec
         fresh = await not_of_others(self._lane, fresh)
-        # Explicit offsets. One that the source does not have stops its partition: no other was asked for.
+        # An explicit offset outside of the source's log stops its partition: the user asked for no other one.
         given = await not_begun_before(self._lane, [p for p in fresh if p.source in spec.start_offsets])
         bounds = await self._bounds(given)
         for partition in given:
@@ -318,9 +323,9 @@ class Starter:
                 self._begin_first(partition, wanted)
             else:
                 self._lane.stop(partition, faults.start_out_of_range(partition.spec, wanted, *known))
-        # The others, by the start that the flow asks for.
         fresh = await self._never_copied([p for p in fresh if p.source not in spec.start_offsets])
         offsets = await self._offsets(fresh, positions.asked_at(spec.start_kind, spec.start_timestamp_ms))
+        # ListOffsets answers -1 for a timestamp after the last record: the copy begins at the end.
         beyond = [p for p in fresh if offsets[p.source] == -1]
         offsets = {**offsets, **await self._offsets(beyond, LATEST)}
         for partition in fresh:
@@ -333,7 +338,7 @@ class Starter:
                 raise offset
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
-        """Those that the target has nothing of; the others are stopped."""
+        """Stops partitions whose records the target may have; returns the others."""
         return await never_copied(self._lane, fresh)
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
@@ -344,9 +349,9 @@ class Starter:
             self._lane.stop(partition, faults.position_foreign(partition.spec, spec.group, offset, copied_to))
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
-        """At an offset that no commit backs. With provenance not before the offset from which arriving flows mark their
-        copies: before it a returning record looks like a new one. An explicit start counts as a seek:
-        it may lie before what the offset map has."""
+        """Begins at an offset that no commit backs. With provenance, no earlier than the offset from which arriving
+        flows add headers: before it, a returning record looks like a new one. An explicit start counts as a seek,
+        because it may lie before the end of the offset map."""
         spec = self._lane.spec
         if (arriving := spec.claim.ground.unknown.get(partition.source)) is not None:
             self._lane.stop(partition, faults.marks_unknown(partition.spec, arriving))
@@ -359,7 +364,7 @@ class Starter:
         self._write_soon(partition)
 
     def _write_soon(self, partition: Partition) -> None:
-        """A start, and who owns the flow now, must survive a crash before the first record."""
+        """Requests a commit at once: the start and the flow's owner must survive a crash before the first record."""
         self._lane.urgent = True
         self._lane.mark_dirty(partition)
 
@@ -370,7 +375,7 @@ class Starter:
         return await self._lane.source.list_offsets(asked, committed=self._lane.committed_only)
 
     async def _bounds(self, wanted: Sequence[Partition]) -> Mapping[Key, tuple[int, int] | BrokerError]:
-        """Log start, and end for our isolation."""
+        """Log start offset, and the end at the flow's isolation level."""
         lows, ends = await asyncio.gather(self._offsets(wanted, EARLIEST), self._offsets(wanted, LATEST))
         bounds: dict[Key, tuple[int, int] | BrokerError] = {}
         for key, low in lows.items():
@@ -379,7 +384,8 @@ class Starter:
         return bounds
 
     async def _truncated(self, there: Sequence[Partition]) -> dict[Partition, int]:
-        """Partitions whose log ends, for the epoch last copied, before the position (KIP-320), and that end."""
+        """Partitions with a position beyond the end of the last copied epoch in the source's log, and that end
+        (OffsetForLeaderEpoch, KIP-320)."""
         source = self._lane.source
         suspects = {
             p.source: p
@@ -400,7 +406,7 @@ class Starter:
         return offsets
 
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
-        """``bounds``: log start, end for our isolation, high watermark."""
+        """Copies, pauses or stops the partition. ``bounds``: log start, end at the flow's isolation, high watermark."""
         lane, (low, end, top) = self._lane, bounds
         lane.changed.add(partition)
         partition.hold.waits_since = 0.0
@@ -423,14 +429,16 @@ class Starter:
             lane.routes.place(partition)
 
     def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:
-        """The next record is before ``low`` or beyond ``high``, up to which the source has what was copied."""
+        """The source no longer has the next record: the position is before ``low`` (log start) or after ``high`` (end
+        of the copied part). Stops, or goes on behind the loss where ``continue_on`` allows."""
         lane, position = self._lane, partition.log.covered
         condition = faults.position_lost(partition.spec, position, low, high, top)
         if not lane.goes_on(condition.code):
             lane.stop(partition, condition)
             return
         if condition.code == "source_truncated":
-            lane.drop_unsent(partition)  # what was fetched may not be the source's any more
+            lane.drop_unsent(partition)  # fetched from the part of the log that the source has lost
+        # A loss is counted with the position behind it, so every batch before it must be acknowledged first.
         if not partition.outbox.idle:
             asyncio.get_running_loop().call_later(WAIT, self._add_again, [partition])
             return

@@ -29,9 +29,9 @@ LEAST_AHEAD = 4 << 20
 
 
 class RestartError(Exception):
-    """The transaction cannot be completed: abort it and begin again from the committed positions.
+    """The transaction cannot be completed: abort it, and begin a new session from the committed positions.
 
-    ``hold``: the partition that caused it, to be left out for a while, with the condition that says so.
+    ``hold``: the partition that caused it, to be left out for a while, and its condition.
     """
 
     def __init__(self, why: str, hold: tuple[Key, Condition] | None = None) -> None:
@@ -40,49 +40,49 @@ class RestartError(Exception):
 
 
 class PartitionRoutes(Protocol):
-    """Where partitions go next; the session that runs the lane decides."""
+    """Routes partitions to fetchers, senders and the start; the session implements it."""
 
     def place(self, partition: Partition) -> None:
-        """Fetch it from where its records are."""
+        """Fetch it from its leader or preferred follower."""
 
     def offer(self, partition: Partition) -> None:
         """It has something to produce."""
 
     def later(self, partition: Partition, pause: float, *, moved: bool) -> None:
-        """Offer it after ``pause`` seconds; ``moved``: learn first who leads it."""
+        """Offer it after ``pause`` seconds; ``moved``: refresh metadata first."""
 
     def recheck(self, partition: Partition, why: str) -> None:
-        """Its leader or log may have changed: check it before fetching on."""
+        """Its leader or log may have changed: have the start check it before the next fetch."""
 
     def forget(self, partition: Partition) -> None:
-        """Fetch it no more."""
+        """Stop fetching it."""
 
     def begin_again(self, partition: Partition) -> None:
-        """Read its position again, and go on as that says: nothing of it is under way."""
+        """Read its position again, and continue from there; it has nothing in flight."""
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs ``work`` beside the session's tasks; what it raises ends the session."""
+        """Runs ``work`` beside the session's tasks; an exception ends the session."""
 
     def announce(self, partition: Partition) -> None:
         """Add it to the open transaction (classic protocol), then offer it."""
 
 
 class LaneDelivery(Protocol):
-    """How records get into the target's log, and what makes them count as copied: by transactions of the lane's
-    producer, or at the source's own offsets. Of one session; no other part of a lane knows which of the two it is."""
+    """How records get into the target's log and when they count as copied: with the lane's transactions, or at the
+    source's own offsets. One object per session; the rest of a lane does not know which of the two it has."""
 
     written: frozenset[int]
     """Error codes of a Produce response by which the batch is in the target's log."""
 
     def begin(self, partition: Partition) -> None:
-        """Reads the partition's position and has it fetched from there, or stops it. Again, once its leader or log may
-        have changed."""
+        """Reads the partition's position and has it fetched from there, or stops it. Called again whenever its leader
+        or log may have changed."""
 
     def work(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What has to run until the session ends."""
+        """Tasks to run until the session ends."""
 
     def reads(self) -> Iterable[Coroutine[Any, Any, None]]:
-        """What has to run until the lane ends; it is cancelled before the last commit."""
+        """Tasks to run until the lane ends; the session cancels them before the last commit."""
 
     async def commit(self) -> None:
         """The commit loop: until cancelled, or until the last commit after ``Lane.stopping`` is done."""
@@ -90,11 +90,11 @@ class LaneDelivery(Protocol):
     def pieces(
         self, partition: Partition, view: memoryview, batches: Sequence[tuple[Batch, bool]], buffer: Buffer | None
     ) -> tuple[list[Piece], int]:
-        """Pieces to produce of fetched batches, in offset order, and the offset after all that they cover. Each batch
-        comes with whether a reader at the flow's isolation gets its records."""
+        """Pieces to produce from fetched batches, in offset order, and the offset after the last batch. The flag of a
+        batch: whether the flow's isolation level delivers its records."""
 
     def continues(self, partition: Partition, pieces: Sequence[Piece]) -> bool:
-        """Whether ``pieces``, made just now, continue what the target has. If not, the partition is begun again."""
+        """Whether the new ``pieces`` continue the target's log. If not, the partition goes back to the start."""
 
     def may_send(self, partition: Partition) -> bool:
         """Whether the head of its queue may be sealed and sent now. If not, the partition is offered again later."""
@@ -103,20 +103,20 @@ class LaneDelivery(Protocol):
         """Producer id and epoch of its batches."""
 
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
-        """``piece`` is in the target's log, and the lane has noted it. ``base_offset`` -1: the broker did not say."""
+        """``piece`` is in the target's log, and the lane has counted it. ``base_offset`` -1: not in the answer."""
 
     def refused(self, partition: Partition, error: BrokerError) -> None:
-        """The target refused the oldest unacknowledged batch for its place in the log, and all answers are in."""
+        """The target refused the oldest unacknowledged batch for its place in the log; no answer is outstanding."""
 
     def left_out(self, partition: Partition, piece: Piece, loss: Loss) -> None:
-        """The target refuses the one record of ``piece`` for good: the partition goes on behind it."""
+        """The target refuses the one record of ``piece`` for good: the partition continues after it."""
 
     def holes(self) -> HoleCounts | None:
-        """What the lane has filled, and has to fill; None where copies have offsets of their own."""
+        """Filled holes, and holes yet to fill; None unless copies keep the source's offsets."""
 
 
 class Changed:
-    """Partitions whose row of the report may have changed. ``noticed`` is set by the first."""
+    """Partitions with a possibly changed row in the report. The first one sets ``noticed``."""
 
     def __init__(self) -> None:
         self.noticed = asyncio.Event()
@@ -141,31 +141,31 @@ class Changed:
 
 @dataclass(slots=True)
 class LaneCounts:
-    """What a lane has counted since its lease began, over all its attempts and their sessions; committed only."""
+    """Committed work of a lane since its lease began, over all attempts and sessions."""
 
     partitions: dict[Key, PartitionFigures] = field(default_factory=dict)
-    """Also of partitions that have left, which may come back."""
+    """Includes partitions that have left, because they may come back."""
     latency: LatencyCounter = field(default_factory=LatencyCounter)
     transactions: int = 0
     """Commits of positions."""
     retries: int = 0
-    """Sessions and attempts that failed and were begun again."""
+    """Failed sessions and attempts, each followed by a new one."""
     throttled_s: float = 0.0
-    """How long the rate limit held something back."""
+    """Seconds in which the rate limit held records back."""
     holes: int = 0
-    """Stretches of offsets without a record that were filled, where copies keep offsets."""
+    """Filled holes, where copies keep the source's offsets."""
     fillers: int = 0
-    """Offsets they had."""
+    """Offsets in these holes."""
     refusals: int = 0
-    """Batches that brokers refused as not the next one."""
+    """Batches that the target's leaders refused because they were not the next in sequence."""
 
 
 class Lane:
-    """Shared by the parts of one running lane: what they agree on through it. Of one session, but for what says that it
-    outlives sessions. Sizes are bytes, times monotonic seconds."""
+    """State that the parts of a running lane share. It lasts for one session, apart from the fields marked below. Sizes
+    are bytes, times monotonic seconds."""
 
     routes: PartitionRoutes
-    """The session that runs the lane; it sets itself."""
+    """The running session, which sets itself."""
     delivery: LaneDelivery
 
     def __init__(
@@ -176,68 +176,68 @@ class Lane:
         self.identity = identity  # of the producer that writes the data
         self.tuning = tuning
 
-        # What outlives sessions: ``Attempt`` hands it over to each.
+        # These outlive sessions: ``Attempt`` hands them to each new one.
         self.counts = LaneCounts()
         self.copied: dict[Key, Copied] = {}  # runs for the offset map
         self.known: dict[Key, tuple[int, Ids]] = {}  # the position committed last, and of which topics
         self.throttle = Throttle(lambda: NO_LIMIT)
         self.unseen: frozenset[Key] = frozenset()  # had no leader when hanging transactions were looked for
 
-        # Partitions, and which of them have news. The session adds and removes them.
+        # Partitions, and news about them. The session adds and removes partitions.
         self.partitions: dict[Key, Partition] = {}
-        self.changed = Changed()  # of which a report differs from the last one
-        self.held = OpenTransactions()  # at the source; fetchers note them, the session
-        self.unread = OpenTransactions(conditions.open_at_target)  # reports those that last, of both sides
-        self.trouble: Condition | None = None  # what keeps all from starting; the start sets and clears it
-        self.unmapped: Condition | None = None  # why the offset map is not written; its writer sets and clears it
-        self.mapping = asyncio.Lock()  # held by who writes to the offset map, or takes out of it what a target lost
+        self.changed = Changed()  # partitions with a row to report again
+        self.held = OpenTransactions()  # at the source, from Fetch answers; the session
+        self.unread = OpenTransactions(conditions.open_at_target)  # reports long ones of both sides
+        self.trouble: Condition | None = None  # keeps all partitions from starting; the start sets and clears it
+        self.unmapped: Condition | None = None  # keeps the offset map unwritten; its writer sets and clears it
+        self.mapping = asyncio.Lock()  # one writer to the offset map at a time: new runs, or the cut after a loss
 
         # The open transaction. Senders add to it, the commit loop ends it and clears all of this.
-        self.dirty: set[Partition] = set()  # whose position has moved and is not committed
+        self.dirty: set[Partition] = set()  # with an uncommitted move of the position
         self.dirty_since = 0.0  # when the first of them moved
-        self.touched: set[Partition] = set()  # that have a batch in it
-        self.added: set[Partition] = set()  # that the coordinator has in it, so their leaders take batches
+        self.touched: set[Partition] = set()  # with a batch in the transaction
+        self.added: set[Partition] = set()  # part of it at the coordinator, so their leaders take batches
         self.open_bytes = 0
         self.opened_at = 0.0  # when its first batch was sealed, 0.0 without one
-        self.boundary = asyncio.Lock()  # between partitions added to a transaction and its end
-        self.joined = asyncio.Event()  # no request is under way that brings a partition into it
+        self.boundary = asyncio.Lock()  # keeps AddPartitionsToTxn and a commit apart
+        self.joined = asyncio.Event()  # set while no request in flight adds a partition to the transaction
         self.joined.set()
-        self._joining = 0  # such requests
+        self._joining = 0  # number of such requests
 
         # What the commit loop and the senders agree on.
-        self.closing = False  # a commit waits for acknowledgements: nothing new is sealed
-        self.blocked: set[Partition] = set()  # that have something to send after that
-        self.stopping = False  # the last commit; set by the session, for good
-        self.urgent = False  # the next commit is due at once: a start, or who owns the flow, must survive a crash
+        self.closing = False  # a commit waits for acknowledgements: senders seal nothing new
+        self.blocked: set[Partition] = set()  # with something to send after that commit
+        self.stopping = False  # the next commit is the last; the session sets it for good
+        self.urgent = False  # a commit is due at once: a start, or the flow's new owner, must survive a crash
         self.progress = asyncio.Event()  # a commit may have become due
         self.unacked = 0  # sealed batches without an answer, over all partitions
-        self.drained = asyncio.Event()  # there are none
+        self.drained = asyncio.Event()  # set while ``unacked`` is 0
         self.drained.set()
 
-        # Memory: ``room_left`` is what fetches may still ask for.
+        # Memory: fetches may still ask for ``room_left``.
         self.queued = 0  # fetched and not acknowledged, over all partitions
-        self.requested = 0  # what fetches under way may bring
-        self.far = False  # one of the lines is long: more has to be under way
-        self.room = asyncio.Event()  # some has become free
+        self.requested = 0  # the most that fetches in flight may bring
+        self.far = False  # a broker has a high round-trip time, so more has to be in flight
+        self.room = asyncio.Event()  # memory has become free
 
-        self.served = 0  # ``Outbox.served`` of the partition that was sealed last: newcomers begin there
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # why the session ends
+        self.served = 0  # ``Outbox.served`` of the partition sealed last; newcomers begin with it
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()  # its error ends the session
 
     def know(self, partition: Partition, offset: int) -> None:
-        """It is committed there, or was when the lane began."""
+        """Remembers the committed position, independently of the group coordinator."""
         self.known[partition.source] = (offset, self.ids(partition))
 
     def committed_before(self, partition: Partition) -> int | None:
-        """What this lane knew last; None: nothing yet, or of another topic at source or target."""
+        """The last position that this lane knew to be committed; None if there is none for the present two topics."""
         offset, ids = self.known.get(partition.source, (-1, (NO_ID, NO_ID)))
         return offset if offset >= 0 and NO_ID not in ids and ids == self.ids(partition) else None
 
     def ids(self, partition: Partition) -> Ids:
-        there = self.target.topics.get(partition.spec.target_topic)
-        return partition.log.topic_id, NO_ID if there is None else there.topic_id
+        remote = self.target.topics.get(partition.spec.target_topic)
+        return partition.log.topic_id, NO_ID if remote is None else remote.topic_id
 
     def remote_id(self, partition: Partition) -> str:
-        """Of the target's topic as it is now, as Kafka prints it."""
+        """The present remote topic's id, as Kafka prints it."""
         return printed_id(self.ids(partition)[1].bytes)
 
     @property
@@ -252,13 +252,13 @@ class Lane:
     # what was fetched
 
     def room_left(self) -> int:
-        """Bytes that may still be asked for. Receive buffers count as a whole, so that a small rest cannot hide one."""
+        """Bytes that fetches may still ask for. A receive buffer counts in full for as long as any piece holds it."""
         return self.memory - max(self.queued, self.source.pool.held) - self.requested
 
     @property
     def memory(self) -> int:
-        """What may be fetched ahead: nearby little, which a processor's cache may still hold when it is sent; under a
-        rate limit only what will be sent soon, since the rest is read again by the next lease."""
+        """Bytes to fetch ahead: few for a nearby source, so that they may still be in the CPU cache when they are sent;
+        under a rate limit two seconds' worth, because the next lease reads any rest again."""
         most = self.tuning.memory_far if self.far else self.tuning.memory
         return min(most, max(LEAST_AHEAD, int(2 * self.throttle.rate))) if self.throttle.limited else most
 
@@ -275,7 +275,7 @@ class Lane:
             self.mark_dirty(partition)
 
     def mark_dirty(self, partition: Partition) -> None:
-        """The committer looks again only when a commit may have become due: amid a backlog time and size decide."""
+        """Notes a moved position. Wakes the committer only if a commit may be due: in a backlog age and size decide."""
         if not self.dirty:
             self.dirty_since = time.monotonic()
             self.progress.set()
@@ -294,7 +294,7 @@ class Lane:
     # what was produced
 
     def joins(self, partition: Partition) -> bool:
-        """Its next batch makes its leader add it to the transaction (KIP-890 version 2)."""
+        """Whether its next batch makes its leader add it to the transaction (transaction version 2, KIP-890)."""
         return self.identity.version_2 and self.identity.transactional and partition not in self.added
 
     def joining(self, change: int) -> None:
@@ -317,8 +317,8 @@ class Lane:
             self.progress.set()
 
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
-        """``piece`` is the oldest unacknowledged one. ``base_offset``: the target offset of its first record, -1: not
-        known."""
+        """``piece``: the oldest unacknowledged one. ``base_offset``: the target offset of its first record, -1 if
+        unknown."""
         partition.copied.acknowledged(piece.copied, base_offset)
         partition.log.reach(piece.next_offset, piece.leader_epoch, piece.last)
         partition.figures.acknowledged(piece)
@@ -328,14 +328,14 @@ class Lane:
         self.cover(partition)
 
     def give_up(self, partition: Partition) -> None:
-        """The unacknowledged batches were refused, so not written: their sequences were not used."""
+        """The target refused the unacknowledged batches, so their sequences are free again."""
         partition.outbox.take_back()
         while partition.outbox.unacked:
             self._settled(partition.outbox.settle_oldest())
         self.drop_unsent(partition)
 
     def _settled(self, size: int) -> None:
-        """A piece of ``size`` is no more on its way."""
+        """A piece of ``size`` bytes is no longer in flight."""
         self.queued -= size
         self.unacked -= 1
         self.room.set()
@@ -344,17 +344,17 @@ class Lane:
             self.progress.set()
 
     def resolve(self, handle: Callable[..., None], *arguments: object) -> None:
-        """Runs a callback of the loop; what it raises ends the session."""
+        """Runs a callback of the event loop; an exception ends the session."""
         try:
             handle(*arguments)
-        except Exception as error:  # noqa: BLE001 - nothing may get lost between callbacks
+        except Exception as error:  # noqa: BLE001 - the event loop would only log it
             self.fail(error)
 
     # what went wrong
 
     def stop(self, partition: Partition, condition: Condition, *, keep: bool = False, at: int | None = None) -> None:
-        """Stops one partition; the others go on. What was sent is committed; ``keep``: what is queued too. ``at``:
-        where copying itself failed, as ``Hold.held_at`` has it."""
+        """Stops one partition; the others continue. Sent batches are still committed; ``keep``: queued ones, too.
+        ``at``: the position at which copying failed, as in ``Hold.held_at``."""
         waiting_ms = partition.figures.waiting_since or partition.outbox.oldest_ms
         if not keep:
             self.drop_unsent(partition)
@@ -364,17 +364,17 @@ class Lane:
         self.progress.set()
 
     def goes_on(self, code: str) -> bool:
-        """Whether the flow goes on behind what a condition costs."""
+        """Whether the flow's ``continue_on`` accepts the loss that a condition reports."""
         return code in self.spec.continue_on
 
     def move_on(self, partition: Partition, position: int, loss: Loss) -> None:
-        """Nothing of the partition is queued or unacknowledged: it goes on at ``position``, perhaps an earlier one."""
+        """Continues at ``position``, which may be an earlier one, and counts ``loss``; nothing is in flight."""
         partition.log.move(position)
         partition.figures.lost.add(position, loss)
         self.mark_dirty(partition)
 
     def pause(self, partition: Partition) -> None:
-        """Fetches no more of it. What is on its way is still acknowledged and committed; its end is read again."""
+        """Stops fetching. Batches in flight are still acknowledged and committed; the end is still asked for."""
         waiting_ms = partition.outbox.oldest_ms
         self.drop_unsent(partition)
         partition.freeze_end()
@@ -384,15 +384,15 @@ class Lane:
         self.progress.set()
 
     def at_rest(self, partition: Partition) -> bool:
-        """Nothing of it is under way, and all that was copied is committed."""
+        """Whether it has nothing in flight, and everything copied is committed."""
         return partition.outbox.idle and partition not in self.dirty and partition not in self.touched
 
     def is_paused(self, partition: Partition) -> bool:
         return partition.hold.pausing and self.at_rest(partition)
 
     def corrupt(self, partition: Partition, why: str) -> None:
-        """A batch at ``covered``: read it once more, perhaps it was damaged on the way; then leave it out, or stop.
-        What is queued lies before it."""
+        """The batch at ``covered`` is corrupt: reads it once more, because the network may have damaged it; then leaves
+        it out or stops. Queued pieces lie before it, and are still sent."""
         if partition.hold.strike():
             self.routes.recheck(partition, why)
         elif self.goes_on("corrupt_source_batch") and not partition.hold.checking:

@@ -1,12 +1,11 @@
-"""Where a copy ends, compared with what its flow is known to have written there.
+"""Compares the end of a copy with the end that its flow is known to have written.
 
-Too early: the target lost what it had acknowledged, after an unclean election there, or on a restored disk. Retention
-moves the beginning of a log, compaction moves neither end, so a log that is shorter has lost records.
+Too early: the target lost acknowledged records, by an unclean election or a restored disk. Retention moves only the
+start of a log, and compaction neither end, so a shorter log has lost records.
 
-Too late: records of other writers, or copies that an older position knows nothing of. A position is committed with its
-records, so both sides can be compared record by record; not in flows at least once, which may repeat
-records, in those with provenance, which share their topics with producers, nor where records are filtered or get
-headers.
+Too late: the target has records of other writers, or copies that are newer than the position. Position and records are
+committed together, so both logs can be compared record by record. That excludes at-least-once flows, which may repeat
+records, flows with provenance, which share their topics with producers, and flows that filter records or add headers.
 """
 
 from collections import Counter
@@ -28,15 +27,15 @@ from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model.lane import Ahead, LaneSpec, TargetLoss
 
 ABORTED_WAIT_MS = 200
-"""How long a broker may wait for records behind the known end: there should be none."""
+"""How long a broker may wait for records after the known end, where none are expected."""
 MOST = 1_000
-"""Offsets of one log that are read; a longer stretch is judged by its beginning."""
+"""Offsets to read of one log; a longer range is judged by its first records."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownEnd:
-    """Of a copy, as it was last known. ``source``: the next source offset then; ``target``: behind its last record;
-    ``now``: where the target's log ends."""
+    """The last known end of a copy. ``source``: the next source offset then; ``target``: the target offset after its
+    last record; ``now``: the present end of the target's log."""
 
     source: int
     target: int
@@ -51,7 +50,7 @@ class Strange:
 
 
 def copies_each_once(spec: LaneSpec) -> bool:
-    """Whether each record of the source is one record of the copy, and the same."""
+    """Whether each source record has exactly one, identical copy."""
     return spec.delivery == "exactly_once" and not spec.work
 
 
@@ -62,22 +61,27 @@ class TargetTails:
     async def at_start(
         self, partition: Partition, at: LanePosition, known: KnownEnd
     ) -> Ahead | Strange | TargetLoss | None:
-        """Raises BrokerError and ConnectionLostError: then it is asked again."""
+        """Explains a target log that continues after the last known copy; None: nothing is wrong, or it cannot be
+        compared. Raises BrokerError and ConnectionLostError; the caller asks again."""
+        # The offset map may lag behind the position by ``behind`` source offsets; their copies are expected there.
         behind = at.offset - known.source
         if not copies_each_once(self._lane.spec) or behind < 0 or (known.now - known.target <= MARKER and not behind):
             return None
         try:
             there = await self._copies(partition, known.target, known.now)
             here = await self._sources(partition, known.source, at.offset) if behind else []
+            # The position covers source records without any copy: the target has lost them. Under ``continue_on`` they
+            # may have been left out instead.
             if here and not there and known.now - known.target <= MOST and not self._lane.spec.continue_on:
                 return TargetLoss(known.now, known.now + len(here), here[0][0])
             if len(there) <= min(behind, MOST):
                 return None
+            # Surplus records are copies of later source records (the position is too old), or another client's.
             strange = _without(there, here)
             after = {
                 record_hash: offset for offset, record_hash in reversed(await self._sources(partition, at.offset, None))
             }
-        except NotPairedError:  # a log begins after what would be compared
+        except NotPairedError:  # a log has deleted the records to compare
             return None
         except BrokerError as error:
             if error.code not in DENIED:
@@ -92,8 +96,8 @@ class TargetTails:
         return Ahead(after[record_hash], offset, None if last is None else last + 1)
 
     async def strangers(self, partition: Partition, gaps: Sequence[tuple[int, int]]) -> int | None:
-        """Target offset of the first committed record in ``gaps`` between this lane's own batches; None: markers, and
-        what was aborted. Raises BrokerError and ConnectionLostError."""
+        """Target offset of the first committed record in ``gaps`` between this lane's own batches; None: the gaps hold
+        only markers and aborted records. Raises BrokerError and ConnectionLostError."""
         for begin, end in gaps:
             try:
                 if records := await self._copies(partition, begin, end):
@@ -113,11 +117,11 @@ class TargetTails:
         return (await read_log(log, begin, begin + MOST if end is None else min(end, begin + MOST)))[1]
 
 
-def _without(some: Sequence[Found], others: Sequence[Found]) -> list[Found]:
-    """Those of ``some`` that are not among ``others``, each of which counts once."""
+def _without(records: Sequence[Found], others: Sequence[Found]) -> list[Found]:
+    """``records`` without an equal among ``others``; each of the others cancels one record."""
     left = Counter(record_hash for _, record_hash in others)
     kept: list[Found] = []
-    for offset, record_hash in some:
+    for offset, record_hash in records:
         if left[record_hash]:
             left[record_hash] -= 1
         else:
@@ -126,8 +130,8 @@ def _without(some: Sequence[Found], others: Sequence[Found]) -> list[Found]:
 
 
 def seen_before(partition: Partition) -> bool:
-    """Whether a session has seen the loss already. The first time, a broker may have answered that did not know yet
-    that it leads no more."""
+    """Whether an earlier session has seen the loss already. The first answer may have come from a broker that did not
+    know yet that it no longer leads."""
     before = partition.hold.condition
     return partition.copied.lost is not None or (before is not None and before.code == "target_truncated")
 
@@ -139,8 +143,8 @@ class TargetLosses:
     def acknowledged(
         self, begun: Mapping[Partition, LanePosition], chunks: Mapping[Key, Record]
     ) -> Mapping[Partition, int]:
-        """The target offset behind what had been committed, by the lane itself, else by the offset map. None after a
-        seek, until something has been copied: its user has decided."""
+        """The target offset after the last committed copy, from the lane itself, else from the offset map. A partition
+        after a seek has none until something is copied: the user has decided to go on from there."""
         acknowledged: dict[Partition, int] = {}
         for partition, known in begun.items():
             copied, ids = partition.copied, self._lane.ids(partition)
@@ -155,10 +159,10 @@ class TargetLosses:
     async def of(
         self, begun: Mapping[Partition, LanePosition], acknowledged: Mapping[Partition, int]
     ) -> tuple[Mapping[Partition, int], Mapping[Partition, TargetLoss]]:
-        """Where the logs of the copies end now, and what they lost. Raises BrokerError for an end that a broker refuses
-        to give. A copy without a leader holds up no other: the first answer to what is copied there, or a look while it
-        is idle, shows the loss as well."""
-        # What the position remembers, or an earlier session of this lane has seen.
+        """The present log ends of the copies, and their losses. Raises BrokerError if a broker refuses an end. A copy
+        without a leader delays no other: its first Produce answer, or a check while it is idle, shows a loss as well.
+        """
+        # Losses that the position remembers, or that an earlier session of this lane has seen.
         seen = {p: p.copied.lost if p.copied.of == self._lane.ids(p) else None for p in begun}
         remembered = {p: known.lost or seen[p] for p, known in begun.items() if known.topic_id}
         losses = {p: loss for p, loss in remembered.items() if loss is not None}
@@ -178,14 +182,14 @@ class TargetLosses:
         losses = {p: await self._placed(p, loss) for p, loss in losses.items()}
         for partition, loss in losses.items():
             if begun[partition].lost is None and seen_before(partition):
-                # A write under way has chunks of what is lost: after it, the cut finds them.
+                # A map write in flight may contain lost copies; the cut waits for it, and so removes them, too.
                 async with self._lane.mapping:
                     partition.copied.lose()
                     await cut(self._lane.target, self._lane.spec.state, partition.source, loss.end)
         return nows, losses
 
     async def shortened(self, partition: Partition) -> TargetLoss | None:
-        """What this lane itself has seen acknowledged behind the end that the copy has now."""
+        """The loss, if this lane has seen acknowledgements after the present end of the copy."""
         before, ids = partition.copied.target_end, self._lane.ids(partition)
         if before < 0 or partition.copied.of != ids:
             return None
@@ -193,7 +197,7 @@ class TargetLosses:
         return TargetLoss(now, before) if isinstance(now, int) and now < before else None
 
     async def _placed(self, partition: Partition, loss: TargetLoss) -> TargetLoss:
-        """With the source offset of the first record that is gone, where the offset map says it exactly."""
+        """``loss`` with the source offset of the first lost record, if the offset map has it exactly."""
         if loss.source >= 0:
             return loss
         if (known := await offset_map(self._lane, partition)) is None:
@@ -203,7 +207,7 @@ class TargetLosses:
 
 
 async def offset_map(lane: Lane, partition: Partition) -> PartitionMap | None:
-    """With what could not be written to it yet; None: there is none, or none that may be read."""
+    """The partition's offset map, including chunks not yet written; None: there is none, or it may not be read."""
     topic, number, ids = partition.spec.topic, partition.spec.partition, lane.ids(partition)
     reader = MapReader(lane.target, lane.spec.state, frozenset({topic}))
     try:
@@ -219,9 +223,8 @@ async def offset_map(lane: Lane, partition: Partition) -> PartitionMap | None:
 
 
 async def only_aborted(target: ClusterClient, ends: Mapping[Key, int]) -> set[Key]:
-    """Those of ``ends`` whose log holds nothing from offset 0 to its end but aborted records and markers, as a lane
-    leaves them that is interrupted in its first transaction. A log that lost its beginning, or has a hole, held more.
-    """
+    """The partitions of ``ends`` that hold only aborted records and markers from offset 0 to their end, as after the
+    crash of a lane in its first transaction. A log with a deleted beginning or a hole has held other records."""
     firsts = await small_topics.begins(target, list(ends))
     unread = {key: 0 for key in ends if firsts[key] == 0}
     aborted: set[Key] = set()
@@ -239,5 +242,5 @@ async def only_aborted(target: ClusterClient, ends: Mapping[Key, int]) -> set[Ke
                 aborted.add(key)
                 del unread[key]
         if unread == before:
-            break  # an undecided transaction, for example, delivers nothing: in doubt they hold records
+            break  # an open transaction, for one, delivers nothing: in doubt the log holds records
     return aborted

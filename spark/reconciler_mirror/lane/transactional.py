@@ -1,6 +1,5 @@
-"""Delivery by the lane's own producer: in transactions with the positions, or idempotently with positions after.
-
-The commit loop says when a commit is due and how it goes; until it is answered, nothing counts as copied.
+"""Delivery by the lane's own producer: in transactions that include the positions, or idempotently, with the positions
+committed afterwards. Nothing counts as copied before the commit is answered.
 """
 
 import asyncio
@@ -26,16 +25,16 @@ from reconciler_mirror.lane.target_tails import TargetTails, copies_each_once
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 
-# A commit that takes long (many partitions, a slow target) pays off over more data: seconds, and a factor.
+# A slow commit (many partitions, a slow target) is spread over more data: seconds, and a factor of its duration.
 LONGEST_PAUSE, LONGEST_AGE, AMORTISED = 0.2, 5.0, 8.0
-LONG_COMMIT, LARGER = 0.1, 4  # a round trip or more: then also over more bytes
-CHECK_EVERY = 0.2  # seconds: until then two applications may both write, which repeats records
-PAUSE_SHARE = 0.5  # of what the last commit took: slow brokers are left alone in between
+LONG_COMMIT, LARGER = 0.1, 4  # seconds from which a commit is slow, and how many times more bytes it then covers
+CHECK_EVERY = 0.2  # seconds between checks for a later claim: in between, two applications may duplicate records
+PAUSE_SHARE = 0.5  # pause between commits, as a share of the last one's duration, to spare slow brokers
 
 
 async def due(lane: Lane, delay: Callable[[float], float | None]) -> None:
-    """Returns when a commit is due: ``delay`` gives the seconds until then at a time, None while nothing is to commit.
-    It is asked again whenever the lane has made progress."""
+    """Returns when a commit is due. ``delay``: from the present time, the seconds until then, or None while there is
+    nothing to commit; called again after each ``Lane.progress``."""
     while True:
         lane.progress.clear()
         seconds = delay(time.monotonic())
@@ -58,14 +57,14 @@ class Committer:
         self._looked = 0.0
 
     async def run(self) -> None:
-        """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
+        """Runs until cancelled, or until the last commit after ``lane.stopping``."""
         lane = self._lane
         while True:
             await due(lane, self._delay)
             if lane.dirty or lane.touched:
                 async with lane.boundary:
                     await self.commit()
-                # What waited for the end of the transaction goes into the next one.
+                # Partitions that waited for the end of the transaction go into the next one.
                 blocked, lane.blocked = lane.blocked, set()
                 for partition in blocked:
                     lane.routes.offer(partition)
@@ -90,9 +89,10 @@ class Committer:
         return lane.opened_at + max(tuning.transaction_age, min(AMORTISED * self._took, LONGEST_AGE)) - now
 
     async def commit(self) -> None:
-        """Raises what makes the session begin again: until EndTxn is answered nothing counts as copied."""
+        """Commits the positions of all moved partitions; any exception makes the session begin again."""
         lane = self._lane
         began = time.monotonic()
+        # Senders stop sealing: a batch that came between the positions and EndTxn would be committed without them.
         lane.closing = True
         lane.urgent = False
         moved = {p: p.planned() for p in lane.dirty | lane.touched}
@@ -101,7 +101,7 @@ class Committer:
         else:
             await lane.drained.wait()
             moved = {p: p.log.reached for p in moved}
-            # Nothing fences an idempotent producer: a later application shows by the claim it wrote into positions.
+            # Nothing fences an idempotent producer; only the claim in its positions reveals a later application.
             if (now := time.monotonic()) - self._looked >= CHECK_EVERY:
                 self._looked = now
                 committed = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
@@ -112,6 +112,8 @@ class Committer:
         lane.counts.transactions += 1
         self._last = time.monotonic()
         self._took = self._last - began
+        # A coordinator that went away during EndTxn may not have written every marker. A new session looks for missing
+        # ones before it writes.
         if lane.identity.disturbed:
             raise RestartError("the coordinator went away while a transaction was ended")
         if lane.identity.version_2 and not lane.stopping:
@@ -119,11 +121,13 @@ class Committer:
         lane.closing = lane.stopping
 
     async def _in_transaction(self, moved: dict[Partition, int]) -> None:
-        """The positions travel while the last batches are still unacknowledged: if one fails, all are void."""
+        """Sends the positions while the last batches are still unacknowledged, which saves a round trip; if a batch
+        fails, the whole transaction is aborted, with the positions."""
         lane = self._lane
 
         async def send_positions() -> None:
-            await lane.joined.wait()  # the group joins the transaction like a partition, in its turn
+            # Adding the group changes the transaction like adding a partition: the coordinator takes one at a time.
+            await lane.joined.wait()
             await lane.identity.commit_positions(self._positions(moved.items()))
 
         sending = asyncio.ensure_future(send_positions())
@@ -131,14 +135,16 @@ class Committer:
             await asyncio.gather(lane.drained.wait(), sending)
         finally:
             sending.cancel()
+        # If the target refused a batch for good, its partition has not reached the planned position: a second
+        # TxnOffsetCommit replaces that before EndTxn.
         corrected = {p: p.log.reached for p, planned in moved.items() if p.log.reached != planned}
         await lane.identity.commit_positions(self._positions(corrected.items()))
         restarted = await lane.identity.end(committed=True)
         self._finish({**moved, **corrected}, restarted=restarted)
 
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, CommittedOffset]:
-        """For TxnOffsetCommit: by target partition, the offset and metadata that prove the position (topic ids, epoch,
-        claim, and what the target has lost)."""
+        """For TxnOffsetCommit, by target partition: the offset, and metadata that proves the position (topic ids,
+        epoch, claim, and the target's loss)."""
         claim, hour = self._lane.spec.claim, positions.hour_now()
         written: dict[Key, CommittedOffset] = {}
         for p, offset in moved:
@@ -148,9 +154,9 @@ class Committer:
         return written
 
     def _finish(self, moved: dict[Partition, int], *, restarted: bool) -> None:
-        """Everything in ``moved`` is committed: figures count it, and the transaction's sets are emptied.
-        ``restarted``: the coordinator gave the producer a new epoch with EndTxn (KIP-890), so sequences begin at 0. A
-        partition that was acknowledged further meanwhile stays dirty."""
+        """Counts everything in ``moved`` as committed, and empties the transaction's sets. ``restarted``: EndTxn gave
+        the producer a new epoch (KIP-890), so sequences begin at 0. A partition with later acknowledgements stays
+        dirty."""
         lane = self._lane
         lane.changed.update(moved)
         for partition, offset in moved.items():
@@ -172,16 +178,16 @@ class Committer:
 
 
 POSITIONS_EVERY, MOST_POSITIONS = 10.0, 1_000
-"""Seconds between looks, and partitions of one look; the next look takes the next ones."""
+"""Seconds between checks, and partitions per check; the next check takes the next partitions."""
 OURS_BEGINS = '{"'
 
 
 class Transactional:
-    """A ``LaneDelivery``. Copies get the target's next offsets and count as copied with the position that is committed
-    with them; whatever the lane cannot be sure of begins the session again from the committed positions."""
+    """A ``LaneDelivery``. Copies get the target's next offsets, and count as copied once their transaction, with the
+    position in it, is committed. After any doubt a new session begins from the committed positions."""
 
     written = frozenset({0, DUPLICATE_SEQUENCE})
-    """A repetition of a batch that the broker has: an answer was lost."""
+    """DUPLICATE_SEQUENCE_NUMBER: the broker has this batch from an earlier request with a lost answer."""
     pieces = staticmethod(delivered_pieces)
 
     def __init__(self, lane: Lane) -> None:
@@ -201,7 +207,7 @@ class Transactional:
         return True
 
     def may_send(self, partition: Partition) -> bool:
-        """In the classic protocol once its partition has been added to the open transaction."""
+        """True, except before AddPartitionsToTxn is answered: transaction version 2 (KIP-890) needs no such request."""
         lane = self._lane
         if partition in lane.added or lane.identity.version_2 or not lane.identity.transactional:
             return True
@@ -212,8 +218,10 @@ class Transactional:
         return self._lane.identity.producer_id, self._lane.identity.epoch
 
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
-        """Its records count as copied once the transaction is committed."""
+        """Raises RestartError if ``base_offset`` shows that the target's log went back."""
         outbox = partition.outbox
+        # Copies are appended at ever higher offsets. A lower one means that the target's log lost records that were
+        # acknowledged before, so the transaction must not commit a position behind them.
         if base_offset >= 0:
             if base_offset < partition.copied.target_end:
                 partition.copied.lost = TargetLoss(base_offset, partition.copied.target_end)
@@ -239,27 +247,28 @@ class Transactional:
 
 
 class GroupPositions:
-    """Sees that another client committed the position of an idle partition, which this lane does not write either, or
-    that the target lost what it had acknowledged: at once, not only at the next start or the next record. And that
-    another client has written to a copy, or keeps its readers waiting by an open transaction.
+    """Checks idle partitions, long before the next record or start would: whether another client has committed their
+    position, whether the target has lost acknowledged records, whether another client has written to a copy, and
+    whether an open transaction blocks its readers.
 
-    What this lane or its successor commits has a proof, and brokers do not show it while it is undecided (KIP-447). So
-    a decided one without a proof is a stranger's. The start, which reads it once more, stops the partition.
+    Positions of this lane and its successors have a proof, and brokers hide them while their transaction is open
+    (KIP-447). So a visible position without a proof is another client's; the start reads it again and stops the
+    partition.
     """
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._tails = TargetTails(lane)
         self._decided: set[Partition] = set()
-        """Copies without an open transaction when they were looked at; since then, only this lane has written there."""
+        """Copies without an open transaction at the last check, to which only this lane has written since."""
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         lane, begin = self._lane, 0
         while True:
             await asyncio.sleep(POSITIONS_EVERY)
-            # What is copied commits its position anyway. Of the partitions that rest a slice is asked each time, in
-            # turn.
+            # A busy partition finds out with its next commit or answer. Idle ones are asked for in slices, in turn, so
+            # that a lane of thousands sends no huge request.
             quiet = [p for p in lane.partitions.values() if self._is_quiet(p)]
             begin = begin if begin < len(quiet) else 0
             places = {p: (p.log.committed, p.outbox.target_end) for p in quiet[begin : begin + MOST_POSITIONS]}
@@ -274,21 +283,22 @@ class GroupPositions:
                     await self._look_at_gaps(undecided, ends)
                     answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
             except (WireError, TimeoutError):
-                continue  # the commit loop says what is wrong
+                continue  # the commit loop reports the failure
             for partition, (committed, _) in places.items():
                 end, at = ends[partition.target], answers[partition.target]
+                # A shorter log has lost records. The start compares logs and map, and reports which.
                 if not isinstance(end, BrokerError) and end < copies[partition.target]:
                     if self._is_quiet(partition):
                         lane.routes.begin_again(partition)
                     continue
                 if at.offset < 0 or (at.offset == committed and at.metadata.startswith(OURS_BEGINS)):
-                    continue  # most of them: checking a proof costs more
+                    continue  # the usual case, without the cost of checking the proof
                 same = self._is_quiet(partition) and partition.log.committed == committed
                 if same and not is_ours(partition.target, at.offset, at.metadata):
                     lane.routes.begin_again(partition)
 
     def _notice(self, places: Mapping[Partition, tuple[int, int]], ends: Mapping[Key, int | BrokerError]) -> None:
-        """That a log goes on behind what this lane has written, while nothing of it is under way."""
+        """Notes each copy that continues behind this lane's last batch while the lane has nothing in flight for it."""
         for partition, (_, expected) in places.items():
             end, outbox = ends[partition.target], partition.outbox
             if isinstance(end, int) and end > expected and self._is_quiet(partition) and outbox.target_end == expected:
@@ -298,24 +308,24 @@ class GroupPositions:
                     partition.copied.skipped(expected, end)
 
     async def _look_at_gaps(self, undecided: Sequence[Partition], ends: Mapping[Key, int | BrokerError]) -> None:
-        """At what this lane did not write, once it is decided. Where committed records of others end is asked only for
-        copies that may have some."""
+        """Looks for committed records of other clients at offsets that this lane did not write. Asks only for copies
+        that may have such records."""
         lane = self._lane
-        # One request for both: the last stable offset says up to where every transaction is decided.
+        # One request serves both: below the last stable offset every transaction is decided.
         gaps = [p for p in lane.partitions.values() if p.copied.gaps]
         asked = dict.fromkeys([p.target for p in (*undecided, *gaps)], LATEST)
         stables = await lane.target.list_offsets(asked, committed=True) if asked else {}
         for partition in undecided:
             end, stable = ends[partition.target], stables[partition.target]
             if isinstance(end, int) and isinstance(stable, int):
-                standing = partition.hold.condition
+                condition_before = partition.hold.condition
                 lane.unread.seen(partition, stable, end)
-                if partition.hold.condition is not standing:
+                if partition.hold.condition is not condition_before:
                     lane.changed.add(partition)
                 if stable >= end:
                     self._decided.add(partition)
-        # A gap below the last stable offset is decided. Markers and aborted records fill it as well as records of
-        # others, so only reading it shows which. A flow that repeats or edits records cannot tell its own from others'.
+        # A decided gap holds markers, aborted records or other clients' records; only reading it shows which. A flow
+        # that repeats or edits records cannot tell its own copies from other records.
         for partition in gaps:
             copied, stable = partition.copied, stables[partition.target]
             if isinstance(stable, int) and stable >= copied.gaps[-1][1]:
@@ -325,7 +335,7 @@ class GroupPositions:
                     and (first := await self._tails.strangers(partition, taken)) is not None
                 ):
                     copied.others_wrote(first)
-        # Reported for as long as it copies: a condition that another one replaced meanwhile comes back.
+        # The condition lasts as long as the partition copies: it comes back after another one that had replaced it.
         for partition in lane.partitions.values():
             if partition.copied.strange >= 0 and partition.hold.phase is Phase.COPYING:
                 condition = faults.copy_written_by_others(partition.spec, partition.copied.strange)
@@ -339,19 +349,19 @@ class GroupPositions:
 
 
 class Sessions:
-    """Begins the sessions of one lane; holds what the delivery needs beyond a session's end."""
+    """Makes the sessions of one lane, and keeps the delivery's state that outlives them."""
 
     def __init__(self, tuning: Tuning) -> None:
         self._tuning = tuning
         self._endings, self._classic = Endings(), False
 
     def identity(self, spec: LaneSpec, target: ClusterClient) -> Identity:
-        """Of the next session. Once it is started, no former holder of the lane can write."""
+        """The next session's producer. Its start fences every former holder of the lane."""
         transactional_id = spec.transactional_id if spec.delivery == "exactly_once" else None
         return Identity(target, transactional_id, spec.group, endings=self._endings, classic=self._classic)
 
     async def started(self, spec: LaneSpec, target: ClusterClient) -> None:
-        """The identity has been started."""
+        """Called once the identity has started."""
 
     def lane(self, spec: LaneSpec, clusters: tuple[ClusterClient, ClusterClient], identity: Identity) -> Lane:
         lane = Lane(spec, clusters, identity, self._tuning)
