@@ -40,7 +40,7 @@ def bootstrap_servers(text: str, option: str = "--bootstrap-servers") -> tuple[s
 
 
 def certificate(path: str, option: str) -> str:
-    """The path of a file of PEM certificates. Raises ReconcilerError if it is none, before any connection."""
+    """The path of a PEM file. Raises ReconcilerError, before any connection, if the file holds no certificate."""
     why = "Without it no broker's certificate can be checked"
     try:
         text = read_given(Path(path).expanduser())
@@ -54,7 +54,7 @@ def certificate(path: str, option: str) -> str:
 
 
 def client_settings(words: Sequence[str]) -> dict[str, str]:
-    """From one ``key=value`` each."""
+    """Client settings from words of the form ``key=value``."""
     settings: dict[str, str] = {}
     for number, word in enumerate(words, start=1):
         key, sign, text = word.partition("=")
@@ -69,8 +69,8 @@ def client_settings(words: Sequence[str]) -> dict[str, str]:
 
 
 def client_value(key: str, text: str) -> str:
-    """A client setting of the command line, judged as one in a file is. Raises ReconcilerError; a password in clear
-    text gets other words than in YAML, since the shell's history has it by now."""
+    """A client setting of the command line, checked like one in a file. Raises ReconcilerError; the message about a
+    plaintext password differs from the one for YAML, because the shell's history already holds the password."""
     judged = client_setting(key, Scalar(text, False, 0, 0))
     if isinstance(judged, Wrong):
         why = judged.why
@@ -81,7 +81,7 @@ def client_value(key: str, text: str) -> str:
 
 
 def expressions_of(texts: Sequence[str], option: str) -> Expressions:
-    """Of whole topic names."""
+    """Expressions that each match a whole topic name."""
     texts = [flags_of_a_part(texts[0])] if len(texts) == 1 else texts
     for text in texts:
         if wrong := unfit(text):

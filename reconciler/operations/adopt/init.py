@@ -1,5 +1,4 @@
-"""``init``: its options and which are missing; writes a first environment from live clusters, and says what its plan
-would do."""
+"""``init``: checks its options, writes a first environment from live clusters, and reports what its plan would do."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ from reconciler.text import counted, first_of, sentence
 
 
 def require_new(folder: Path) -> None:
-    """Raises ReconcilerError if something exists there, or nothing can."""
+    """Raises ReconcilerError if ``folder`` already exists or cannot be created."""
     if why_not := obstacle(folder):
         raise ReconcilerError(f"{folder} cannot be created", f"{sentence(why_not)}.", "Choose another folder.")
     if is_taken(folder):
@@ -44,8 +43,9 @@ def require_new(folder: Path) -> None:
 
 
 def run(request: InitRequest, say: Callable[[str], None], beside: Iterable[str] = ()) -> str:
-    """Reads all clusters, writes all files, then plans; returns the closing words. ``beside``: writes other files when
-    it is read, and reports them. Raises ReconcilerError; what fails before that leaves nothing behind."""
+    """Reads all clusters, writes all files, then plans; returns the closing words. ``beside``: an iterator that writes
+    further files as it is consumed, and yields a line about each. Raises ReconcilerError; a failure before the files
+    are written leaves nothing behind."""
     require_new(request.folder)
     name = environment_name(request.folder)
 
@@ -81,7 +81,7 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
     for adoption in first.adoptions:
         held = [counted(len(adoption.topics), "topic"), counted(adoption.acls, "access rule")]
         held += [counted(len(adoption.quotas.entries), "quota")]
-        if not first.users_left.get(adoption.cluster.name):  # those are listed with what is left to decide
+        if not first.users_left.get(adoption.cluster.name):  # listed below, among the open decisions
             held += [counted(len(adoption.users.entries), "SCRAM user")]
         yield f"  {adoption.cluster.name} (id {adoption.cluster.cluster_id}): {', '.join(held)}"
         for rule, names in counts(adoption.left_out).items():
@@ -100,7 +100,7 @@ def report(request: InitRequest, first: FirstEnvironment, planned: Plan) -> Iter
         yield f"  blocked: {refusal.reason.text}  [{refusal.reason.code}]"
         yield f"    {refusal.todo}"
 
-    # What the options left open, and the key that decides it.
+    # ``init`` asks few questions, so it names each decision that it took by default, and the key that changes it.
     open_questions = [
         f"{counted(users, 'SCRAM user')} of {name} are not declared: init --with-users adds them"
         for name, users in first.users_left.items()
@@ -128,7 +128,7 @@ _FLOW = re.compile(r"([^:=]+):([^:=]+)=(.+)")
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """Options as given; empty if not given. ``client``: ``[CLUSTER:]KEY=VALUE`` each; ``principals``:
+    """Options of the command line; empty if omitted. ``client``: ``[CLUSTER:]KEY=VALUE`` each; ``principals``:
     ``[CLUSTER:]WHO:KEY=VALUE`` each; ``sync_offsets``: yes or no."""
 
     folder: Path
@@ -167,7 +167,7 @@ class LoginSetting:
 
 
 def init_request(options: InitOptions) -> InitRequest:
-    """Raises ReconcilerError for invalid options, or with all that are missing."""
+    """Raises ReconcilerError for invalid options, or one that lists all missing options."""
     clusters = tuple(map(address_of, options.clusters))
     if options.protocol and options.protocol.upper() not in PROTOCOLS:
         raise no_choice("--security-protocol", options.protocol, PROTOCOLS)
@@ -202,7 +202,7 @@ def init_request(options: InitOptions) -> InitRequest:
 
 
 def command_line(options: InitOptions) -> str:
-    """The command that needs no answers."""
+    """The ``init`` command that asks no questions: every answer is given as an option."""
     words = ["reconciler", "init", str(options.folder)]
     for option, texts in (
         ("--cluster", options.clusters),
@@ -227,18 +227,18 @@ CERTIFICATE = (
 
 
 def variables_of(names: Iterable[str]) -> Mapping[str, str]:
-    """By cluster, the prefix of its variables. Clusters east-1 and east_1 share no secret, nor do principal apply of
-    east and cluster east-apply."""
+    """The prefix of each cluster's environment variables. Names that differ only in punctuation get different prefixes,
+    so that clusters east-1 and east_1, or principal apply of east and cluster east-apply, share no secret."""
     begins: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
         stem = re.sub(r"[^A-Z0-9]", "_", name.upper())
         stem = begin = f"_{stem}" if stem[0].isdigit() else stem
         number = 2
-        while (mine := {begin, *(f"{begin}_{who.name}" for who in OURS)}) & taken:
+        while (prefixes := {begin, *(f"{begin}_{who.name}" for who in OURS)}) & taken:
             begin, number = f"{stem}_{number}", number + 1
         begins[name] = begin
-        taken |= mine
+        taken |= prefixes
     return begins
 
 
@@ -265,8 +265,7 @@ def login_settings(name: str, mechanism: str, variable: str) -> tuple[LoginSetti
 
 
 def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """The options that answer the questions which need a terminal: each as it has to be
-    typed."""
+    """The missing options as the user has to type them, where no terminal allows to ask for them."""
     if not options.clusters:
         yield "--cluster NAME=HOST:PORT"
     if not options.protocol:
@@ -288,7 +287,7 @@ def _missing(options: InitOptions, settings: Mapping[str, Mapping[str, str]]) ->
 
 
 def client_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """By cluster: the settings for all clusters, overridden by those for this one."""
+    """Client settings of each cluster: those for all clusters, overridden by those for that cluster."""
     whole: dict[str, str] = {"security.protocol": options.protocol.upper()} if options.protocol else {}
     own: dict[str, dict[str, str]] = {name: {} for name in names}
     for number, word in enumerate(options.client, start=1):
@@ -305,7 +304,7 @@ def client_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, d
 
 
 def principals_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, dict[Principal, dict[str, str]]]:
-    """By cluster: settings of each principal; those for all clusters, overridden by those for one."""
+    """Settings of each principal on each cluster: those for all clusters, overridden by those for that cluster."""
     whole: dict[Principal, dict[str, str]] = {}
     own: dict[str, dict[Principal, dict[str, str]]] = {name: {} for name in names}
     for number, word in enumerate(options.principals, start=1):

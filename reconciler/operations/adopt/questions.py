@@ -15,7 +15,7 @@ from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
 
 Answer = TypeVar("Answer")
 Ask = Callable[[str, str], str]
-"""Question and default to answer; an empty default is none."""
+"""Takes a question and its default, returns the answer; an empty default means that there is none."""
 _SYSTEM = "system"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -23,8 +23,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def completed(
     options: init.InitOptions, ask: Ask, say: Callable[..., None], is_set: Callable[[str], bool]
 ) -> init.InitOptions:
-    """Asks for missing options, again after an invalid answer. ``is_set``: whether this process has the variable, so
-    that a secret typed in place of its name is not written down."""
+    """Asks for missing options, and again after an invalid answer. ``is_set``: whether an environment variable exists;
+    it tells a variable's name from a secret typed in its place, which must not reach the files."""
     questions = _Questions(ask, say, is_set)
     if not options.clusters:
         options = replace(options, clusters=tuple(_ask_clusters(questions)))
@@ -38,8 +38,7 @@ def completed(
         if flows != (init.NO_FLOW,) and not options.naming:
             question = "Names of copies (default: SOURCE.TOPIC; identity: the same)"
             options = replace(options, naming=questions.choice(question, ("default", "identity"), "default"))
-    # What follows depends on whether anything is copied: without a flow there is no mirror, so neither its principal
-    # nor its metrics are asked about.
+    # Without a flow there is no mirror, so neither the mirror's principal nor its metrics are asked about.
     copies = options.flows != (init.NO_FLOW,)
     if not options.principals and options.protocol.upper().startswith("SASL"):
         whom = ("apply", "mirror") if copies else ("apply",)
@@ -62,8 +61,8 @@ def completed(
 
 
 def _ask_principals(names: Sequence[str], whom: Sequence[str], questions: _Questions) -> Iterator[str]:
-    """A login of its own for each principal: plan only reads, and an apply that logs in as plan would give each pull
-    request the right to change the cluster."""
+    """Asks for a separate login for each principal: if apply logged in as plan, CI would run each pull request with a
+    login that may change the cluster."""
     variables = init.variables_of(names)
     for name in names:
         for who in whom:
@@ -73,7 +72,7 @@ def _ask_principals(names: Sequence[str], whom: Sequence[str], questions: _Quest
                 variable = f"{variables[name]}_{who.upper()}_PASSWORD"
 
                 def known(text: str, variable: str = variable) -> str:
-                    # The suggested variable may be set later: plan does not read it, only apply and the mirror do.
+                    # The suggested variable may still be unset: only apply and the mirror read it, plan does not.
                     return questions.reference(text, suggested=variable)
 
                 password = questions.until(f"Variable that holds its password on {name}", variable, known)
@@ -104,7 +103,8 @@ class _Questions:
         return self.until("  which", default, judge)
 
     def reference(self, text: str, suggested: str = "") -> str:
-        """A reference to the variable or file that ``text`` names. Never repeats it: it may be the secret itself."""
+        """A reference to the variable or file that ``text`` names. No message repeats ``text``: it may be the
+        secret."""
         if text.startswith("/"):
             return f"${{file:{text}}}"
         if not _VARIABLE.fullmatch(text) or not (text == suggested or self.is_set(text)):
@@ -115,8 +115,7 @@ class _Questions:
 
 
 def _ask_clusters(questions: _Questions) -> Iterator[str]:
-    """As values of ``--cluster``, until an empty answer. Each answer is judged at once and asked again if it is
-    refused."""
+    """Answers in the form of ``--cluster``, until an empty one. Each is checked at once, and asked again if invalid."""
     names: list[str] = []
 
     def name(text: str) -> str:
@@ -135,7 +134,7 @@ def _ask_clusters(questions: _Questions) -> Iterator[str]:
 
 
 def _ask_client(options: init.InitOptions, names: Sequence[str], questions: _Questions) -> Iterator[str]:
-    """Settings for all clusters once, logins for each: they have users of their own."""
+    """Asks once for settings that all clusters share, and for a login on each cluster, because users differ."""
 
     def authority(text: str) -> str:
         return text if text == _SYSTEM else certificate(text, "the answer")
@@ -143,7 +142,7 @@ def _ask_client(options: init.InitOptions, names: Sequence[str], questions: _Que
     given = init.client_by_cluster(options, names)
     everywhere = set.intersection(*(set(given[name]) for name in names))
     protocol, mechanism = options.protocol.upper(), ""
-    # Clusters often share an authority, so the last answer is the default of the next question; users never do.
+    # Clusters often share a certificate authority, so the last answer is the next default; user names have none.
     if "SSL" in protocol.split("_"):
         before = _SYSTEM
         for name in names:
@@ -168,8 +167,8 @@ def _ask_client(options: init.InitOptions, names: Sequence[str], questions: _Que
 def _ask_settings(
     settings: Sequence[init.LoginSetting], given: set[str], of: str, questions: _Questions
 ) -> Iterator[str]:
-    """As values of ``--client``, of what the login needs and the command line does not give. A secret is asked for by
-    reference (``${env:...}``): its value is never typed here."""
+    """Answers in the form of ``--client``, for settings that the login needs and the command line lacks. Of a secret
+    only a reference (``${env:...}``) is asked for: its value is never typed here."""
     for setting in settings:
         if setting.key in given:
             continue
@@ -185,7 +184,7 @@ def _ask_settings(
 
 
 def _ask_flows(names: Sequence[str], questions: _Questions) -> Iterator[str]:
-    """As values of ``--flow``, until an empty answer. With one cluster there is nothing to copy to."""
+    """Answers in the form of ``--flow``, until an empty one. A single cluster has no flows, so nothing is asked."""
     if len(names) < 2:
         return
 

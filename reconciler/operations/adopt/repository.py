@@ -1,4 +1,4 @@
-"""``init --repository``: the files beside the environments of a repository that gets this tool as actions."""
+"""``init --repository``: writes the workflows and other files of a repository that uses this tool by its actions."""
 
 import re
 import shlex
@@ -21,17 +21,17 @@ TEMPLATES = {
     ".github/workflows/apply.yml": "apply.yml",
     ".github/workflows/drift.yml": "drift.yml",
 }
-"""By the path in the repository, the file in ``templates/``."""
+"""Path in the repository -> file in ``templates/``."""
 _NAME = "kafka-topology-reconciler"
 _NOBODY = f"OWNER/{_NAME}"
-"""In the place of a repository that is not known."""
+"""Placeholder for a repository that is not known."""
 _WORDS = re.compile(rf"\b{_NOBODY}\b|\b(?:REF|ENVIRONMENT|NAME)\b")
 _ACTIONS = re.compile(r"([\w.-]+/[\w.-]+)@([\w./-]+)")
 
 
 def environment_in(repository: Path, environment: Path | None) -> Path:
-    """Folder of the environment: ``environments/prod`` of the repository unless given. Raises ReconcilerError for one
-    that the workflows would not find."""
+    """The environment's folder, by default ``environments/prod``. Raises ReconcilerError for a folder where the
+    workflows would not find it."""
     folder = environment or repository / "environments" / "prod"
     inside = repository / "environments"
     if folder.resolve().parent != inside.resolve():
@@ -45,8 +45,8 @@ def environment_in(repository: Path, environment: Path | None) -> Path:
 
 
 def actions_of(actions: str) -> tuple[str, str]:
-    """Repository that holds this tool's actions, and its tag or commit. ``actions``: ``OWNER/NAME@REF``; empty: those
-    that released this version. Raises ReconcilerError."""
+    """The repository with this tool's actions, and its tag or commit. ``actions``: ``OWNER/NAME@REF``; empty: the
+    repository and tag that released this version. Raises ReconcilerError."""
     named = _ACTIONS.fullmatch(actions or f"{_released_by()}@v{version(_NAME)}")
     if named is None:
         raise ReconcilerError(
@@ -58,11 +58,11 @@ def actions_of(actions: str) -> tuple[str, str]:
 
 
 def write_repository(repository: Path, environment: Path, actions: tuple[str, str]) -> Iterator[str]:
-    """Writes the files that are missing; reports them, the kept ones, and what is left to decide. ``actions``: see
-    ``actions_of``. Raises ReconcilerError."""
+    """Writes missing files; yields lines about written files, kept files and open decisions. ``actions``: as returned
+    by ``actions_of``. Raises ReconcilerError."""
     words = {_NOBODY: actions[0], "REF": actions[1]}
     words |= {"ENVIRONMENT": f"environments/{environment.name}", "NAME": environment.name}
-    # An existing file may have been edited since, so it is never written over.
+    # The user may have edited an existing file, so it is never overwritten.
     kept = [path for path in TEMPLATES if is_taken(repository / path)]
     templates = files(__package__) / "templates"
     texts = {
@@ -80,7 +80,7 @@ def write_repository(repository: Path, environment: Path, actions: tuple[str, st
 
 
 def _released_by() -> str:
-    """``OWNER/NAME`` on GitHub, as the package's metadata has it."""
+    """``OWNER/NAME`` on GitHub, from the package's metadata."""
     urls = "\n".join(metadata(_NAME).get_all("Project-URL") or [])
     named = re.search(r"^Repository, https://github\.com/([\w.-]+/[\w.-]+)$", urls, re.MULTILINE)
     return named[1] if named else _NOBODY

@@ -1,5 +1,5 @@
-"""``adopt``: writes an existing cluster, or with ``--topic`` some of its topics, as YAML files, and checks that a plan
-of them is empty."""
+"""``adopt``: writes YAML files for an existing cluster, or with ``--topic`` for single topics, and checks that a plan
+of these files is empty."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,8 @@ from reconciler.text import counted, first_of, suggestion
 
 @dataclass(frozen=True, slots=True)
 class AdoptRequest:
-    """``exclude``: expressions for whole names of topics to leave out; ``only``: for those to adopt, empty: all."""
+    """Expressions match whole topic names. ``exclude``: topics to leave out; ``only``: topics to adopt, empty for
+    all."""
 
     cluster: Cluster
     out: Path
@@ -45,7 +46,7 @@ class AdoptRequest:
 def adopt_request(
     name: str, servers: str, client: Sequence[str], out: Path, exclude: Sequence[str], only: Sequence[str] = ()
 ) -> AdoptRequest:
-    """From the words of the command line. Raises ReconcilerError for invalid ones; never repeats a secret."""
+    """Parses the command line. Raises ReconcilerError for invalid values, and never repeats a secret."""
     addresses = bootstrap_servers(servers)
     require_alias(name)
     cluster = Cluster(name, addresses, client=client_settings(client))
@@ -53,8 +54,8 @@ def adopt_request(
 
 
 def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[str], None]) -> str:
-    """Reads, writes, and reads again to prove it; returns the closing words. Raises ReconcilerError before anything is
-    written, or, if the cluster changed meanwhile, with the files written and what differs."""
+    """Reads the cluster, writes the files, and reads both again to prove that they agree; returns the closing words.
+    Raises ReconcilerError before anything is written, or, if the cluster changed meanwhile, with the differences."""
     there, known = _environment(request)
     with counting_seconds(f"reading cluster {request.cluster.name}", say_now):
         live = read_live(request.cluster, environment_name(request.out))
@@ -66,7 +67,8 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {request.folder}")
 
-    # The files on disk are those that were loaded, and a plan of them against a fresh read has nothing to do.
+    # The proof reads files and cluster afresh: a slip in writing YAML, or a change by somebody else meanwhile, would
+    # otherwise come to light as an unexpected change in the first plan.
     with counting_seconds("reading again, to prove that a plan is empty", say_now):
         applied = or_unknown("the record of the last apply", partial(_applied, whole))
         on_disk, topology = read_environment(request.folder), alone(whole, request.cluster.name)
@@ -83,7 +85,8 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
             "Remove the folder and adopt again.",
         )
 
-    # An apply of the whole environment would be refused if one of this name was applied from other files.
+    # The guards compare with the last apply: if an environment of this name was applied from other files, they would
+    # block the first apply of these.
     if blocked := guarded(plan_after, whole, live_state, applied, Consent()).refused:
         raise ReconcilerError(
             f"the files are written below {request.folder} and a plan of them changes nothing, but it is blocked: "
@@ -98,7 +101,7 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
 
 
 def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | None]:
-    """The existing files and what they declare. Raises TopologyError if they are not valid."""
+    """The existing files and the topology that they declare. Raises TopologyError if they are invalid."""
     if request.folder.exists():
         why = "Files that exist are never changed, and a second declaration of the same cluster would contradict them"
         todo = "Choose another --name or --out, or remove the folder first."
@@ -116,15 +119,14 @@ def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | N
 def read_live(cluster: Cluster, environment: str) -> LiveCluster:
     with KafkaCluster(cluster, Principal.PLAN, environment) as reader:
         live = replace(reader.read(), access=reader.read_access())
-        # Quotas and users that may not be read keep nothing else from being adopted.
+        # A login without rights on quotas or users still adopts everything else.
         quotas = or_unknown_why(f"quotas of {cluster.name}", reader.read_quotas)
         users = or_unknown_why(f"users of {cluster.name}", reader.read_users)
         return replace(live, quotas=quotas, users=LiveUsers(users) if isinstance(users, Unknown) else users)
 
 
 def adopted(request: AdoptRequest, live: LiveCluster, known: Topology | None) -> Adoption:
-    """Raises ReconcilerError where the cluster is declared already under another name: it is recognised by its cluster
-    id."""
+    """Raises ReconcilerError if the environment already declares the cluster, by its cluster id, under another name."""
     for other in known.clusters.values() if known else ():
         if other.cluster_id == live.cluster_id:
             problem = f"this is cluster {other.name}, declared at {other.where}: both have the id {live.cluster_id}"
@@ -147,7 +149,7 @@ def require_matched(adoption: Adoption, live: LiveCluster, topics: Sequence[str]
 
 
 def alone(topology: Topology, cluster: str) -> Topology:
-    """The adopted cluster without the rest of its environment, whose own differences do not count here."""
+    """The topology of the adopted cluster alone: pending changes of other clusters must not fail the proof."""
     topics = [topic for topic in topology.topics.values() if cluster in topic.clusters]
     return replace(
         topology,
@@ -163,7 +165,7 @@ def alone(topology: Topology, cluster: str) -> Topology:
 
 
 def _applied(topology: Topology) -> Applied | None:
-    """The record of the last apply of an environment of this name, on the cluster that keeps it."""
+    """The record of the last apply of an environment of this name, from the cluster that keeps it."""
     home = home_of(topology, look(topology, Principal.PLAN)).home
     return read_applied(topology.clusters[home], topology.environment, Principal.PLAN)
 
@@ -173,7 +175,7 @@ def is_empty(fresh_plan: Plan) -> bool:
 
 
 def report(request: AdoptRequest, adoption: Adoption, files: int, others: tuple[str, ...]) -> str:
-    """What was adopted, what was left out and why, and the next command."""
+    """Lists adopted objects, omitted objects with reasons, and the next command."""
     cluster = adoption.cluster
     rules = f" and {counted(adoption.acls, 'access rule')}" if adoption.access.entries else ""
     rules += f" and {counted(len(adoption.quotas.entries), 'quota')}" if adoption.quotas.entries else ""
@@ -184,7 +186,7 @@ def report(request: AdoptRequest, adoption: Adoption, files: int, others: tuple[
     ]
     for rule, names in counts(adoption.left_out).items():
         lines.append(f"  left out, {rule} ({len(names)}): {first_of(names, 8)}")
-    # A topic whose configs could be read in part only is declared by that part, with a comment in its file.
+    # A topic with unreadable configs is declared with the readable ones, and a comment in its file.
     partly = [topic for topic in adoption.topics if topic.comments]
     if partly:
         lines.append(f"  declared only in part ({len(partly)}), see the comments in the files:")
@@ -205,8 +207,8 @@ FILE = "adopted"
 def take_topics(
     out: Path, cluster: str, topics: Sequence[str], exclude: Sequence[str], say: Callable[[str], None]
 ) -> str:
-    """Adopts some topics of a declared cluster into a file of their own; returns the closing words. Raises
-    ReconcilerError before anything is written."""
+    """Adopts topics of a declared cluster into a new file; returns the closing words. Raises ReconcilerError before
+    anything is written."""
     options = AdoptOptions(expressions_of(exclude, "--exclude"), None, expressions_of(topics, "--topic"))
     there = read_environment(out)
     known = load(there, environment_name(out), expired_too=True)
@@ -225,18 +227,19 @@ def take_topics(
         left = first_of([f"{it.subject.name}: {it.text}" for it in left_out], 8)
         raise ReconcilerError(f"no topic is left to take: {left}", "Nothing was written.", "Name others with --topic.")
 
-    # A new file beside the cluster's: files that exist are never changed.
+    # The topics go into a new file: ``adopt`` never edits a file that a user wrote.
     path = unused_file(out / cluster, FILE)
     text = topics_text(adoption.topics, (f"Adopted from the live cluster {cluster} ({live.cluster_id}).",))
     whole = load({**there, str(path): text}, environment_name(out), expired_too=True)
 
-    # A plan of these topics alone has nothing to do; what else the environment wants does not count here.
+    # Only these topics have to be in sync: other differences of the environment are no fault of the adoption. A rule of
+    # the environment, such as its defaults, may ask for other configs than the live ones, so the plan is made here.
     names = [adopted.topic.name for adopted in adoption.topics]
     taken = {name: topic for name, topic in whole.topics.items() if name in set(names)}
     topology = replace(alone(whole, cluster), topics=taken, access=(), quotas=(), users=(), access_declared=False)
     topology = replace(topology, quotas_declared=False, users_declared=False)
-    some = replace(live, topics={name: live.topics[name] for name in names}, access=None)
-    made = plan(topology, LiveState({cluster: some}, {}))
+    chosen = replace(live, topics={name: live.topics[name] for name in names}, access=None)
+    made = plan(topology, LiveState({cluster: chosen}, {}))
     if not is_empty(made):
         raise ReconcilerError(
             "a plan of these topics would not be empty:",

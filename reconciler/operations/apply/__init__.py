@@ -1,5 +1,5 @@
-"""``apply`` once, or again and again as ``run`` does: a plan carried out under the lock, with probes after ACL changes,
-an audit record, and a record of what is left.
+"""``apply`` carries out one plan, ``run`` one after the other: under the lock, with probes after ACL changes, an audit
+record, and a record of each cluster as the apply left it.
 
-Belongs here: what changes clusters in the order of a plan. Not here: making a plan (`review`).
+Belongs here: changing clusters in the order of a plan. Not here: making a plan (`review`).
 """

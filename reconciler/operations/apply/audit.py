@@ -1,4 +1,4 @@
-"""The audit record of runs: a file that must be complete, and a copy of it in a topic."""
+"""The audit record of runs: a local file, which must be complete, and a copy of it in a topic."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,8 @@ class Audit:
         self.topic = topic
 
     def begin(self, line: Line) -> None:
-        """Raises ReconcilerError when it cannot be written."""
+        """Writes the first line of a run. Raises ReconcilerError if it cannot be written: the run must not begin
+        then."""
         self.file.write(line)
         if self.topic is not None:
             self.topic.begin(line)
@@ -32,7 +33,7 @@ class Audit:
             self.topic.write(line)
 
     def heads(self) -> dict[str, str]:
-        """Digest of the last record by the place where it is kept, as ``reconciler audit verify`` names them."""
+        """Place -> digest of its last record. Places have the names that ``reconciler audit verify`` shows."""
         kept = {"this machine": self.file.head()}
         if self.topic is not None:
             kept[f"{self.topic.cluster.name}/{self.topic.topic}"] = self.topic.head or ""
@@ -44,10 +45,10 @@ class Audit:
 
 @contextmanager
 def recorded(audit: Audit, run: str, actor: Actor, steps: Sequence[str]) -> Iterator[list[Outcome]]:
-    """One run without a plan. The block appends the outcomes of its steps; a step without one failed by what the block
-    raised.
+    """Records one run without a plan. The block appends an outcome for each step; a step without one is recorded as
+    failed, with the error that ended the block.
 
-    Raises ReconcilerError at once when the record cannot be kept, and at the end with what was done.
+    Raises ReconcilerError at once if the beginning cannot be written; at the end with all outcomes if they cannot.
     """
     outcomes: list[Outcome] = []
     why, at = "interrupted", time.monotonic()
@@ -58,7 +59,7 @@ def recorded(audit: Audit, run: str, actor: Actor, steps: Sequence[str]) -> Iter
         why = str(error)
         raise
     finally:
-        # Without a beginning in the file nothing was done, and an end would contradict that.
+        # A run whose beginning is not in the file did nothing, so it gets no end either.
         if audit.file.holds(run):
             names = {outcome.id for outcome in outcomes}
             seconds = time.monotonic() - at
@@ -86,9 +87,11 @@ class Recorder:
         self.progress = progress
         self.outcomes: list[Outcome] = []
         self.unwritten = ""
-        """Why a line could not be written. Finished steps are still reported; no further step begins."""
+        """Error of a line that could not be written, or empty. Finished steps are still reported; no further step
+        begins."""
         self._waiting: list[Line] = []
-        """Lines since then: an end that fits on the disk must not hide the changes that did not."""
+        """Lines from that one on, written first at the next chance: a short last line may fit on a full disk, and
+        without them the record would look complete."""
 
     def stopped(self) -> str:
         return self.unwritten.partition("\n")[0]

@@ -40,14 +40,14 @@ LEAST_INTERVAL_S = 1.0
 
 
 class ServedPage(Protocol):
-    """The live page that this process answers, too."""
+    """The live page, served by the same process."""
 
     def look(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What is served beside the rounds. ``page``: opened before the first one, closed after the last."""
+    """Servers beside the rounds. ``page``: opened before the first round, closed after the last."""
 
     metrics: HostPort | None = None
     page: AbstractContextManager[ServedPage | None] = field(default_factory=nullcontext)
@@ -57,7 +57,7 @@ NOTHING_SERVED = Beside()
 
 
 def pace(interval: str, autonomy: Autonomy) -> LoopPace:
-    """Raises ReconcilerError for an interval that is none, or shorter than a second."""
+    """Raises ReconcilerError for an invalid interval, or one shorter than a second."""
     pause = seconds("--interval", interval)
     if pause < LEAST_INTERVAL_S:
         why = "Each round reads every cluster"
@@ -66,9 +66,10 @@ def pace(interval: str, autonomy: Autonomy) -> LoopPace:
 
 
 def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: str = "") -> int:
-    """Runs rounds until SIGTERM or SIGINT, and returns how many. ``steal``: why the lock is taken from any holder.
+    """Runs rounds until SIGTERM or SIGINT, and returns their number. ``steal``: the reason for taking the lock from its
+    holder; empty: the lock is not stolen.
 
-    Raises ReconcilerError before the first round, and LockHeld when the lock is lost.
+    Raises ReconcilerError before the first round, and LockHeld once the lock is lost.
     """
     log = logger(environment_name(folder))
     metrics = Metrics()
@@ -77,8 +78,8 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
         page = _Page(stack.enter_context(beside.page), log)
         environment = stack.enter_context(LiveEnvironment.opened(folder, steal))
         environment.stop = stop
-        # A loop never waits inside of a round for a gate: the next round looks again. A soak counts as watched while
-        # looks are at most ``gap_ms`` apart, so that has to be more than the interval.
+        # A round never waits for a gate: the next round checks it again. A soak counts as watched only while checks are
+        # at most ``gap_ms`` apart, so the gap must exceed the interval.
         environment.execution.manner = RolloutOptions(patient=False, gap_ms=int(pace.interval * 2_500))
         if beside.metrics is not None:
             server = stack.enter_context(MetricsServer(metrics, beside.metrics.host, beside.metrics.port))
@@ -87,8 +88,8 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
         noticed = Noticed()
 
         def report(given_round: Round) -> None:
-            """Hands one round on: figures for metrics, lines for the log, the page, and notices to webhooks for what is
-            new since the last round. A webhook that fails is only logged: a round never depends on it."""
+            """Publishes a round: figures to metrics, lines to the log, and a notice to webhooks of each change since
+            the last round. A failed webhook is only logged: no round depends on it."""
             nonlocal noticed
             seen, topology = environment.session.last.live, environment.session.topology
             verdict = verdict_of(topology, seen, str(folder)) if seen is not None else None
@@ -106,7 +107,7 @@ def run(folder: Path, pace: LoopPace, beside: Beside = NOTHING_SERVED, steal: st
 
 
 class _Page:
-    """A fault of the page ends no round: it is logged once, and rounds go on without the page."""
+    """Keeps faults of the page away from rounds: the first is logged, and rounds continue without the page."""
 
     def __init__(self, page: ServedPage | None, log: Any) -> None:
         self._page = page
@@ -134,7 +135,7 @@ class SystemClock:
 
 
 class LiveEnvironment:
-    """``running.Environment`` over a ``Session``, which is opened again when the folder declares something else."""
+    """``running.Environment`` over a ``Session``; a change of the declarations in the folder opens a new session."""
 
     def __init__(self, session: Session, execution: Execution) -> None:
         self.session = session
@@ -160,7 +161,7 @@ class LiveEnvironment:
         return self._read != self.session.topology
 
     def take_over(self) -> bool:
-        # Read alike twice: else git or an editor is in the middle of writing the folder.
+        # Two reads must agree: a difference means that git or an editor is in the middle of writing the folder.
         topology = read_topology(self.session.folder)
         if topology != self._read:
             return False
@@ -172,7 +173,7 @@ class LiveEnvironment:
     def plan(self) -> Plan:
         self.execution.require_lock()
         plan = make_plan(self.session, unread=True)
-        # Soaks of earlier waves go on even in a round that has nothing to change.
+        # Soaks of earlier waves continue even in a round without changes.
         if plan.rollout is not None:
             self.execution.tend(plan)
         return unexpired(plan, datetime.now(UTC).date())
@@ -191,7 +192,7 @@ class _Lines:
 
 
 def logger(environment: str) -> Any:
-    """Writes JSON lines to where all progress goes; a closed reader ends nothing."""
+    """Logs JSON lines to the stream of all progress; a closed pipe does not end the process."""
     processors: list[Any] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

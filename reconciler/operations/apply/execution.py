@@ -1,4 +1,5 @@
-"""Around every command that changes an environment: lock, audit record, a check of the lock before each step."""
+"""Wraps each command that changes an environment: takes the lock, opens the audit record, checks the lock before each
+step."""
 
 import signal
 import threading
@@ -57,14 +58,14 @@ class Execution:
         self.audit = audit
         self.consent = NOTHING_AGREED
         self.probe_patience = PROBE_PATIENCE_S
-        """Seconds that brokers have to show what a wave of access changes did."""
+        """Seconds within which brokers must show the effect of a wave of access changes."""
         self.manner = RolloutOptions()
-        """How a rollout goes from wave to wave."""
+        """How a rollout proceeds from wave to wave."""
         self.ignoring = ""
-        """Why its gates are ignored, or empty."""
+        """Reason for ignoring its gates, or empty."""
         self.settlings: dict[str, Settling] = {}
         self.halted = ""
-        """Why the rollout of the last plan is not over, or empty."""
+        """Why the rollout of the last plan stopped before its end, or empty."""
         self.ended_by = ""
         """The signal that halted it, or empty."""
         self.unremembered = ""
@@ -73,9 +74,9 @@ class Execution:
         """Why the audit record of the last plan is not complete, or empty."""
 
     def carry_out(self, plan: Plan, progress: Progress, stop: Gate = open_gate) -> tuple[Outcome, ...]:
-        """``stop`` may end it between two steps, as a lost lock and an unwritable audit record do. Raises what
-        ``engine.apply.apply`` raises, and BlockedError while gates of a rollout do not hold."""
-        # What would fail in the middle for lack of Spark or of a secret fails before the first step.
+        """Carries out a plan. ``stop`` can end it between two steps, as do a lost lock and an audit record that cannot
+        be written. Raises as ``engine.apply.apply``, and BlockedError while gates of a rollout do not hold."""
+        # Missing secrets, or a missing Spark, fail the run before its first step, not in the middle.
         changes = [planned.change for planned in plan.changes]
         self.session.runner.require_startable(
             it.mirror for it in changes if isinstance(it, StartMirror | RestartMirror)
@@ -97,13 +98,13 @@ class Execution:
         finally:
             rolled = promotion if isinstance(promotion, Conductor) else None
             self.halted, self.ended_by = (rolled.halted, rolled.ended_by) if rolled else ("", "")
-            if recorder.outcomes or self.audit.file.holds(run):  # a run without an end looks as if it was killed
+            if recorder.outcomes or self.audit.file.holds(run):  # a run without an end looks killed
                 recorder.write(ended(run, time.time(), outcomes or recorder.outcomes, self.lock.lost()))
             self.unrecorded = recorder.unwritten
             if unwritten := self.audit.left():
                 progress.note("audit", unwritten)
 
-        # The record that the next run is compared with is advice: a failure to write it stops no run.
+        # The record only helps the next run to find outside changes: a failure to write it fails no run.
         environment, holder = self.session.topology.environment, self.lock.holder
         by = Applied(environment, now_ms(), holder.who, plan.basis.revision, {}, (), ())
         if (unsaved := record_of(self.session, plan, self.consent, by)) is not None:
@@ -113,7 +114,7 @@ class Execution:
         return outcomes
 
     def _promotion(self, plan: Plan, progress: Progress, stop: Gate) -> WavePromotion:
-        """Raises BlockedError while gates do not hold, ClusterError when it is not known how far a rollout came."""
+        """Raises BlockedError while gates do not hold, ClusterError if the progress of the rollout cannot be read."""
         if plan.rollout is None:
             return NoRollout()
         world = LiveRolloutIO(self.session, self.lock, RolloutCallbacks(stop, self.lock.lost, progress.note))
@@ -128,13 +129,14 @@ class Execution:
             promotion.tend()
 
     def ignore_gates(self, reason: str) -> None:
-        """Waves in order, without gates and soaks; the audit record has the reason. Empty: nothing is ignored."""
+        """Takes waves in order, without gates and soaks, and records the reason. An empty reason ignores nothing."""
         if reason:
             self.manner = RolloutOptions(ungated=True)
             self.ignoring = reason
 
     def perform(self, change_id: str, act: Callable[[], Answer]) -> Answer:
-        """One action without a plan, such as a mirror's start. Raises what ``act`` raises, after it is recorded."""
+        """Records one action without a plan, such as a mirror's start. Raises as ``act``, once the failure is
+        recorded."""
         began, run = time.monotonic(), uuid.uuid4().hex
         with recorded(self.audit, run, self._actor_of_steps, [change_id]) as outcomes:
             answer = act()
@@ -143,12 +145,13 @@ class Execution:
 
     @cached_property
     def _actor_of_steps(self) -> Actor:
-        """Git is asked once: the environment was read once, and a cut-over refuses writes while it takes its steps."""
+        """The actor of recorded steps. Git is asked only once: the files were read once, and during a cut-over each
+        call of git would prolong the time in which producers cannot write."""
         now = revision(self.session.folder)
         return self._actor(now.commit, dirty=now.dirty)
 
     def require_lock(self) -> None:
-        """Raises LockHeld if another holds the lock, ReconcilerError while it cannot be renewed."""
+        """Raises LockHeld if another run holds the lock, ReconcilerError if the lock cannot be renewed now."""
         self.lock.lost()
         if self.lock.gone:
             self.require_kept()
@@ -157,12 +160,13 @@ class Execution:
             raise ReconcilerError(self.lock.cut_off, why, f"Check cluster {self.lock.cluster.name}, which keeps it.")
 
     def require_kept(self) -> None:
-        """Raises LockHeld when the lock was found lost while it was needed. Sends no request."""
+        """Raises LockHeld if the lock was found lost during the run. Sends no request."""
         if self.lock.lost_because:
             raise held_no_longer(self.lock.environment, self.lock.lost_because)
 
     def in_same_place(self, topology: Topology) -> Topology:
-        """``topology`` with the home of the lock, by its address. Raises ReconcilerError when it lacks that cluster."""
+        """``topology`` with the cluster that keeps the lock, found by its address. Raises ReconcilerError if it has
+        none."""
         ours = self.lock.cluster
         for cluster in topology.clusters.values():
             if set(cluster.bootstrap_servers) & set(ours.bootstrap_servers):
@@ -180,8 +184,8 @@ class Execution:
 
 @contextmanager
 def interrupted_by_sigterm() -> Iterator[None]:
-    """A cancelled CI job, or a closed terminal, ends as Ctrl-C does: steps in progress are looked up, the lock is
-    released."""
+    """Turns SIGTERM and SIGHUP (a cancelled CI job, a closed terminal) into Ctrl-C: the run determines how its steps in
+    progress ended, and releases the lock."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -192,7 +196,7 @@ def interrupted_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def ended_by_signals(handle: Callable[[int, FrameType | None], None], *others: signal.Signals) -> Iterator[None]:
-    """``handle`` gets SIGTERM, ``others``, and SIGHUP except under nohup, which asks to go on without a terminal."""
+    """Passes SIGTERM, ``others`` and SIGHUP to ``handle``; SIGHUP stays ignored where nohup has set it so."""
     hangup = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, *others, *hangup)}
     try:
@@ -204,14 +208,14 @@ def ended_by_signals(handle: Callable[[int, FrameType | None], None], *others: s
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by SIGTERM, SIGINT, and a closed terminal. Only the main thread gets signals."""
+    """An event that SIGTERM, SIGINT and SIGHUP set. Call it in the main thread, the only one that gets signals."""
     stop = threading.Event()
     with ended_by_signals(lambda _number, _frame: stop.set(), signal.SIGINT):
         yield stop
 
 
 def answering(session: Session) -> Cluster | None:
-    """The first cluster by name that answers, for commands that must work while the cluster with the lock is lost."""
+    """The first answering cluster, by name, for commands that must work without the cluster that keeps the lock."""
     for name in sorted(session.topology.clusters):
         try:
             session.clusters[name].read((LOCK_TOPIC,))
@@ -230,23 +234,23 @@ def execution(
     keeper: Cluster | None = None,
     to: str = "",
 ) -> Iterator[Execution]:
-    """``steal``: why the lock is taken from any holder. ``keeper``: keeps the lock while its home is lost. ``to``: its
-    home from now on.
+    """``steal``: the reason for taking the lock from its holder. ``keeper``: the cluster that keeps the lock while its
+    home is lost. ``to``: the home from now on.
 
-    Raises LockHeld, ClusterError when it cannot be kept, BlockedError when its cluster is not vouched for.
+    Raises LockHeld, ClusterError if the lock cannot be taken, BlockedError if nothing confirms the cluster's identity.
     """
     if to and to not in session.topology.clusters:
         known = f"Its clusters: {', '.join(session.topology.clusters)}."
         raise ReconcilerError(f"environment {session.topology.environment} declares no cluster {to}", "", known)
     with ExitStack() as stack:
-        # The order decides what a run that may not begin leaves behind: a second run on this machine stops before any
-        # request, an audit file that cannot be written before the lock is taken.
+        # This order keeps a run that may not begin from leaving traces: a second run on this machine ends before any
+        # request, an unwritable audit file ends a run before it takes the lock.
         stack.enter_context(environment_lock(session.state, command))
         file = stack.enter_context(AuditFile(session.state))
         holder = this_process(command)
         vouched = (lambda *_: None) if consent.first_contact else partial(require_met, session)
         home = HomeLock(session.topology, holder, vouched, say)
-        # A failover from a lost cluster cannot wait for the lock that is kept there.
+        # A failover cannot wait for a lock that is kept on the lost cluster.
         if keeper is None:
             lock = home.take(steal, to)
             session.topology = replace(session.topology, lock_home=lock.cluster.name)
@@ -264,7 +268,7 @@ def execution(
 
 
 class SessionProber:
-    """Routes are those of the last look at all clusters; a saved plan has had none, so then there is one now."""
+    """Uses routes of the session's last read of all clusters; with a saved plan there was none, so it reads now."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -274,7 +278,8 @@ class SessionProber:
         return find_routes(self.session.topology, self.session.last.live or self.session.observe()).routes
 
     def needs(self, cluster: str) -> Sequence[Needs]:
-        """Plan logs in as apply does where nothing else is set; what apply works with contains what plan does."""
+        """Rights to probe on a cluster. Unless configured otherwise, plan shares the login of apply, whose rights
+        include those of plan."""
         declared = self.session.topology.clusters[cluster]
         alike = declared.client_for(Principal.PLAN) == declared.client_for(Principal.APPLY)
         entries = needs_of(self.session.topology, cluster, self.routes)
@@ -295,13 +300,13 @@ class SessionProber:
 
 
 SLICE_SECONDS = 0.2
-"""How soon a requested stop is noticed while nothing else happens."""
+"""Longest delay before an idle run notices a requested stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutCallbacks:
-    """``stop``: why nothing further may begin, cheap to ask. ``held``: why the lock is lost; asking renews it.
-    ``note``: about what, and what happens."""
+    """``stop``: why no further step may begin, or empty; cheap to call. ``held``: why the lock is lost, or empty; the
+    call renews the lock. ``note``: takes a subject and a text."""
 
     stop: Callable[[], str]
     held: Callable[[], str]
@@ -322,7 +327,7 @@ def sight_of(session: Session, scope: GateScope) -> Sight:
 
 
 class LiveRolloutIO:
-    """``conducting.World`` over a session and a lock that is held."""
+    """``conducting.World`` over a session that holds the lock."""
 
     def __init__(self, session: Session, lock: KafkaLock, ears: RolloutCallbacks) -> None:
         self.session = session
@@ -339,7 +344,7 @@ class LiveRolloutIO:
         return promotion or Promotion(environment)
 
     def keep(self, promotion: Promotion) -> str:
-        """Runs on a separate thread: an interrupt in the middle of the write would leave its transaction open."""
+        """Writes on a separate thread: Ctrl-C in the middle of the write would leave its transaction open."""
         this_promotion = replace(promotion, at_ms=now_ms(), who=self.lock.holder.who)
         with ThreadPoolExecutor(1) as aside:
             return aside.submit(

@@ -1,5 +1,5 @@
-"""What an apply records beside the lock: the clusters it has met, and what it left on each of them. By the first the
-next plan recognises an unconfirmed cluster, by the second what changed outside."""
+"""Records that an apply keeps beside the lock: the ids of its clusters, by which the next plan recognises an
+unconfirmed cluster, and the state that it left on each, by which the next plan recognises changes from outside."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ from reconciler.resources.shrink_limit import shrunken
 
 
 def record_of(session: Session, done: Plan, consent: Consent, by: Applied) -> Applied | None:
-    """The record of an apply of ``done``; None if nothing changed or it must not count."""
+    """The record of an apply of ``done``; None if nothing changed, or if the apply must not be compared with."""
     before = session.last.applied if isinstance(session.last.applied, Applied) else None
     if not consent.shrink and any(shrunken(session.topology, before)):
         return None
@@ -45,8 +45,8 @@ def record_of(session: Session, done: Plan, consent: Consent, by: Applied) -> Ap
 
 
 def require_met(session: Session, cluster: Cluster, record: bytes | None) -> None:
-    """Raises BlockedError for a cluster that neither git nor the ``record`` of the last apply confirms, and that this
-    program never wrote to."""
+    """Raises BlockedError for a cluster that this program never wrote to, unless git or the last apply's ``record`` has
+    its id."""
     applied = None
     with suppress(ValueError):
         applied = last_apply.loads(record) if record is not None else None
@@ -60,13 +60,13 @@ def require_met(session: Session, cluster: Cluster, record: bytes | None) -> Non
 
 
 def require_met_targets(session: Session, mirrors: Iterable[str]) -> None:
-    """Raises BlockedError where ``apply`` would not start these mirrors: a cluster is another one than declared, or a
-    target is not confirmed. ClusterError where a target that only the record confirms does not answer."""
+    """Raises BlockedError where ``apply`` would refuse to start these mirrors: a cluster's id differs from the declared
+    one, or nothing confirms a target. ClusterError if a target that only the record could confirm does not answer."""
     flows = [flow for name in mirrors for flow in session.topology.flows_of(session.topology.mirrors[name])]
     targets = {flow.target for flow in flows if session.topology.clusters[flow.target].cluster_id is None}
     live = {name: session.clusters[name].read() for name in targets}
     for name in {each for flow in flows for each in (flow.source, flow.target)} - targets:
-        with suppress(ClusterError):  # the job waits for it
+        with suppress(ClusterError):  # the job waits until it answers
             live[name] = session.clusters[name].read(())
     why = "No mirror was started: its job would write there, or copy from there."
     for wrong in strangers(session.topology, LiveState(live, {})).values():
@@ -79,7 +79,7 @@ def require_met_targets(session: Session, mirrors: Iterable[str]) -> None:
 
 
 def strange(session: Session, made: Plan) -> Iterator[str]:
-    """Clusters of the plan that neither git nor an earlier apply confirms."""
+    """Clusters of the plan whose id neither git nor an earlier apply confirms."""
     met = session.last.applied.clusters if isinstance(session.last.applied, Applied) else {}
     for cluster in made.basis.clusters:
         declared = session.topology.clusters.get(cluster.name)
@@ -90,8 +90,8 @@ def strange(session: Session, made: Plan) -> Iterator[str]:
 
 
 def strike(session: Session, lock: KafkaLock, plan: Plan) -> str:
-    """Removes what ``plan`` is about to change from the record: if this run were killed, its changes would look like
-    changes from outside. Returns why that failed, or empty."""
+    """Removes from the record what ``plan`` is about to change, so that changes of a killed run do not look like
+    changes from outside. Returns the error, or empty."""
     struck = {}
     for name, topics in _touched(plan).items():
         if (left := session.last.left.get(name)) is not None and topics & left.topics.keys():
@@ -100,8 +100,8 @@ def strike(session: Session, lock: KafkaLock, plan: Plan) -> str:
 
 
 def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str:
-    """Records the clusters after ``done``: as the plan found them, and what it changed as it is now. A cluster that no
-    longer answers keeps its record, without what was struck. Returns why it cannot be written, or empty."""
+    """Records each cluster as the plan found it, with changed objects read again. A cluster that no longer answers
+    keeps its earlier record, without struck objects. Returns the error, or empty."""
     touched, unmanaged = _touched(done), defaultdict[str, set[str]](set)
     for topic in done.unmanaged:
         unmanaged[topic.ref.cluster].add(topic.ref.name)
@@ -117,9 +117,9 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
             if isinstance(again, Unknown):
                 continue
             now = now.without(topics)
-            # Another cluster answers at this address: nothing that was read before belongs to it.
+            # Another cluster answers at this address: earlier reads do not belong to it.
             base = now if now.cluster_id == again.cluster_id else replace(NOTHING_RECORDED, cluster_id=again.cluster_id)
-            # Topics that were made show defaults that no topic showed before.
+            # Created topics show broker defaults that no earlier read has seen.
             shown = left_on(again, again.topics, usual_configs(again))
             defaults = None if base.defaults is None else {**base.defaults, **(shown.defaults or {})}
             now = replace(base, topics={**base.topics, **shown.topics}, defaults=defaults)
@@ -138,7 +138,7 @@ def _touched(plan: Plan) -> Mapping[str, set[str]]:
 
 def _kept(session: Session, lock: KafkaLock, left: Mapping[str, LeftCluster]) -> str:
     for name, cluster in left.items():
-        with ThreadPoolExecutor(1) as aside:  # an interrupt in the middle of the write would leave its transaction open
+        with ThreadPoolExecutor(1) as aside:  # Ctrl-C in the middle of the write would leave its transaction open
             key = left_key(session.topology.environment, name)
             why = aside.submit(lock.keep, key, dumps(cluster)).result()
         if why:

@@ -1,4 +1,4 @@
-"""``apply``: carries out a fresh or a saved plan once it is approved, and plans again to confirm."""
+"""``apply``: carries out a fresh or a saved plan after consent, and plans again to confirm the result."""
 
 import time
 from collections.abc import Iterator
@@ -34,10 +34,10 @@ from reconciler.text import counted, pace_words
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """``saved``: apply this plan and nothing else. ``reviewed``: a plan that holds every change of the fresh one.
-    ``part``: changes that need nothing unknown or refused. ``until``: end after this wave. ``ignore``: why gates and
-    soaks are left out. ``patience_s``: how long brokers may take to show access changes. ``move_lock``: where the lock
-    is kept from now on."""
+    """``saved``: apply exactly this plan. ``reviewed``: a plan that must hold every change of the fresh one. ``part``:
+    carry out changes that depend on nothing unknown or refused. ``until``: end after this wave. ``ignore``: the reason
+    for skipping gates and soaks. ``patience_s``: how long brokers may take to show access changes. ``move_lock``: the
+    cluster that keeps the lock from now on."""
 
     consent: Consent
     saved: Path | None = None
@@ -52,12 +52,14 @@ class ApplyRequest:
 
 
 def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
-    """``steal``: why the lock is taken from any holder. Raises ReconcilerError for what ends it before it begins."""
-    # Files that cannot be read end it before a cluster is asked.
+    """``steal``: the reason for taking the lock from its holder. Raises ReconcilerError if it cannot begin."""
+    # Plan files are read first: a wrong path ends the command before it takes the lock or asks a cluster.
     saved, reviewed = (read_plan(path) if path is not None else None for path in (request.saved, request.reviewed))
     with changing(env, "apply", steal, request.consent, request.move_lock) as execute:
         session = execute.session
         plan = make_plan(session, consent=request.consent) if saved is None else _saved(session, saved, request)
+        # A reviewed plan is an upper bound: the fresh plan may have fewer changes, since an apply may have carried out
+        # part of it, but a change that no reviewer saw ends the run.
         if reviewed is not None:
             if unseen := uncovered(plan, reviewed):
                 raise StalePlan(unseen, "a fresh plan holds what the reviewed plan does not; nothing was applied")
@@ -66,7 +68,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
         if request.form is Page.TEXT:
             show(plan_text(plan, style(), request.ignore, session.last.amounts))
 
-        # All or nothing by default: the part without what is blocked or unknown only on request.
+        # By default a plan is applied as a whole or not at all; --part asks for the changes that nothing blocks.
         if not request.part:
             limits.refuse_if_blocked(plan)
         chosen = ending(known_part(plan) if request.part else Narrowed(plan), request.until)
@@ -77,6 +79,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
                 "A plan is only applied with consent.",
                 "Pass --yes, or save the plan with plan --out FILE and review it before apply --plan FILE --yes.",
             )
+            # The question may have waited for hours; the answer was about the plan's view of the clusters.
             if moved := what_moved(session, chosen.plan):
                 raise StalePlan(moved, "the clusters changed while waiting for your answer")
         execute.probe_patience = request.patience_s
@@ -84,12 +87,13 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
         said = _Said(chosen.plan)
         outcomes = with_held(plan, chosen.held, execute.carry_out(chosen.plan, said))
         code = code_of(limits.exit_code(outcomes, plan), RolloutResult(plan, outcomes, request.until, execute.halted))
+        # Changes are done even if their audit record is incomplete, so this is a partial success, not a failure.
         if execute.unrecorded:
             say(execute.unrecorded)
             code = ExitCode.PARTIAL if code is ExitCode.DONE and plan.changes else code
         if code is ExitCode.DONE and plan.changes:
             _verify(session, plan)
-        # Heads in the log of CI prove later that the audit record was not rewritten as a whole.
+        # CI keeps these heads in its log, so a later verification notices an audit record rewritten as a whole.
         for place, head in execute.audit.heads().items():
             say(f"head of the audit record, {place}: {head}")
     if execute.unremembered:
@@ -97,20 +101,21 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
     rolled = Rolled(code, execute.halted, request.ignore, execute.ended_by) if plan.rollout else None
     show_last(outcomes_in(plan, outcomes, request.form, style(), said.probes, rolled), request.form)
     notify(session.topology, of_apply(plan, outcomes, code), say)
+    # Last, after the report: a lock lost during the run fails the command, and its outcomes are shown anyway.
     execute.require_kept()
     return code
 
 
 LEADERS_AFTER_S = (1.0, 2.0, 4.0)
-"""Waits before an unknown of the plan after an apply is read again."""
+"""Pauses between reads while the plan after an apply still has unknowns."""
 
 
 @contextmanager
 def changing(
     env: Path, command: str, steal: str, consent: Consent = NOTHING_AGREED, to: str = ""
 ) -> Iterator[Execution]:
-    """For commands that change something: SIGTERM becomes an interrupt, so that the lock is given back, the session
-    logs in as the principal apply, and the environment's lock is held throughout."""
+    """The frame of commands that change clusters: SIGTERM acts as Ctrl-C, so that the lock is released; the session
+    logs in as the principal apply, and holds the environment's lock throughout."""
     with (
         interrupted_by_sigterm(),
         open_session(env, Principal.APPLY) as session,
@@ -130,8 +135,8 @@ def _saved(session: Session, read: Plan, request: ApplyRequest) -> Plan:
         todo = "Pass --prune, or make a plan without it."
         raise BlockedError("nothing was applied, because the saved plan deletes by prune", why, todo)
 
-    # Anyone who can write the file can write its digest, too, and a topic is left over because git lacks it: a change
-    # is carried out only if a fresh read of git and of every cluster plans it as well.
+    # A digest does not authenticate the file: an author of the file can write its digest, too, and a deletion rests on
+    # a topic's absence from git. So a change is carried out only if a fresh plan from git and all clusters has it, too.
     fresh = make_plan(session, consent=request.consent, unread=True)
     if moved := tuple(beyond(plan, fresh)):
         raise StalePlan(moved, "the saved plan holds what a fresh plan does not; nothing was applied")
@@ -139,9 +144,9 @@ def _saved(session: Session, read: Plan, request: ApplyRequest) -> Plan:
 
 
 def _verify(session: Session, plan: Plan) -> None:
-    """The acceptance test of every apply: the next plan is empty."""
+    """The acceptance test of every apply: the next plan must be empty."""
     remaining = make_plan(session, unread=True)
-    # A topic of thousands of partitions has no leaders in its first seconds: what is unknown only then is no result.
+    # A new topic with thousands of partitions has no leaders in its first seconds, so an unknown is read again first.
     for wait_s in LEADERS_AFTER_S:
         if not remaining.unknown:
             break
@@ -175,8 +180,8 @@ class _Said:
         self.done += 1
         self.skipped += outcome.result is Result.SKIPPED
         if outcome.result is not Result.SKIPPED or self.skipped <= SHOWN:
-            # The pace now and then, so that lines stay short; none across the waits of a rollout, which say nothing of
-            # the speed of changes.
+            # The pace is shown now and then to keep lines short, and not across the waits of a rollout, which say
+            # nothing about the speed of changes.
             now = time.monotonic()
             pace = "" if self.waits or now < self.pace_at else pace_words(self.done, self.total, now - self.began)
             if pace:

@@ -1,4 +1,4 @@
-"""A saved or reviewed plan against the clusters and a fresh plan: an unreviewed change is not carried out."""
+"""Compares a saved or reviewed plan with the clusters and a fresh plan, so that no unreviewed change is carried out."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +23,8 @@ from reconciler.render.plan.waves import gates_words
 
 
 def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
-    """A saved plan with today's objections. Reads only clusters that neither git nor an earlier apply confirms."""
+    """A saved plan with the guards' present objections. Reads only clusters that git and earlier applies do not
+    confirm."""
     session.keep_last_apply(session.read_last_apply(consent), revision(session.folder))
     live = observe({name: session.clusters[name] for name in strange(session, saved) if name in session.clusters})
     made = from_here(unjudged(saved), session.last.applied, session.last.origin)
@@ -31,7 +32,7 @@ def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
 
 
 def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
-    """What has changed of all that the plan depends on; reads only that."""
+    """Facts of the plan's basis that have changed since. Reads nothing else."""
     needed = basis([observation.subject for observation in planned.basis.observed])
     readers = {name: session.clusters[name] for name in needed.wanted.topics or () if name in session.clusters}
     session.find_strays(set(needed.mirrors))
@@ -41,7 +42,7 @@ def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
         todo = "Fix it and apply again."
         raise ReconcilerError("nothing was applied: what the plan depends on could not be read again", why, todo)
 
-    # A topic that was empty when it was planned may hold records now.
+    # A topic that was empty at planning time may hold records now.
     asked = on_empty(planned, live)
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
         stakes = ask_stakes(pool, session.topology.clusters, session.principal, asked)()
@@ -49,9 +50,9 @@ def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
 
 
 def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
-    """Every change of ``fresh`` that ``reviewed`` does not hold, or holds otherwise; empty when all were reviewed.
+    """Changes of ``fresh`` that ``reviewed`` lacks or has in another form; empty if all were reviewed.
 
-    Changes that only ``reviewed`` holds do not count: an apply has done them since.
+    Changes of ``reviewed`` alone do not count: an apply has carried them out since.
     """
     if fresh.basis.environment != reviewed.basis.environment:
         return (Moved("environment", reviewed.basis.environment, fresh.basis.environment),)
@@ -71,7 +72,7 @@ def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
 
 
 def beyond(saved: Plan, fresh: Plan) -> Iterator[Moved]:
-    """What of ``saved`` a fresh plan does not hold, or does otherwise: other changes, waves, or what waits for what."""
+    """Changes of ``saved`` that a fresh plan lacks, or has in another form, wave or order."""
     if fresh.rollout != saved.rollout:
         yield Moved("rollout", _course(saved), _course(fresh))
     now = {planned.id: planned for planned in fresh.changes}
@@ -93,5 +94,5 @@ def _course(plan: Plan) -> str:
 
 
 def _what_it_does(change: Change) -> Change:
-    """The change without the source's number of partitions, which may have grown meanwhile with the same outcome."""
+    """The change without the source's partition count, which may grow meanwhile and does not alter the outcome."""
     return replace(change, reason=Reason(Why.NOTHING, "")) if isinstance(change, AddPartitions) else change

@@ -1,4 +1,4 @@
-"""Commands that look at clusters and change nothing: ``status``, ``doctor``, ``sizing``, ``audit verify``.
+"""Commands that read clusters and change nothing: ``status``, ``doctor``, ``sizing``, ``audit verify``.
 
-Belongs here: what such a command reads and how it puts it together. Not here: plans (`review`), mirrors (`mirror`).
+Belongs here: reads of such a command, put together into one report. Not here: plans (`review`), mirrors (`mirror`).
 """

@@ -1,4 +1,4 @@
-"""``doctor``: asks every cluster as every principal, looks at this machine, and reports the findings."""
+"""``doctor``: asks every cluster as every principal, checks this machine, and reports findings."""
 
 import threading
 import time
@@ -50,7 +50,7 @@ _NO_EXECUTOR = Unknown(
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """``within_s`` after ``began``, by the monotonic clock. The second half depends on the answers of the first."""
+    """Ends ``within_s`` after ``began``, by the monotonic clock."""
 
     within_s: float
     began: float
@@ -59,20 +59,21 @@ class Deadline:
         return max(0.0, self.began + self.within_s * part - time.monotonic())
 
     def missed(self, subject: str, part: float = 1.0) -> Unknown:
-        """``subject`` did not answer in full by then."""
+        """The unknown of a ``subject`` that has not answered in full by the given part of the time."""
         todo = "Fix the problems of its addresses, or allow more time: doctor --within 2m"
         return Unknown(subject, f"no full answer within {self.within_s * part:g} s", todo)
 
 
 def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False) -> Checkup:
-    """``executors``: a Spark application asks those of each mirror with a cluster for a master, for up to EXECUTORS_S.
+    """``executors``: run a Spark application on each mirror's cluster that checks its executors, for up to EXECUTORS_S.
 
-    Raises TopologyError for files that are not valid, ReconcilerError if no cluster is declared. All else becomes a
-    finding, also what was not asked or answered within ``within_s``. Open questions are left to threads that end with
-    the program."""
+    Raises TopologyError for invalid files, ReconcilerError if no cluster is declared. All else becomes a finding, also
+    a question without an answer within ``within_s``; its thread ends with the program."""
     topology = read_topology(folder)
-    lock_cluster(topology)  # there is none to look at where none is declared
+    lock_cluster(topology)  # raises if no cluster is declared
     deadline = Deadline(within_s, time.monotonic())
+    # Everything that depends on no other answer is asked at once: one silent cluster must cost its own findings only,
+    # not the time of all the others.
     facts = {
         name: _begun(partial(cluster_facts, request, Principal.PLAN)) for name, request in topology.clusters.items()
     }
@@ -88,13 +89,14 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
         texts, state = handovers(topology), state_folder(folder)
         looks = {name: _begun(partial(_look, topology.mirrors[name], state, texts[name])) for name in masters}
 
-    # Half of the time is for what clusters hold, since questions about rights and copies follow from it.
+    # Routes follow from the topics of all clusters, and questions about rights and copies follow from routes. So reads
+    # of clusters get the first half of the time; a cluster that is late is unknown from there on.
     reads = {name: _begun(partial(live_cluster, declared)) for name, declared in topology.clusters.items()}
     clusters = {
         name: _by(asked, deadline, 0.5) or deadline.missed(f"cluster {name}", 0.5) for name, asked in reads.items()
     }
     live = LiveState(clusters, {})
-    with suppress(ReconcilerError):  # the cluster's own findings report it
+    with suppress(ReconcilerError):  # findings of that cluster report it
         topology = replace(topology, lock_home=home_of(topology, _by(homes, deadline, 0.5) or {}).home)
     routing, copies = find_routes(topology, live), copies_of(topology, live)
     remotes = _begun(partial(remote_facts, topology, Principal.PLAN, copies))
@@ -107,13 +109,13 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
             name, (), None, late, late, late, {}, late, 0, late, late
         )
 
-    # From here on nothing is asked: what was not answered in time is a finding, too.
+    # No questions are asked below: what is not answered by the deadline becomes a finding of its own.
     targets = {flow.target for flow in topology.flows.values()}
     findings: list[Finding] = []
     for name, request in topology.clusters.items():
         findings += cluster_findings(request, read_facts[name], name in targets, int(time.time()))
-        mine = [found for (cluster, _), found in all_rights.items() if cluster == name]
-        findings += permission_findings(topology, name, mine, routing.routes)
+        rights_here = [found for (cluster, _), found in all_rights.items() if cluster == name]
+        findings += permission_findings(topology, name, rights_here, routing.routes)
     findings += flow_findings(topology, live, routing.routes, read_facts, routing.prospects)
     silent = {target: RemoteFacts(unknown=f"no answer within {within_s:g} s") for target in copies}
     unheard: Mapping[str, str | Unknown] = {
@@ -132,6 +134,7 @@ def checkup(folder: Path, within_s: float = WITHIN_S, *, executors: bool = False
             mirror = topology.mirrors[name]
             master = _by(asked, deadline) or SparkMaster(mirror.master, deadline.missed(name))
             findings += machines.master_findings(mirror, master, here.spark)
+            # Executors report only while they run: without --executors the running job's own report has to do.
             if name not in looks:
                 wait((seen[name],), deadline.left())
                 missed = deadline.missed(f"mirror {name}")
@@ -148,8 +151,8 @@ def live_cluster(declared: Cluster) -> LiveCluster | Unknown:
 
 
 def _look(mirror: Mirror, state: Path, handover: str) -> Sequence[ExecutorLook] | RunnerError | Unknown:
-    """Starts a small Spark application on the mirror's master, which looks at each executor; left out where the master
-    cannot be used anyway."""
+    """Starts a small Spark application on the mirror's master, which checks each executor; Unknown without starting one
+    if the master does not answer."""
     if isinstance(_master(mirror, "").reached, Unknown):
         return Unknown("executors", "not looked at: the Spark master cannot be used")
     try:
@@ -166,7 +169,7 @@ def _master(mirror: Mirror, application: str) -> SparkMaster:
 
 
 def _as_reported(topology: Topology, mirror: Mirror) -> LiveMirror | Unknown | None:
-    """The newest status record, which has what tasks reported about their executors."""
+    """The newest status record, which contains the tasks' reports about their executors."""
     records = StatusRecords(topology.clusters[topology.status_cluster(mirror)], topology.environment)
     try:
         return records.read(mirror.name, int(time.time() * 1000))
@@ -177,7 +180,7 @@ def _as_reported(topology: Topology, mirror: Mirror) -> LiveMirror | Unknown | N
 
 
 def _begun(ask: Callable[[], Answer]) -> Future[Answer]:
-    """Asks on a separate thread, which is abandoned in the end: a silent cluster costs only its own time."""
+    """Asks on a daemon thread that nothing waits for at the end, so that a silent cluster delays no other question."""
     future: Future[Answer] = Future()
 
     def run() -> None:
@@ -191,7 +194,7 @@ def _begun(ask: Callable[[], Answer]) -> Future[Answer]:
 
 
 def _by(future: Future[Answer], deadline: Deadline, part: float = 1.0) -> Answer | None:
-    """None if it did not answer by then."""
+    """The answer, or None if there is none by the deadline."""
     wait((future,), deadline.left(part))
     return future.result() if future.done() else None
 
@@ -199,8 +202,8 @@ def _by(future: Future[Answer], deadline: Deadline, part: float = 1.0) -> Answer
 def _rights(
     topology: Topology, live: LiveState, routes: Sequence[Route], deadline: Deadline
 ) -> Mapping[tuple[str, Principal], Rights]:
-    """By cluster and principal, asked all at once. What has not answered by the deadline counts as not looked at, which
-    is neither a right nor a lack of one."""
+    """Rights by cluster and principal, asked all at once. A missing answer counts as unchecked, neither as a right nor
+    as the lack of one."""
     asked = {
         (name, principal): _begun(partial(rights, topology.clusters[name], principal, ask))
         for (name, principal), ask in asks(topology, live, routes).items()

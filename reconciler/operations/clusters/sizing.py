@@ -1,4 +1,4 @@
-"""``size``: what each mirror would need, from what its job reports and how its topics grow."""
+"""``size``: estimates what each mirror needs, from its job's reports and the growth of its topics."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,8 @@ Bytes = Mapping[tuple[str, str], int | None]
 
 
 def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[MirrorSize, ...]]:
-    """By the environment's name. Reads source topics twice, ``seconds`` apart, where a flow's job reports no rate."""
+    """The environment's name, and sizes of its mirrors. Where a flow's job reports no rate, source topics are read
+    twice, ``seconds`` apart."""
     with open_session(env, Principal.PLAN) as session:
         live, topology = session.observe(), session.topology
     routes = find_routes(topology, live).routes
@@ -41,7 +42,7 @@ def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[Mirror
 
 
 def _reported(topology: Topology, live: LiveState, flow: Flow) -> float | None:
-    """Bytes per second that a job copies, if it keeps up: the rate of a lagging job is its own limit, not the load."""
+    """Bytes per second of a job that keeps up; None otherwise: the rate of a lagging job is its limit, not the load."""
     for mirror in topology.mirrors.values():
         job = live.mirrors.get(mirror.name)
         if flow.name not in mirror.flows or not isinstance(job, LiveMirror) or job.state is not JobState.RUNNING:
@@ -53,7 +54,7 @@ def _reported(topology: Topology, live: LiveState, flow: Flow) -> float | None:
 
 
 def _held(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Bytes:
-    """By cluster and topic: bytes of one replica, from log dirs; None where they cannot be read."""
+    """Bytes of one replica of each topic, from DescribeLogDirs; None where they cannot be read."""
     held: dict[tuple[str, str], int | None] = {}
     for name, cluster in topology.clusters.items():
         known = live.known(name)
@@ -70,8 +71,8 @@ def _held(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Bytes
 def _load(
     topology: Topology, live: LiveState, flow: Flow, routes: Sequence[Route], looks: tuple[Bytes, Bytes, float]
 ) -> FlowLoad:
-    """``looks``: two readings of the bytes on disk and the seconds between. A running mirror's own rate is better than
-    the growth on disk, which retention makes too small."""
+    """``looks``: two readings of the bytes on disk and the seconds between. The rate of a running mirror is preferred
+    to the growth on disk, which retention makes too small."""
     first, later, seconds = looks
     sources = {(route.source.cluster, route.source.name) for route in routes}
     before, after = _sum(first, sources), _sum(later, sources)

@@ -1,4 +1,4 @@
-"""What ``status``, ``map`` and the live page show of an environment: lock, rollout and verdict."""
+"""Lock, rollout and verdict of an environment, as ``status``, ``map`` and the live page show them."""
 
 from collections.abc import Mapping
 
@@ -17,13 +17,13 @@ from reconciler.operations.session.session import Session
 
 
 def lock_of(session: Session, live: LiveState) -> LockRecord | Unknown | None:
-    """The holder of the environment's lock. A cluster that did not answer just now is not asked again."""
+    """The holder of the environment's lock. Clusters that ``live`` has as unknown are not asked again."""
     environment, principal = session.topology.environment, session.principal
     return or_unknown("lock", lambda: read_holder(session.find_home(live), environment, principal))
 
 
 def drills_of(session: Session, live: LiveState) -> Mapping[str, LastDrill] | Unknown:
-    """The last drill of each flow that had one; read only where a flow declares objectives."""
+    """Flow -> its last drill; read only if a flow declares objectives."""
     topology, principal = session.topology, session.principal
     if not any(flow.objectives for flow in topology.flows.values()):
         return {}
@@ -31,7 +31,7 @@ def drills_of(session: Session, live: LiveState) -> Mapping[str, LastDrill] | Un
 
 
 def rollout_status(session: Session, live: LiveState, lock: LockRecord | Unknown | None) -> RolloutStatus | None:
-    """The progress of the environment's rollout; None when it has none."""
+    """The progress of the environment's rollout; None if it declares none."""
     topology = session.topology
     course = course_of(topology)
     if course is None:
@@ -42,8 +42,8 @@ def rollout_status(session: Session, live: LiveState, lock: LockRecord | Unknown
 
 
 def verdict_now(session: Session, folder: str) -> Verdict:
-    """The verdict after ``observe``, with remedies. ``folder``: the environment's, as a command names it. Git is
-    compared only if drift may be the cause of a condition, or of a copy that keeps less than its source."""
+    """The verdict after ``observe``, with remedies. ``folder``: the environment's folder, for commands in remedies. Git
+    is compared with clusters only if drift may have caused a condition, or a copy that retains less than its source."""
     live = session.last.live
     assert live is not None
     verdict = verdict_of(session.topology, live, folder)

@@ -1,4 +1,4 @@
-"""``audit verify``: reads the audit record of an environment, here and in its topic, and checks its chains."""
+"""``audit verify``: reads an environment's audit record from this machine and its topic, and checks both chains."""
 
 import re
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ _HERE = "this machine"
 
 
 def verify_audit(folder: Path, pinned: str | None, report: Path | None = None) -> audit_chain.AuditVerification:
-    """``pinned``: the head that an earlier run printed; it has to be in one of the places. ``report``: a document of a
-    command, whose digest has to be there."""
+    """``pinned``: a head that an earlier run printed; one of the places must contain it. ``report``: a command's
+    report; the record must contain its digest."""
     if pinned is not None and not re.fullmatch("sha256:[0-9a-f]{64}", pinned):
         why = "A head is sha256: and 64 hexadecimal digits; without one, records taken off the end are not noticed."
         todo = f"Give --head the line head of an earlier run: reconciler audit verify {quote(str(folder))}."
@@ -33,7 +33,7 @@ def verify_audit(folder: Path, pinned: str | None, report: Path | None = None) -
 
 
 def _seal_of(report: Path) -> str:
-    """The digest of a report as its audit record has it. Raises ReconcilerError for a file that is none."""
+    """The digest by which the audit record names a report. Raises ReconcilerError for a file that holds no report."""
     todo = "Name the drill.json that drill --out has written."
     try:
         document = read_json(report)
@@ -46,7 +46,7 @@ def _seal_of(report: Path) -> str:
 
 
 def verified(session: Session, pinned: str = "", seal: str = "") -> audit_chain.AuditVerification:
-    """As ``verify_audit``."""
+    """``verify_audit`` in an open session."""
     records: dict[str, Sequence[audit_chain.Record] | Unknown] = {}
     if (session.state / NAME).exists() or session.topology.audit_place() is None:
         records[_HERE] = or_unknown(str(session.state / NAME), lambda: recorded(session.state))
@@ -60,7 +60,7 @@ def verified(session: Session, pinned: str = "", seal: str = "") -> audit_chain.
         doubt = f"{counted(lines, 'line')} in it, and none is a record: it was written over"
         reports[_HERE] = replace(reports[_HERE], doubts=(*reports[_HERE].doubts, doubt))
 
-    # The record of the last apply contradicts an audit record that is empty everywhere.
+    # An empty chain is valid by itself; only the record of the last apply shows that it must have had records.
     if len(known) == len(records) and not any(known.values()):
         topology = session.topology
         applied = or_unknown(

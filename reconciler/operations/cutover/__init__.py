@@ -1,4 +1,4 @@
-"""`cutover`: a reviewed plan that moves producers and consumers of a flow to its target, its steps, and their way back.
+"""`cutover`: moves producers and consumers of a flow to its target by a reviewed plan, and takes that back.
 
-Belongs here: steps and their order, and what they look at. Not here: moving offsets of groups (`operations.failover`).
+Belongs here: steps, their order and their checks. Not here: moving offsets of groups (`operations.failover`).
 """

@@ -1,5 +1,5 @@
-"""Decides a cut-over from what was seen: the fence, what stops it, its steps, how long writes stop, what has changed
-since a plan. Pure functions."""
+"""Decides a cut-over from a survey: its fence, its checks and steps, the estimated stop of writes, and differences from
+an earlier plan. Pure functions."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -24,19 +24,21 @@ from reconciler.text import counted, first_of, in_shell, time_words, total
 SHOWN = 5
 ROLLBACK = "reconciler cutover rollback ENV --plan FILE"
 PAUSE_TYPICAL_S, OFFSETS_TYPICAL_S, LOOK_S = 3.0, 2.0, 1.0
-"""For the estimate: a job reports every two seconds, the offset map is written a second after a commit."""
+"""Typical times for the estimate: a job reports every two seconds, and writes its offset map a second after a
+commit."""
 CONNECT = "connect-"
-"""Groups of sink connectors are named after them so."""
+"""Prefix of the consumer groups of Kafka Connect's sink connectors."""
 _MUST_RUN = {
     "job": "Start it: reconciler mirror start ENV FLOW",
     "paused": "Let it copy again: reconciler mirror resume ENV FLOW",
     "condition": "Its runbook: reconciler status ENV",
     "read-only-unknown": "",
 }
-"""What a failover only warns of, while a cut-over needs a mirror that copies -> what to do where the check has none."""
+"""Checks that are warnings for a failover and stop a cut-over, which needs a copying mirror -> what to do, for a check
+that does not say it."""
 _NOT_COPIED = "Let the mirror copy it first: reconciler status ENV says what keeps it from that"
 _EXPECTED = frozenset({"members-origin", "transactions", "fence"})
-"""What a failover warns of and a cut-over takes care of itself."""
+"""Warnings of a failover that are no concern here: a step of the cut-over takes care of each."""
 
 
 def fence_of(
@@ -46,14 +48,14 @@ def fence_of(
     writers: Mapping[str, str],
     mirrors: Collection[str],
 ) -> FenceChosen:
-    """``writers``: topics that a flow writes on the origin, too -> the flow; ``mirrors``: the principals with which
-    flows do, as Kafka's rules name them."""
+    """``writers``: topics that a flow writes on the origin -> the flow; ``mirrors``: Kafka principals of these
+    flows."""
     if isinstance(rules, Unsupported):
         return FenceChosen(obstacle=f"{cluster}: {rules.why}, so nothing can keep producers from writing there")
     if isinstance(rules, Unknown):
         return FenceChosen(obstacle=f"{rules.error}. {rules.todo}")
-    # A fence that denies everyone stops mirrors as well. Where one writes, only the producers that rules name are
-    # denied.
+    # In Kafka a deny rule wins over every allow rule, so denying ``User:*`` would stop mirrors, too. On topics that a
+    # mirror writes, the fence therefore denies each producer that an allow rule names.
     everyone = frozenset(denial(topic) for topic in topics if topic not in writers)
     if not writers:
         return FenceChosen(everyone)
@@ -73,7 +75,7 @@ def fence_of(
 
 
 def group_seen(move: GroupMove, members: Sequence[MemberSeen]) -> GroupSeen:
-    """``move``: with ``after`` as it would be, or is."""
+    """``move``: with ``after`` as planned, or as done."""
     again, missed = (total([getattr(each, which) for each in move.offsets]) for which in ("again", "missed"))
     exact = all(offset.translated.exact for offset in move.offsets)
     kind, there = move.origin.kind, move.destination.members
@@ -87,7 +89,7 @@ def estimated_stop_s(topics: Sequence[TopicSeen], settings: CutoverSettings) -> 
         return None
     rate, copied = sum(topic.rate for topic in topics), sum(topic.copy_rate for topic in topics)
     drain_s = 0.0
-    if left > 2 * rate + 100:  # more than what is always on its way
+    if left > 2 * rate + 100:  # more than records in flight
         if copied <= 0:
             return None
         drain_s = left / copied
@@ -95,8 +97,8 @@ def estimated_stop_s(topics: Sequence[TopicSeen], settings: CutoverSettings) -> 
 
 
 def of_failover(checks: Iterable[FailoverCheck], flow: str, *, some: bool) -> Iterator[FailoverCheck]:
-    """Checks of a failover as they count here: a cut-over needs a mirror that copies. ``some``: it moves some topics,
-    so it lifts no pause of the whole flow, under which nothing would be drained."""
+    """Checks of a failover with the levels of a cut-over, which needs a copying mirror. ``some``: only some topics
+    move; the cut-over then lifts no pause of the whole flow, under which nothing would be drained."""
     for check in checks:
         if check.code in _MUST_RUN:
             yield replace(check, level=Level.STOPS, todo=check.todo or _MUST_RUN[check.code].replace("FLOW", flow))
@@ -109,8 +111,8 @@ def of_failover(checks: Iterable[FailoverCheck], flow: str, *, some: bool) -> It
 def checks_of_fence(
     fence: FenceChosen, move: ConsumerMove, rules: frozenset[AclBinding] | Unsupported | Unknown, topics: Sequence[str]
 ) -> Iterator[FailoverCheck]:
-    """What a fence cannot do: bind super users, whom no client can list, and, where no rule exists yet, a deny rule of
-    its own also ends what allow.everyone.if.no.acl.found had let through."""
+    """Limits of a fence: it does not bind super users, whom no client can list; and on a topic without rules, its deny
+    rule ends all access by allow.everyone.if.no.acl.found, also for readers."""
     if fence.obstacle:
         todo = "Stop the producers yourself once cutover apply asks for it; it is still verified that they are off"
         yield FailoverCheck("fence", Level.WARNS, f"producers are not fenced: {fence.obstacle}", todo)
@@ -132,7 +134,7 @@ def checks_of_fence(
 def checks_of_probe(
     topics: Mapping[str, int], allowed: Collection[Key], who: str, cluster: str
 ) -> Iterator[FailoverCheck]:
-    """``allowed``: partitions that the probe, ``who``, may write as long as there is no fence."""
+    """``allowed``: partitions that the probe's principal, ``who``, may write before the fence exists."""
     vain = [topic for topic, count in sorted(topics.items()) if not all((topic, n) in allowed for n in range(count))]
     if vain:
         text = f"{who}, the probe of {cluster}, may not write {first_of(vain, SHOWN)} now either, so that its refusal "
@@ -142,7 +144,7 @@ def checks_of_probe(
 
 
 def checks_of_offsets(move: ConsumerMove) -> Iterator[FailoverCheck]:
-    """Of a flow whose copies have offsets of their own."""
+    """Checks for translated offsets, of a flow that does not keep offsets."""
     text = "positions that applications keep outside of Kafka (databases, checkpoints of Flink or Spark) are of "
     text += f"{move.origin}: the same records have other offsets on {move.destination}"
     todo = f"Let them move to where offsets translate says, with --topic, --partition and --offset for {move.flow}"
@@ -150,7 +152,7 @@ def checks_of_offsets(move: ConsumerMove) -> Iterator[FailoverCheck]:
 
 
 def checks_of_names(absent: Sequence[str], move: ConsumerMove) -> Iterator[FailoverCheck]:
-    """``absent``: topics that were named and that the flow does not carry."""
+    """``absent``: requested topics that the flow does not carry."""
     if absent:
         text = f"{move.flow} does not carry {first_of(absent, SHOWN)}, chosen by name: "
         text += f"{'it stays' if len(absent) == 1 else 'they stay'} where {'it is' if len(absent) == 1 else 'they are'}"
@@ -160,18 +162,18 @@ def checks_of_names(absent: Sequence[str], move: ConsumerMove) -> Iterator[Failo
 def checks_of_topics(
     topics: Sequence[TopicSeen], there: Collection[str], shared: Sequence[str], move: ConsumerMove
 ) -> Iterator[FailoverCheck]:
-    """``there``: topics of the destination."""
+    """``there``: all topics of the destination."""
     if not topics:
         text = f"no topic of {move.flow} is chosen"
         yield FailoverCheck("topics", Level.WARNS, text, "Check with reconciler explain ENV TOPIC, or widen --topics")
-    # Open transactions hold back the last stable offset, so the copy cannot come to the end before they are decided.
+    # An open transaction holds back the last stable offset, so the mirror cannot reach the end before it is decided.
     open_ones = [each for topic in topics for each in topic.producers if each.open_from >= 0]
     if open_ones:
         words = [f"{each.words} in {each.topic}-{each.partition} from {each.open_from:,} on" for each in open_ones]
         text = f"{counted(len(open_ones), 'transaction')} open on {move.origin}: {first_of(words, SHOWN)}"
         todo = "They are waited for; --abort-transactions aborts those that do not end in time"
         yield FailoverCheck("transactions", Level.WARNS, text, todo)
-    # A producer that keeps its topic's name writes to a topic of that name at the destination, not to the copy.
+    # A producer that keeps its topic's name writes at the destination to a topic of that name, not to the renamed copy.
     lacking = sorted(topic.topic for topic in topics if topic.topic != topic.copy and topic.topic not in there)
     if lacking:
         text = f"{move.destination} has no topic {first_of(lacking, SHOWN)}: producers that keep the name write to it"
@@ -188,8 +190,8 @@ def checks_of_topics(
 def checks_of_others(
     filled: Mapping[str, str], starved: Mapping[str, Sequence[str]], move: ConsumerMove
 ) -> Iterator[FailoverCheck]:
-    """``filled``: topic of the origin -> the flow that brings it from a third cluster; ``starved``: flow that copies
-    these topics of the origin elsewhere, where nothing brings what clients write at the destination."""
+    """``filled``: topic of the origin -> the flow that fills it from a third cluster; ``starved``: flow from the origin
+    -> its topics that would miss records which clients write at the destination."""
     if filled:
         text = f"flow {', '.join(sorted({*filled.values()}))} brings {first_of(sorted(filled), SHOWN)} to {move.origin}"
         text += f": what it brings once {move.flow} is paused does not reach {move.destination}"
@@ -202,7 +204,7 @@ def checks_of_others(
 
 
 def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterator[FailoverCheck]:
-    """``groups``: those that read the topics and are not moved -> why."""
+    """``groups``: groups that read the topics but do not move -> why."""
     if not groups:
         return
     connect = {name: "a connector of Kafka Connect, " if name.startswith(CONNECT) else "" for name in groups}
@@ -214,8 +216,8 @@ def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterato
 
 
 def in_the_way(plan: CutoverPlan, journal: CutoverJournal, back: Collection[str]) -> str:
-    """Of which cut-over that is under way this one would move the same, in words; empty for none. ``back``: flows from
-    the destination to the origin, whose cut-over moves clients of the same topics the other way."""
+    """Words about the unfinished cut-over that moves the same topics or groups; empty if none does. ``back``: flows
+    from the destination to the origin: their cut-over moves the same clients the other way."""
     names = plan.names if journal.origin == plan.origin else frozenset[str]()
     if journal.flow in back:
         names = frozenset(name for topic in plan.topics for name in (topic.topic, topic.copy))
@@ -228,14 +230,14 @@ def in_the_way(plan: CutoverPlan, journal: CutoverJournal, back: Collection[str]
 
 
 def stands_in(plan: CutoverPlan, journal: CutoverJournal) -> bool:
-    """Whether the plan may go on with the cut-over of another one."""
+    """Whether the plan may continue the cut-over of another plan."""
     chosen = (plan.flow, plan.topics_expression, plan.groups_expression, tuple(sorted(plan.names)))
     its = (journal.flow, journal.topics_expression, journal.groups_expression, journal.topics)
     return its == chosen and journal.state is CutoverState.UNDER_WAY
 
 
 def ended(journal: CutoverJournal) -> str:
-    """How it comes to its end, also where its plan file is lost."""
+    """How to finish that cut-over, even if its plan file is lost."""
     chosen = {"--topics": journal.topics_expression, "--groups": journal.groups_expression}
     more = "".join(f" {option} {in_shell(text)}" for option, text in chosen.items() if text)
     text = f"End it with cutover apply and its plan file, or take it back: {ROLLBACK}. A new plan of the same choice "
@@ -243,12 +245,12 @@ def ended(journal: CutoverJournal) -> str:
 
 
 def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
-    """``plan``: without its steps."""
+    """Steps of a plan, each with its way back. ``plan``: without steps yet."""
     origin, destination, flow, its = plan.origin, plan.destination, plan.flow, plan.settings
     if CutoverStep.BEFORE in plan.hooks:
         yield PlannedStep(CutoverStep.BEFORE, plan.hooks[CutoverStep.BEFORE], "nothing: what the hook did stays")
-    # The way back changes twice. From the pause on the flow has to copy again; from the switch on the records that the
-    # destination then has decide whether anything can be taken back.
+    # The way back changes twice. From the pause on, a rollback must resume the flow; from the switch on, it is possible
+    # only while clients have written nothing at the destination.
     unfenced = "cutover rollback: takes the rules back, producers continue"
     resumed = f"cutover rollback: {flow} copies again, the rules are taken back"
     if plan.fence.obstacle:
@@ -290,7 +292,7 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
 
 
 def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
-    """What a plan rests on and has changed; lags, rates, members and positions may."""
+    """Differences between two plans that make the first one stale; lags, rates, members and positions may differ."""
     sides = (plan, now)
     yield from _differing("cluster", *(side.clusters for side in sides))
     if plan.flow_digest != now.flow_digest:
@@ -324,5 +326,5 @@ def _differing(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> 
 
 
 def within(move: GroupMove, topics: Collection[str]) -> GroupMove:
-    """Its offsets on these topics of the origin alone."""
+    """The move reduced to offsets on these topics of the origin."""
     return replace(move, offsets=tuple(offset for offset in move.offsets if offset.origin[0] in topics))

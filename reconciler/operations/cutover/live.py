@@ -1,4 +1,4 @@
-"""``CutoverWorld`` on clusters: a survey and a switch of ``failover``, narrowed to what the plan moves."""
+"""``CutoverWorld`` on clusters: a survey and a switch of ``failover``, limited to the plan's topics and groups."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,14 +35,14 @@ from reconciler.resources.mirrors.verify_request import traits_of
 from reconciler.text import counted
 
 CUT_OVER = "cut over to "
-"""How the reason of a pause begins that a cut-over of some topics set."""
+"""Prefix of the reason of a pause that a cut-over sets on single topics."""
 TAIL, TAIL_OFFSETS = 20, 400
-"""Records that are compared at the end of each partition, and the offsets in which they are looked for."""
+"""Records compared at the end of each partition, and the range of offsets in which they are searched."""
 LONG_S = 600.0
 
 
 class LiveWorld:
-    """One run over one plan. ``reason``: how the reason of a pause begins that it sets on some topics, and lifts."""
+    """One run of one plan. ``reason``: prefix of the reason of its pauses of single topics; it lifts no others."""
 
     reason = CUT_OVER
 
@@ -58,8 +58,8 @@ class LiveWorld:
     # the origin
 
     def rules(self) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
-        """(all rules, those of a fence on the plan's topics that this tool made). Raises ReconcilerError where they
-        cannot be read: without them neither a fence nor its end could be judged."""
+        """All rules, and the rules of this tool's fence on the plan's topics. Raises ReconcilerError if they cannot be
+        read: an empty answer would mean that there is no fence."""
         standing, made = self.switch.fence.rules(), self.switch.fence.made()
         if isinstance(standing, Unsupported):
             return frozenset(), frozenset()
@@ -90,7 +90,7 @@ class LiveWorld:
         return transactional_ids(self._origin_as(Principal.APPLY), producer_ids)
 
     def abort(self, transactional_id: str) -> None:
-        self._execute.require_lock()  # the fence was watched for a while
+        self._execute.require_lock()  # verifying the fence has taken a while
         abort(self._origin_as(Principal.APPLY), transactional_id)
 
     def let_through(self) -> Collection[Key]:
@@ -134,11 +134,11 @@ class LiveWorld:
             return True, "; ".join(steering.hold(self.session, missing, reason, PAUSE_CONFIRM_S))
         except ClusterError:
             raise
-        except ReconcilerError as error:  # recorded; and all that the origin has is copied
+        except ReconcilerError as error:  # the pause is recorded, and the origin is drained
             return True, error.what
 
     def resume(self) -> StepNotes:
-        """Lifts pauses of cut-overs and failovers only: one that a user asked for keeps holding."""
+        """Lifts pauses of cut-overs and failovers, and keeps a user's pause."""
         pauses = steering.pauses_of(self.session, self.plan.flow)
         wanted = [Scope(self.plan.flow)] if self.plan.whole else self._scopes
         mine = [scope for scope in wanted if scope in pauses]
@@ -177,13 +177,13 @@ class LiveWorld:
         return self._set_positions(survey.destination, chosen)
 
     def _set_positions(self, side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
-        # A step sets them again and again while it waits for members or clients: another run may have the lock by now.
+        # A step commits repeatedly while it waits for members or clients, so another run may hold the lock by now.
         self._execute.require_lock()
         return set_positions(side, groups)
 
     @property
     def _left_back(self) -> Collection[str]:
-        """Topics of the destination whose positions a way back translates; empty for all."""
+        """Topics of the destination with positions to translate on the way back; empty for all."""
         return () if self.plan.whole else {topic.copy for topic in self.plan.topics}
 
     # the destination
@@ -195,9 +195,9 @@ class LiveWorld:
         return self._copies.restore()
 
     def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
-        """Where the plan's topics and copies end at the destination, before clients may write there. A copy with the
-        same offsets ends where its source does, even if clients came early and wrote behind it. Raises ReconcilerError
-        if one leader does not answer: a missing end would be taken for an empty partition."""
+        """Ends of the plan's topics and copies at the destination, before clients may write there. A copy with the same
+        offsets ends at its source's end, even if a client came early and wrote after it. Raises ReconcilerError if one
+        leader does not answer: without its end the partition would count as empty."""
         names = {name for topic in self.plan.topics for name in (topic.topic, topic.copy)}
         counts = self._survey.destination.partitions()
         keys = [(name, number) for name in sorted(names & counts.keys()) for number in range(counts[name])]
@@ -213,8 +213,8 @@ class LiveWorld:
         return {key: min(bounds[key].end, copied.get(key, bounds[key].end)) for key in keys}
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
-        """How many records lie behind ``since`` at the destination, by partition: what clients wrote there since the
-        switch. Undecided transactions count as records: they may be committed any moment."""
+        """Partition of the destination -> number of records after ``since``, which clients wrote since the switch.
+        Records of open transactions count, because they may be committed any moment."""
         side = self._survey.destination
         bounds = side.bounds(since)
         if missing := [f"{key[0]}-{key[1]}" for key in since if key not in bounds]:
@@ -242,8 +242,8 @@ class LiveWorld:
         return {name: state.members for name, state in seen.states.items() if name in names}
 
     def tail(self, ends: Mapping[Key, int], there: Mapping[Key, int]) -> StepNotes:
-        """Compares the last records of each partition, byte by byte: a cheap last look before the way back is started.
-        Where the flow changes records there is nothing to compare. Raises ReconcilerError for the first difference."""
+        """Compares the last records of each partition byte by byte, as a cheap check before the way back is started.
+        Skipped for a flow that changes records. Raises ReconcilerError for the first difference."""
         if self._flow.record_work:
             return False, f"not compared: {self.plan.flow} has {', '.join(self._flow.record_work)}, so copies differ"
         places = {topic.topic: topic.copy for topic in self.plan.topics if topic.copy not in self.plan.shared}
@@ -251,8 +251,8 @@ class LiveWorld:
             traits_of(self.session.clusters[name].read(sorted(names)))
             for name, names in ((self.plan.origin, places.keys()), (self.plan.destination, places.values()))
         )
-        # Compaction may have removed a record on one side only, and a topic with LogAppendTime gives copies times of
-        # its own: neither is a difference. Topics whose configs are unknown count as both.
+        # Compaction may have removed a record on one side only, and LogAppendTime gives copies other timestamps:
+        # neither is a difference. Topics with unknown configs count as both.
         weak, timeless = ours.compacted | ours.unknown, theirs.append_time | theirs.unknown
         weak_there = theirs.compacted | theirs.unknown
 
@@ -328,7 +328,7 @@ def partition_states(survey: Survey) -> tuple[PartitionState, ...]:
 
 
 def topic_idents(survey: Survey, expression: str) -> Mapping[str, str]:
-    """Topics of the origin that are chosen now -> their partitions and id in words."""
+    """Topics of the origin that the expression matches now -> words with their partitions and topic id."""
     choice = expressions((expression,)) if expression else None
     ids = survey.origin.topic_ids()
     return {
@@ -339,7 +339,7 @@ def topic_idents(survey: Survey, expression: str) -> Mapping[str, str]:
 
 
 def chosen_groups(moves: Iterable[GroupMove], expression: str, topics: Collection[str]) -> tuple[GroupMove, ...]:
-    """``topics`` of the side that is left, empty for all."""
+    """Moves of groups that the expression matches. ``topics``: of the origin, empty for all."""
     choice = expressions((expression,)) if expression else None
     mine = (move for move in moves if choice is None or choice.match(move.group))
     narrowed = (within(move, topics) if topics else move for move in mine)
@@ -347,9 +347,9 @@ def chosen_groups(moves: Iterable[GroupMove], expression: str, topics: Collectio
 
 
 def alike(here: Sequence[WholeRecord], copied: Sequence[WholeRecord], *, compacted: bool, timed: bool) -> int | None:
-    """How many of the last records are the same; None: they differ. Counted from the ends: the copy may have fewer
-    records, of which retention took some. ``compacted``: each side is when its cleaner comes to it, so that only the
-    newest record of each key, and no tombstone, is sure to be on both. ``timed``: the copy keeps timestamps."""
+    """How many of the last records are equal; None if two differ. Counted from the ends, since retention may have
+    shortened one side. ``compacted``: log cleaners run at different times, so only the newest record of each key,
+    unless it is a tombstone, must be on both sides. ``timed``: the copy keeps timestamps."""
     sides: list[list[tuple[object, ...]]] = []
     for records in (here, copied):
         newest = {record.key: record.offset for record in records if compacted}

@@ -1,4 +1,4 @@
-"""Looks at both sides of a flow, and plans its cut-over. Changes nothing."""
+"""Surveys both sides of a flow, and plans its cut-over. Changes nothing."""
 
 import re
 import time
@@ -37,14 +37,14 @@ from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.text import first_of
 
 SAMPLE_S = 3.0
-"""How long rates are measured at least."""
+"""Least time over which rates are measured."""
 Say = Callable[[str], None]
 Rules = frozenset[AclBinding] | Unsupported | Unknown
 
 
 @dataclass(frozen=True, slots=True)
 class CutoverRequest:
-    """The expressions are of whole names, empty for all. ``label`` (``owner=billing``) and the file ``names`` are other
+    """Expressions match whole names, empty for all. ``label`` (``owner=billing``) and a file of ``names`` are other
     ways to choose topics."""
 
     flow: str
@@ -56,7 +56,8 @@ class CutoverRequest:
 
 
 def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
-    """Raises ReconcilerError, ClusterError among it where one of the clusters cannot be read."""
+    """The plan with its checks and steps. Raises ReconcilerError, and ClusterError if one of the clusters cannot be
+    read."""
     for option, text in (("--topics", request.topics), ("--groups", request.groups)):
         try:
             expressions((text,) if text else ())
@@ -65,8 +66,8 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
             raise ReconcilerError(f"{option} {text} cannot be used: {error}", why, "Correct the expression.") from None
     topology = session.topology
     move = move_of(topology, Way.FAILOVER, request.flow)
-    # A label and a file of names become one expression in the plan, so that apply chooses topics as plan did, also
-    # where the label or the file has changed since.
+    # The plan holds the names that a label or a file gave as one expression: apply must move the reviewed topics, even
+    # if the label or the file has changed since.
     named = chosen_names(topology, move, request)
     request = replace(request, topics=request.topics or "|".join(map(re.escape, named)))
     switch = Switch(session, move, FailoverRequest(drain_s=request.settings.within_s), say, say)
@@ -80,7 +81,8 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         )
     idents = topic_idents(survey, request.topics)
 
-    # Rates are measured while everything else is asked.
+    # Rates of producers and of the copy, by which the stop of writes is estimated, come from two surveys of the same
+    # partitions; everything else is asked in between, so that measuring costs no extra time.
     began, before = time.monotonic(), _mine(partition_states(survey), idents)
     report = switch.look()
     rules = switch.fence.rules()
@@ -90,6 +92,8 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
     after, seconds = _mine(partition_states(survey), idents), time.monotonic() - began
     topics = tuple(_topics(session, switch, (before, after), seconds, rules))
 
+    # The fence is fixed in the plan, so that reviewers see each deny rule, and apply can compare it with the rules that
+    # exist by then.
     writers = written_by_mirrors(topology, move.origin, idents.keys())
     fence = decide.fence_of(idents.keys(), rules, move.origin, writers, mirror_principals(topology, move.origin))
     declared = topology.clusters[move.origin]
@@ -143,7 +147,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
 
 
 def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest) -> list[str]:
-    """Topics that a label or a file chooses; none where neither is asked. Raises ReconcilerError."""
+    """Topics that the label or the file chooses; empty if the request has neither. Raises ReconcilerError."""
     if sum(map(bool, (request.topics, request.label, request.names))) > 1:
         why = "Each of them chooses the topics that are moved."
         raise ReconcilerError("--topics, --label and --topics-file exclude each other", why, "Give one of them.")
@@ -187,8 +191,8 @@ def _topics(
     seconds: float,
     rules: Rules,
 ) -> Iterator[TopicSeen]:
-    """``looks``: positions and ends at two times, ``seconds`` apart, from which come the rates of producers and of the
-    copy. Producers are named by their transactional id where they have one, since a number says nothing to a user."""
+    """``looks``: positions and ends at two times, ``seconds`` apart, which give the rates of producers and of the copy.
+    Producers are named by transactional id where they have one, since a user cannot recognise a producer id."""
     before, after = looks
     side = switch.survey.origin
     producers = producers_of(side, after.keys()) or {}
@@ -209,7 +213,7 @@ def _topics(
             for it in producers.get(key, ())
         )
         writers = {rule.principal for rule in write_rules(rules, topic)} if isinstance(rules, frozenset) else set()
-        # A rate below zero comes of a topic that was recreated between the two looks.
+        # A topic that was recreated between the two readings would show a negative rate.
         rates = [round(max(0, count) / seconds, 3) for count in (wrote, copied)]
         total = None if None in left else sum(each or 0 for each in left)
         head = topic, remote(topic), ids.get(topic, ""), len(keys), total
@@ -217,7 +221,7 @@ def _topics(
 
 
 def _shared(topology: Topology, flow: str, there: set[str]) -> tuple[str, ...]:
-    """Topics of the destination that other flows write."""
+    """Topics of the destination that other flows write, too."""
     target = topology.flows[flow].target
     others = [selector_of(other) for other in topology.flows.values() if other.target == target and other.name != flow]
     return tuple(sorted(name for name in there if any(is_copy(selector, name) for selector in others)))
@@ -226,8 +230,8 @@ def _shared(topology: Topology, flow: str, there: set[str]) -> tuple[str, ...]:
 def others(
     topology: Topology, move: ConsumerMove, topics: Collection[TopicSeen], writers: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, Sequence[str]]]:
-    """Topics that a flow brings from a third cluster -> the flow; other flows from the origin -> their topics whose
-    records of the destination they, or a flow from there, do not get to see."""
+    """Topics that a flow brings from a third cluster -> the flow; other flows from the origin -> their topics that miss
+    records written at the destination, because no flow brings these."""
     flows = topology.flows
     filled = {topic: name for topic, name in writers.items() if flows[name].source != move.destination}
     onward = [(flow, selector_of(flow)) for flow in flows.values() if flow.source == move.destination]
@@ -250,7 +254,7 @@ def others(
 
 
 def _digest(topology: Topology, flow: str) -> str:
-    """The flow in a mirror's hand-over."""
+    """Digest of the flow as it is in its mirror's hand-over."""
     for mirror in topology.mirrors.values():
         if flow in mirror.flows:
             told = mirror_handover(topology, mirror)["flows"]
@@ -259,8 +263,8 @@ def _digest(topology: Topology, flow: str) -> str:
 
 
 def _denied(switch: Switch, plan: CutoverPlan) -> tuple[FailoverCheck, ...]:
-    """Whether the principal apply may alter rules where the plan needs it; found out now, not in the middle of the
-    cut-over."""
+    """Checks now, not in the middle of the cut-over, whether the principal apply may alter rules where the plan needs
+    it."""
     needs = []
     if plan.fence.rules:
         needs.append(StepNeeds(switch.fence.cluster, Principal.APPLY, alters="the fence could not be made"))
@@ -271,7 +275,7 @@ def _denied(switch: Switch, plan: CutoverPlan) -> tuple[FailoverCheck, ...]:
 
 
 def _left_out(switch: Switch, topics: Collection[str], plan: CutoverPlan) -> Mapping[str, str]:
-    """Groups that read the topics and are not moved -> why: the flow's ``groups``, or --groups, leaves them out."""
+    """Groups that read the topics but do not move -> why: the flow's ``groups``, or --groups, leaves them out."""
     flow = switch.session.topology.flows[plan.flow].groups
     mine, everyone = make_group_selector(flow.include, flow.exclude), make_group_selector([".*"], [])
     offsets = switch.survey.origin.groups(everyone).offsets.items()
@@ -289,7 +293,7 @@ def _unlisted(topology: Topology) -> Iterator[FailoverCheck]:
 
 def _probe(origin: Cluster, plan: CutoverPlan, rules: Rules) -> Iterator[FailoverCheck]:
     topics = {topic.topic: topic.partitions for topic in plan.topics}
-    # Where the fence of an earlier run stands, its refusal says nothing about the time before.
+    # With the fence of an earlier run in force, a refusal does not show whether the probe may write without it.
     if plan.probe and isinstance(rules, frozenset) and not plan.fence.rules <= rules:
         allowed = let_write(Side(origin, Principal.PROBE), topics)
         yield from decide.checks_of_probe(topics, allowed, plan.probe, origin.name)

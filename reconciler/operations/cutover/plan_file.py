@@ -1,4 +1,4 @@
-"""The saved plan of a cut-over: its JSON, written and read back (schemas/reports/cutover-plan.schema.json)."""
+"""Reads and writes the saved plan of a cut-over as JSON (schemas/reports/cutover-plan.schema.json)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,12 +23,12 @@ def dumps(plan: CutoverPlan) -> str:
 
 
 def digest(plan: CutoverPlan) -> str:
-    """sha256 over the canonical content. It finds damage and slips, not forgery: apply compares with what it sees."""
+    """sha256 of the canonical content. It detects damage, not forgery: for that, apply compares with the clusters."""
     return sealed(_document(plan))
 
 
 def loads(text: str) -> CutoverPlan:
-    """Raises PlanfileError for anything that is not exactly what ``dumps`` wrote."""
+    """Raises PlanfileError for any text other than the output of ``dumps``."""
     kind = SavedKind(KIND, "plan of a cut-over", "reports/cutover-plan.schema.json", _AGAIN, FORMAT_VERSION)
     return read_back(text, kind, _plan)
 
@@ -43,7 +43,7 @@ def _document(plan: CutoverPlan) -> dict[str, Any]:
 
 
 def plan_exit_code(plan: CutoverPlan) -> ExitCode:
-    """3 blocked, 2 there is something to do, 0 no topic is chosen."""
+    """3: blocked; 2: there are steps to take; 0: no topic is chosen."""
     if plan.blocked:
         return ExitCode.BLOCKED
     return ExitCode.CHANGES if plan.topics else ExitCode.DONE

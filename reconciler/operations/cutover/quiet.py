@@ -1,4 +1,4 @@
-"""Verifies a fence: no partition ends further, no producer writes, no transaction is open, for some seconds."""
+"""Verifies a fence: for some seconds no end offset moves, no producer writes, and no transaction is open."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from reconciler.text import counted, first_of, moment
 
 LOOK_S = 0.5
 MIRRORS = "mirror."
-"""Prefix of the transactional ids with which mirrors write."""
+"""Prefix of the transactional ids of mirrors."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """``producers``: without those of mirrors that the fence spares, which write to ``mirrored``. ``undecided``:
-    partitions with open transactions."""
+    """``producers``: without mirrors that the fence spares, which write to ``mirrored``. ``undecided``: partitions with
+    open transactions."""
 
     ends: Mapping[Key, int]
     producers: Mapping[tuple[Key, int], ActiveProducer]
@@ -38,7 +38,7 @@ class FenceWatch:
         self._names: dict[int, str] = {}
 
     def verified(self) -> tuple[Mapping[Key, int], str]:
-        """Where every partition ends, and words. Raises ReconcilerError with who still writes, and where."""
+        """The end of every partition, and a summary. Raises ReconcilerError, which names producers that still write."""
         its, began, aborted = self.plan.settings, self.world.now(), False
         before, since, last = self._look(), self.world.now(), ""
         while True:
@@ -49,7 +49,7 @@ class FenceWatch:
             if words:
                 since, last = now, words
             elif now - since >= its.hold_s:
-                # Silence alone proves no fence, so a write as the probe's principal has to be refused as well.
+                # Producers may be silent without a fence, so a write as the probe's principal must be refused, too.
                 if not (through := sorted(self.world.let_through())):
                     refused = f", a write as {self.plan.probe} is refused" if self.plan.probe else ""
                     text = f"{counted(len(look.ends), 'partition')} did not grow for {its.hold_s:g} s"
@@ -60,8 +60,8 @@ class FenceWatch:
             before = look
             if now - began <= its.within_s + its.hold_s:
                 continue
-            # Once, where the plan says so: what a producer that was cut off left open would time out by itself, but
-            # no reader at read_committed gets past it until then.
+            # Once, and only if the plan says so: the transaction of a producer that the fence cut off would time out by
+            # itself, but until then no read_committed reader gets past it.
             if its.aborts and not aborted and look.open:
                 for name in sorted({self._names.get(each.producer_id, "") for _, each in look.open} - {""}):
                     self.world.say(f"aborts the open transaction of {name}")
@@ -72,25 +72,25 @@ class FenceWatch:
 
     def _look(self) -> _Look:
         states, producers = self.world.partitions(), self.world.producers() or {}
-        # A broker reports producers by number. Each name is asked for once: finding it takes a request to every broker.
-        if fresh := {each.producer_id for some in producers.values() for each in some} - self._names.keys():
+        # Brokers report producer ids. Each name is looked up only once, since that asks every broker.
+        if fresh := {each.producer_id for active in producers.values() for each in active} - self._names.keys():
             names = self.world.names(fresh)
             self._names |= {number: names.get(number, "") for number in fresh}
-        mine: dict[tuple[Key, int], ActiveProducer] = {}
+        writing: dict[tuple[Key, int], ActiveProducer] = {}
         mirrored: set[Key] = set()
-        for key, each in ((key, each) for key, some in producers.items() for each in some):
+        for key, each in ((key, each) for key, active in producers.items() for each in active):
             if self.plan.fence.spared and self._names[each.producer_id].startswith(MIRRORS):
                 mirrored.add(key)
             else:
-                mine[key, each.producer_id] = each
+                writing[key, each.producer_id] = each
         unknown = [f"{key[0]}-{key[1]}" for key, state in states.items() if state.written is None]
         undecided = [f"{key[0]}-{key[1]}" for key, state in states.items() if state.undecided and key not in mirrored]
         ends = {key: state.written for key, state in states.items() if state.written is not None}
-        return _Look(ends, mine, frozenset(mirrored), tuple(undecided), tuple(unknown))
+        return _Look(ends, writing, frozenset(mirrored), tuple(undecided), tuple(unknown))
 
     def _moved(self, before: _Look, look: _Look) -> str:
-        """Who still writes, and where, as words; empty while nothing moved. Ends move also by markers of transactions,
-        so producers are compared as well. Partitions that only the mirror of the way back writes may move."""
+        """Words that name the remaining writers and their partitions; empty if there are none. Transaction markers move
+        ends, too, so producers are compared as well. Partitions that only mirrors write may move."""
         moved = [
             f"{key[0]}-{key[1]} from {before.ends.get(key, 0):,} to {end:,}"
             for key, end in look.ends.items()
@@ -109,8 +109,7 @@ class FenceWatch:
         return self._names.get(producer.producer_id) or f"producer {producer.producer_id}"
 
     def _waits(self, look: _Look) -> str:
-        """Why silence is not yet a proof: an end that is not known, or a transaction that may still add records to be
-        read."""
+        """Why silence proves nothing yet: an end is unknown, or an open transaction may still commit records."""
         if look.unknown:
             return f"where {first_of(look.unknown, SHOWN)} ends is not known: no leader answers"
         if look.open:
@@ -121,8 +120,8 @@ class FenceWatch:
         return ""
 
     def _error(self, last: str, look: _Look, *, aborted: bool) -> ReconcilerError:
-        """What to do depends on why: an open transaction has to be ended, a producer without a fence stopped, a super
-        user stopped or made bound."""
+        """The error with the remedy of its cause: end an open transaction, stop a producer without a fence, or stop a
+        super user, whom no rule binds."""
         its, origin = self.plan.settings, self.plan.origin
         back = f"or let producers continue: {ROLLBACK}"
         if look.open and not aborted:

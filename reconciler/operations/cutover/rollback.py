@@ -1,4 +1,4 @@
-"""Takes a cut-over back: before *switch* always, then as long as the destination has no record of its own."""
+"""Takes a cut-over back: always before *switch*; after it, while clients have written nothing at the destination."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ LOOK_S = 0.5
 
 
 class CutoverRollback:
-    """One run. It can be repeated: each step looks first."""
+    """One run. A run can be repeated, since each step checks first what is left to do."""
 
     def __init__(
         self, world: CutoverWorld, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]
@@ -28,8 +28,8 @@ class CutoverRollback:
         self._groups: tuple[GroupMove, ...] = ()
 
     def run(self) -> CutoverReport:
-        """Does nothing where the destination has records of its own: the report has their counts. Raises
-        ReconcilerError where that is unknown."""
+        """Does nothing if clients have written at the destination: the report then has the counts. Raises
+        ReconcilerError if that is unknown."""
         began = self.world.now()
         if own := self._own():
             return CutoverReport("rollback", self.plan, (), own=own)
@@ -52,8 +52,8 @@ class CutoverRollback:
         )
 
     def _own(self) -> dict[str, int]:
-        """Records that clients wrote at the destination since the switch, by partition. Raises ReconcilerError where
-        other flows write there as well: theirs could not be told apart."""
+        """Partition -> records that clients wrote at the destination since the switch. Raises ReconcilerError if other
+        flows write there, too: offsets do not tell their records from those of clients."""
         if not self.journal.switched:
             return {}
         if self.plan.shared:
@@ -66,8 +66,8 @@ class CutoverRollback:
         return {f"{key[0]}-{key[1]}": count for key, count in sorted(self.world.own_records(there).items())}
 
     def _written_meanwhile(self) -> Iterator[str]:
-        """A finding, not an error: at this point all is taken back, and nothing can be done about what was written but
-        to say so."""
+        """Reports late records as a finding, not as an error: by now everything is taken back, so no step can fail on
+        them."""
         try:
             own = self._own()
         except ReconcilerError as error:
@@ -78,8 +78,8 @@ class CutoverRollback:
             yield f"{text} in {first_of(list(own), SHOWN)}; they stay there"
 
     def _acts(self) -> Iterator[tuple[RollbackStep, Callable[[], StepEnd]]]:
-        """In the reverse order of the cut-over. The fence goes last: the origin takes writes only once the flow copies
-        again and groups are where they were."""
+        """Steps in the reverse order of the cut-over. The fence is removed last: the origin takes writes only once the
+        flow copies again and groups have their positions back."""
         if self.journal.started:
             yield RollbackStep.HOLD, self._hold
         if self.journal.switched:
@@ -96,7 +96,8 @@ class CutoverRollback:
         return step_end(done, f"{self.journal.started} is paused", note)
 
     def _groups_back(self) -> StepEnd:
-        # A group that is further on the origin read on there. One with members stays as it is until they have left.
+        # A group with a later offset on the origin has read on there and keeps it. Kafka refuses a commit for a group
+        # with members, so such a group waits until they have left.
         until, moved = self.world.now() + self.plan.settings.catch_up_s, dict[str, GroupMove]()
         while True:
             moves = {move.group: move for move in self.world.groups_back() if _concerned(move)}
@@ -115,7 +116,7 @@ class CutoverRollback:
 
 
 def _concerned(move: GroupMove) -> bool:
-    """Its position was set, or should have been and was not."""
+    """Whether the cut-over set the group's position, or failed to."""
     if any(offset.after != offset.before for offset in move.offsets):
         return True
     wanted = ((offset.translated.offset, offset.before) for offset in move.offsets)

@@ -1,4 +1,4 @@
-"""``cutover plan``, ``apply`` and ``rollback``: what is asked, whether it may, and what comes of it."""
+"""``cutover plan``, ``apply`` and ``rollback``: checks a request, asks for consent, runs it and reports the result."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from reconciler.text import first_of
 
 @dataclass(frozen=True, slots=True)
 class CutoverOptions:
-    """``steal``: why the lock is taken from any holder."""
+    """``steal``: the reason for taking the lock from its holder."""
 
     yes: bool
     form: Format
@@ -36,7 +36,7 @@ class CutoverOptions:
 
 
 def plan(env: Path, request: CutoverRequest, form: Format, out: Path | None) -> ExitCode:
-    """As ``plan_exit_code``."""
+    """Plans, prints and saves a cut-over. Exit codes: ``plan_exit_code``."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         made = planned(session, request, say_now)
     if out is not None:
@@ -46,13 +46,13 @@ def plan(env: Path, request: CutoverRequest, form: Format, out: Path | None) -> 
 
 
 def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
-    """Raises ReconcilerError for what ends it before it begins."""
+    """Carries out a plan, or the rest of it. Raises ReconcilerError if it cannot begin."""
 
     def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
         if journal is None:
             _require_true(execute.session, plan)
             journal = fresh_journal(plan, digest(plan), execute.lock.holder.who, now_ms())
-        if journal.state is CutoverState.DONE:  # a failback may have led clients home since
+        if journal.state is CutoverState.DONE:  # a failback may have moved clients home since
             return CutoverReport("apply", plan, ())
         world = LiveWorld(execute.session, plan, execute, say)
         return CutoverRun(world, plan, journal, now_ms).run()
@@ -61,7 +61,7 @@ def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
 
 
 def rollback(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
-    """Takes a cut-over back; does nothing where its plan was never begun."""
+    """Takes a cut-over back; does nothing for a plan that never began."""
 
     def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
         if journal is None:
@@ -76,8 +76,8 @@ Run = Callable[[Execution, CutoverPlan, CutoverJournal | None], CutoverReport]
 
 
 def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, run: Run) -> ExitCode:
-    """Shows the plan, asks, takes the lock, and runs. Raises ReconcilerError for a plan of another environment, and for
-    consent that is missing."""
+    """Shows the plan, asks for consent, takes the lock, and runs. Raises ReconcilerError for a plan of another
+    environment, and without consent."""
     plan = _read(file)
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         if session.topology.environment != plan.environment:
@@ -94,8 +94,8 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
             require_agreement(
                 question, f"nothing was done by cutover {command}", why, "Read the plan, then pass --yes."
             )
-        # Journals are read under the lock: another run may just have carried a step out. The report is shown before a
-        # lock that was lost meanwhile is complained about.
+        # Journals are read under the lock, because another run may just have finished a step. The report is shown
+        # before the error of a lock that was lost meanwhile: the steps are done either way.
         with execution(session, f"cutover {command}", options.steal) as execute:
             journals = read_cutovers(execute.lock.cluster, plan.environment, Principal.APPLY)
             back = flows_back(session.topology, plan)
@@ -109,9 +109,10 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
 def journal_of(
     plan: CutoverPlan, own: str, journals: Sequence[CutoverJournal], back: Collection[str] = ()
 ) -> CutoverJournal | None:
-    """The journal that this plan goes on with; None: it begins. Raises BlockedError while another one is under way that
-    moves the same topics. ``own``: digest of the plan; ``back``: as for ``in_the_way``. Another plan that chooses the
-    same goes on with a journal, too: its file may be lost, or wait for clients that never come."""
+    """The journal that this plan continues; None if it begins. Raises BlockedError while another cut-over moves the
+    same topics. ``own``: digest of the plan; ``back``: as for ``in_the_way``. A plan with the same topics and groups
+    may continue the journal of another plan: the file of that one may be lost, or it may wait for clients that never
+    come."""
     mine = next((journal for journal in journals if journal.plan == own), None)
     if mine is None:
         mine = next((each for each in journals if stands_in(plan, each)), None)
@@ -123,7 +124,7 @@ def journal_of(
 
 
 def _require_true(session: Session, plan: CutoverPlan) -> None:
-    """Raises StalePlan with both values, BlockedError for what stops it."""
+    """Raises StalePlan with planned and present values, BlockedError for checks that stop the plan."""
     request = CutoverRequest(plan.flow, plan.settings, plan.topics_expression, plan.groups_expression)
     now = planned(session, request, say_now)
     if moved := tuple(moved_since(plan, now)):

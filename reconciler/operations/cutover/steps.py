@@ -1,7 +1,7 @@
-"""The steps of a cut-over: each looks first, so that a run that was killed anywhere is gone on with by another.
+"""The steps of a cut-over. Each checks first what is left to do, so that the next run continues a killed one.
 
-Until *switch* begins, everything is read again from the start. From then on clients may write at the destination:
-what lies before it is over.
+Until *switch* begins, each run starts from the first step. From *switch* on, clients may write at the destination, so
+no step before it is repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ _BEFORE_SWITCH = tuple(CutoverStep)[: tuple(CutoverStep).index(CutoverStep.SWITC
 
 
 class CutoverRun:
-    """One run over one plan. ``journal``: as an earlier run left it, or a fresh one."""
+    """One run of one plan. ``journal``: of an earlier run, or a new one."""
 
     def __init__(
         self, world: CutoverWorld, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]
@@ -42,7 +42,7 @@ class CutoverRun:
         self._untouched = not journal.begun
 
     def run(self) -> CutoverReport:
-        """Every step, audited. One that fails ends the run there, and the next run goes on."""
+        """Takes every step and audits it. A failed step ends the run, and the next run continues there."""
         began = self.world.now()
         steps = in_order(self.world, self._acts(), self._ended)
         if steps[-1].result is not FAILED:
@@ -53,17 +53,17 @@ class CutoverRun:
         groups = tuple(group_seen(move, ()) for move in self._groups)
         seconds = self.world.now() - began
         findings = tuple(self._findings)
-        # Writes are refused from the fence on. The journal has its time, so a run that goes on after another one ended
-        # counts from there.
+        # Writes are refused from the fence on. The journal keeps its time, so a later run measures the stop from there.
         stopped_s = self._seen_after_s if self.journal.fenced_ms else None
         if self.journal.fenced_ms and stopped_s is None:
             stopped_s = max(0.0, (self._now_ms() - self.journal.fenced_ms) / 1000)
         return CutoverReport("apply", self.plan, steps, findings, groups, stopped_s, seconds, untouched=self._untouched)
 
     def _acts(self) -> Iterator[tuple[CutoverStep, Callable[[], StepEnd]]]:
-        """The order is what makes it safe. Writes are refused and proved to have ended before the rest is drained; the
-        flow is paused before groups are set, so that no position of it moves them again; only then may clients write at
-        the destination. The way back starts after clients are seen there, since until then a rollback loses nothing."""
+        """Steps in the order that keeps data safe. The fence is verified before the flow drains, so the goal cannot
+        move; the flow is paused before groups are set, so that its own sync of offsets does not move them again; only
+        then may clients write at the destination. The way back starts after clients are seen there: until then a
+        rollback loses nothing."""
         yield CutoverStep.BEFORE, partial(self._hook, CutoverStep.BEFORE)
         yield CutoverStep.FENCE, self._fence
         yield CutoverStep.VERIFY_FENCE, self._verify_fence
@@ -91,9 +91,9 @@ class CutoverRun:
             return ALREADY, "done by an earlier run"
         self._keep(self.journal.begin(name))
         before, self._untouched = self._untouched, self._untouched and name in _LOOKS and not self.plan.settings.aborts
-        end = self.world.perform(name, act)  # one that fails may have done its work
+        end = self.world.perform(name, act)  # a failed step may have done its work, too
         self._untouched = self._untouched or (before and end[0] is SKIPPED)
-        self.journal = self.journal.end(name)  # kept when the next step begins: writes stop for each write here
+        self.journal = self.journal.end(name)  # written at the next step: each write here prolongs the stop
         return end
 
     def _keep(self, journal: CutoverJournal) -> None:
@@ -107,8 +107,8 @@ class CutoverRun:
         return (SKIPPED, "no hook is declared") if ran is None else (DONE, ran[1])
 
     def _fence(self) -> StepEnd:
-        """The time of the fence is kept before its rules are made: a run that is killed in between still knows from
-        when on writes may have been refused."""
+        """The journal gets the time of the fence before its rules are made, so that after a kill in between the next
+        run knows since when writes may be refused."""
         wanted = self.plan.fence
         if wanted.obstacle:
             return SKIPPED, f"no fence: {wanted.obstacle}. Stop the producers now"
@@ -131,8 +131,8 @@ class CutoverRun:
     def _drain(self) -> StepEnd:
         goal, began, most, shown = self._ends(), self.world.now(), 0, -1
         while True:
-            # Each look compares the ends with those at the fence first: what is written behind it would move the goal,
-            # and nothing may be moved then.
+            # Each turn first compares the ends with those at the fence: a record written after the fence would move the
+            # goal, and ends the cut-over while nothing has moved.
             partitions = self.world.partitions()
             self._require_still(partitions)
             left = sum(max(0, end - (partitions[key].position or 0)) for key, end in goal.items() if key in partitions)
@@ -140,7 +140,7 @@ class CutoverRun:
             if not left and not unknown:
                 break
             if not most and self.world.is_paused():
-                self.world.resume()  # an earlier run paused it, and then a record was written behind the fence
+                self.world.resume()  # an earlier run paused it before a record came in after the fence
             most = max(most, left)
             if self.world.now() - began > self.plan.settings.within_s:
                 rest = f"{left:,} of {counted(most, 'offset')}" if left else f"an unknown number in {unknown[0]}"
@@ -157,7 +157,7 @@ class CutoverRun:
         return step_end(bool(most), text)
 
     def _pause(self) -> StepEnd:
-        """The ends at the destination are kept right after the pause: what lies beyond them later is of clients
+        """The journal gets the ends at the destination right after the pause: records beyond them are from clients
         (``own_records``)."""
         self._require_same_topics()
         done, note = self.world.pause()
@@ -168,8 +168,8 @@ class CutoverRun:
         return step_end(done, f"{scope} paused, {self.plan.destination} takes writes", note)
 
     def _set_groups(self) -> StepEnd:
-        """Waits up to ``catch_up_s`` for members that still read the rest at the origin, so that nothing is read twice.
-        Groups are set in any case: those with members get their positions again later (``_set_again``)."""
+        """Waits up to ``catch_up_s`` for members to read the rest at the origin, so that no record is read twice. Then
+        sets all groups: a group that still has members gets its position again later (``_set_again``)."""
         until, ends = self.world.now() + self.plan.settings.catch_up_s, self._ends()
         while True:
             spans: dict[Key, tuple[int, int]] = {}
@@ -183,7 +183,8 @@ class CutoverRun:
             if not unread or self.world.now() >= until:
                 break
             self.world.sleep(LOOK_S)
-        # Writes stop for each look, of ten connections. What members read on since this one is set later, too.
+        # Reading groups again would take ten connections while writes are stopped. Progress of members since this
+        # reading is set later, too.
         if any(not offset.translated.exact for move in moves for offset in move.offsets):
             moves = self.world.groups(settled=True)
         self._groups = self.world.commit(moves)
@@ -196,7 +197,7 @@ class CutoverRun:
 
     def _switch(self) -> StepEnd:
         self._require_same_topics()
-        # Kept before anything runs: once a client may have moved, only the destination's log says what can be undone.
+        # Kept before the hook runs: once a client may have moved, only the destination's log shows what can be undone.
         self._keep(replace(self.journal, switched=True))
         ran = self.world.hook(CutoverStep.SWITCH.value)
         if ran is None:
@@ -204,9 +205,9 @@ class CutoverRun:
         return DONE, ran[1]
 
     def _await_clients(self) -> StepEnd:
-        """Until every group that had members has some at the destination, and every topic that was written is written
-        there. Raises ReconcilerError after ``clients_s``; the run after it waits again. While it waits, records that
-        still come to the origin end the run (``_look_for_late``)."""
+        """Waits until every group with members has members at the destination, and every topic with producers is
+        written there. Raises ReconcilerError after ``clients_s``; the next run waits again. A record that still arrives
+        at the origin ends the run (``_look_for_late``)."""
         plan, until = self.plan, self.world.now() + self.plan.settings.clients_s
         awaited = {group.group for group in plan.groups if group.members}
         written = {topic for topic in plan.topics if topic.rate > 0 and topic.copy not in plan.shared}
@@ -217,8 +218,8 @@ class CutoverRun:
             idle = sorted(group for group in awaited if not members.get(group))
             if idle:
                 self._set_again(members)
-            # A topic counts as written where the client writes: under its own name or that of the copy. One record is
-            # enough: clients may write gigabytes while others are waited for, and each look would read them all.
+            # A client may write to the topic's own name or to the copy's. One record is enough as proof: clients may
+            # write gigabytes while others are waited for, and each turn would read all of it.
             own = {topic for topic, _ in self.world.own_records(there, 1)}
             silent = sorted(topic.topic for topic in written if not {topic.topic, topic.copy} & own)
             if not idle and not silent:
@@ -241,7 +242,8 @@ class CutoverRun:
         return step_end(bool(awaited or written), f"{text} on {plan.destination}")
 
     def _set_again(self, members: Mapping[str, int]) -> None:
-        """Positions of groups that read on at the origin until they left it. What arrived is its own master."""
+        """Sets positions again of groups that read on at the origin before they left it. A group with members at the
+        destination keeps its own positions."""
         waiting = [move for move in self.world.groups(settled=False) if not members.get(move.group)]
         now = {move.group: move for move in self.world.commit(waiting)}
         moved = {name: move for name, move in now.items() if any(each.after != each.before for each in move.offsets)}
@@ -286,7 +288,8 @@ class CutoverRun:
         return {key_of(name): end for name, end in self.journal.ends.items()}
 
     def _late(self, partitions: Mapping[Key, PartitionState]) -> dict[str, int]:
-        """Offsets of the origin behind a verified fence. Not known where a mirror writes, too."""
+        """Partition of the origin -> offsets written after the fence was verified. Empty once the way back may run, and
+        without partitions that a mirror writes: their ends move for good reason."""
         if CutoverStep.START in self.journal.done or self.journal.started:
             return {}
         fence = self.plan.fence
@@ -297,8 +300,8 @@ class CutoverRun:
         return {f"{key[0]}-{key[1]}": count for key, count in late.items() if count > 0}
 
     def _require_still(self, partitions: Mapping[Key, PartitionState]) -> None:
-        """Raises ReconcilerError if anything was written at the origin since the fence was verified, before clients
-        have moved."""
+        """Raises ReconcilerError, while clients have not moved, if the origin got a record after the fence was
+        verified."""
         if late := self._late(partitions):
             words = [f"{name} by {counted(count, 'offset')}" for name, count in late.items()]
             raise ReconcilerError(
@@ -316,8 +319,8 @@ class CutoverRun:
             self._findings = {f"{text}reconciler mirror resume ENV {self.plan.flow}{topic}": None}
 
     def _require_same_topics(self) -> None:
-        """A topic that was deleted, recreated or made meanwhile has other offsets, or none that were drained. Raises
-        ReconcilerError; where only some topics move, a new one is none of this cut-over's business."""
+        """Raises ReconcilerError if a topic was deleted, recreated or created meanwhile: its offsets are other ones, or
+        not drained. If only chosen topics move, a new topic is ignored."""
         planned = {topic.topic: topic_words(topic) for topic in self.plan.topics}
         now = self.world.topics()
         changed = [f"{name}: was {words}, is {now.get(name, 'absent')}" for name, words in planned.items()]

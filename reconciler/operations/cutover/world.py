@@ -1,4 +1,4 @@
-"""What the steps of a cut-over see and do, as a port: ``live`` implements it on clusters, tests in memory."""
+"""The port through which steps of a cut-over see and change clusters: ``live`` implements it, tests fake it."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol, TypeVar
@@ -12,13 +12,13 @@ from reconciler.model.state.cutover_journal import CutoverJournal
 from reconciler.text import counted, one_line
 
 StepNotes = tuple[bool, str]
-"""Whether something was done, and what is worth a word."""
+"""Whether something was changed, and a remark."""
 StepEnd = tuple[StepResult, str]
-"""How a step ended, and in which words."""
+"""The result of a step, and words for it."""
 
 
 class StepWorld(Protocol):
-    """What the loop over steps needs."""
+    """Methods that the loop over steps needs."""
 
     def now(self) -> float:
         """Seconds."""
@@ -28,12 +28,12 @@ class StepWorld(Protocol):
 
 
 class CutoverWorld(StepWorld, Protocol):
-    """All raise ReconcilerError, ClusterError among it; what cannot be read is never an empty answer."""
+    """All methods raise ReconcilerError or its ClusterError; a failed read never returns an empty answer."""
 
     # the origin
 
     def rules(self) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
-        """Access rules that stand now, and those of the plan's topics that a fence of this flow made."""
+        """All existing access rules, and among them the rules of this flow's fence on the plan's topics."""
         ...
 
     def fence(self, rules: Collection[AclBinding]) -> None: ...
@@ -41,29 +41,29 @@ class CutoverWorld(StepWorld, Protocol):
     def unfence(self, rules: Collection[AclBinding]) -> None: ...
 
     def topics(self) -> Mapping[str, str]:
-        """Topics that the plan's choice takes in now -> words of their id and partitions."""
+        """Topics that the plan's expression matches now -> words with their id and partitions."""
         ...
 
     def partitions(self) -> Mapping[Key, PartitionState]:
-        """Of the plan's topics, by partition of the origin."""
+        """Positions and ends of the plan's topics, by partition of the origin."""
         ...
 
     def producers(self) -> Mapping[Key, Producers] | None:
-        """None: the brokers do not tell."""
+        """Active producers by partition; None if the brokers do not support DescribeProducers."""
         ...
 
     def names(self, producer_ids: Collection[int]) -> Mapping[int, str]:
-        """Transactional ids, as far as they can be seen."""
+        """Producer id -> transactional id, as far as the principal may see it."""
         ...
 
     def abort(self, transactional_id: str) -> None: ...
 
     def let_through(self) -> Collection[Key]:
-        """Partitions of the origin that the plan's probe may write; none without a probe."""
+        """Partitions of the origin that the plan's probe may write; empty without a probe."""
         ...
 
     def unread(self, spans: Mapping[Key, tuple[int, int]]) -> frozenset[Key]:
-        """Partitions of the origin with a record in their span."""
+        """Partitions of the origin with a record between the two offsets."""
         ...
 
     # the flow
@@ -81,63 +81,64 @@ class CutoverWorld(StepWorld, Protocol):
     # groups
 
     def groups(self, *, settled: bool) -> tuple[GroupMove, ...]:
-        """To the destination. ``settled``: waits until every offset is exact, for some seconds."""
+        """Moves of the plan's groups to the destination. ``settled``: wait some seconds until every offset is exact."""
         ...
 
     def commit(self, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
-        """Sets what is due at the destination. Gives the groups as they are then."""
+        """Sets due offsets at the destination, and returns the resulting groups."""
         ...
 
     def groups_back(self) -> tuple[GroupMove, ...]:
-        """Sets the groups' positions on the origin by those on the destination."""
+        """Sets positions on the origin, translated from those on the destination."""
         ...
 
     # the destination
 
     def lift(self) -> StepEnd:
-        """Clients may write the copies, which rules kept to the mirror."""
+        """Removes the deny rules that keep clients from writing the copies."""
         ...
 
     def restore(self) -> StepEnd:
-        """Takes ``lift`` back."""
+        """Reverts ``lift``."""
         ...
 
     def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
-        """Of all topics there that clients of the plan's topics may write, once the origin is copied up to
-        ``drained``: what lies beyond is of clients."""
+        """End offsets of all topics at the destination that clients of the plan's topics may write, once the origin is
+        copied up to ``drained``: later records are from clients."""
         ...
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
-        """Partitions of the destination that have records from these offsets on -> how many, at least ``enough``."""
+        """Partitions of the destination with records from these offsets on -> their number, counted up to
+        ``enough``."""
         ...
 
     def members(self) -> Mapping[str, int]:
-        """Of the plan's groups at the destination."""
+        """Number of members of the plan's groups at the destination."""
         ...
 
     def tail(self, ends: Mapping[Key, int], there: Mapping[Key, int]) -> StepNotes:
-        """Compares the last records before ``ends`` with the last ones before ``there``. Raises ReconcilerError for a
-        difference."""
+        """Compares the last records before ``ends`` (origin) with those before ``there`` (destination). Raises
+        ReconcilerError for a difference."""
         ...
 
     # everything else
 
     def gate_faults(self) -> tuple[Fault, ...]:
-        """Gates of the plan that do not hold."""
+        """Failing gates of the plan."""
         ...
 
     def hook(self, name: str) -> StepNotes | None:
-        """None: there is none of this name."""
+        """Runs a hook; None if the environment has none of this name."""
         ...
 
     def keep(self, journal: CutoverJournal) -> None:
-        """While the lock is ours."""
+        """Writes the journal, under the lock."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
     def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
-        """In the audit record, while the lock is ours."""
+        """Runs a step under the lock, and records it in the audit record."""
         ...
 
 
@@ -146,7 +147,7 @@ def step_end(done: bool, text: str, note: str = "") -> StepEnd:
 
 
 def unfenced(world: CutoverWorld, none: str, then: str) -> StepEnd:
-    """Takes the fence back. ``none``: what to say where no rule of it stands; ``then``: what follows from it."""
+    """Removes the fence. ``none``: words if it has no rules; ``then``: words for the effect."""
     _, ours = world.rules()
     if not ours:
         return StepResult.ALREADY, none
@@ -155,7 +156,7 @@ def unfenced(world: CutoverWorld, none: str, then: str) -> StepEnd:
 
 
 def unkept(error: ReconcilerError, again: str) -> str:
-    """What is to know when the last word of a run did not come into its journal."""
+    """The remark about a run that could not write its last entry into the journal."""
     return f"all of it is done, but the journal still says that it is under way: {error.what}. Run it again: it {again}"
 
 
@@ -167,7 +168,7 @@ def in_order(
     acts: Iterable[tuple[StepName, Callable[[], StepEnd]]],
     ended: Callable[[StepName, Callable[[], StepEnd]], StepEnd],
 ) -> tuple[FailoverStep, ...]:
-    """Takes the steps, and tells each as it ends. One that fails is the last. ``ended`` takes one step."""
+    """Takes the steps in order, and reports each as it ends. A failed step is the last. ``ended`` runs one step."""
     steps: list[FailoverStep] = []
     for name, act in acts:
         at = world.now()
