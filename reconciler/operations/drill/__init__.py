@@ -1,4 +1,4 @@
-"""``drill``: the whole failover and the way back, on a canary topic and group alone, as evidence.
+"""``drill``: rehearses a failover and its way back with a canary topic and group, and reports the evidence.
 
-Belongs here: what the canary's client does, and what is measured. Not here: the steps of a move (`operations.cutover`).
+Belongs here: the canary's client, and measurements. Not here: the steps of a move (`operations.cutover`).
 """

@@ -1,4 +1,4 @@
-"""Decides where the canary of a flow lies, and what keeps a drill from beginning. Pure functions."""
+"""Locates the canary of a flow, and decides whether a drill may begin. Pure functions."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from reconciler.text import first_of
 
 _NOTHING_DONE = "Nothing was changed."
 _NOT_OF_A_DRILL = frozenset({"hook", "part", "producer-topics", "shared-topics", "left-out", "groups"})
-"""Checks of a cut-over that say nothing of a canary: no hook runs, and only the drill writes and reads it."""
+"""Checks of a cut-over that do not apply to a canary: no hook runs, and only the drill writes and reads it."""
 
 
 def canary_of(flow: str, named: str) -> str:
@@ -25,12 +25,12 @@ def canary_of(flow: str, named: str) -> str:
 
 
 def exactly_name(name: str) -> str:
-    """The expression that matches this name alone."""
+    """An expression that matches only this name."""
     return re.sub(r"([^A-Za-z0-9_-])", r"\\\1", name)
 
 
 def require_declared(topology: Topology, flow: Flow, canary: str) -> None:
-    """Raises BlockedError with the lines to add: a drill moves only what the environment owns."""
+    """Raises BlockedError with the YAML to add: a drill moves only topics that the environment owns."""
     lines: list[str] = []
     where = topology.topics[canary].clusters if canary in topology.topics else ()
     if flow.source not in where:
@@ -56,7 +56,7 @@ def require_declared(topology: Topology, flow: Flow, canary: str) -> None:
 def places_of(
     topology: Topology, flow: Flow, canary: str, standing: Collection[str], there: Collection[str]
 ) -> DrillPlaces:
-    """``standing``: flows that copy now. ``there``: topics of the destination."""
+    """``standing``: running flows. ``there``: topics of the destination."""
     copy = selector_of(flow).remote_name(canary)
     back = _carrier(topology, flow, canary)
     if back is not None and back.name in standing and canary in there:
@@ -77,7 +77,8 @@ def places_of(
 
 
 def _carrier(topology: Topology, flow: Flow, canary: str, *, declared: bool = True) -> Flow | None:
-    """The one flow that copies the canary from the target back. ``declared``: it has to match the canary already."""
+    """The only flow that copies the canary from the target back. ``declared``: the flow must already match the
+    canary."""
     others = [each for each in topology.flows.values() if (each.source, each.target) == (flow.target, flow.source)]
     if declared:
         others = [each for each in others if selector_of(each).why_not(canary) is None]
@@ -92,8 +93,8 @@ def require_alone(
     journals: Iterable[CutoverJournal],
     reason: str,
 ) -> None:
-    """Raises BlockedError for a pause that no drill set, and while a cut-over between the two clusters is under way.
-    ``reason``: how that of a drill's pause begins."""
+    """Raises BlockedError for a pause that no drill set, and for an unfinished cut-over between the two clusters.
+    ``reason``: prefix of the reason of a drill's pauses."""
     for scope, pause in pauses.items():
         if scope.topic in ("", canary) and not (scope.topic and pause.reason.startswith(reason)):
             raise BlockedError(
@@ -101,7 +102,7 @@ def require_alone(
                 f"A drill needs a mirror that copies, and does not lift the pause of another. {_NOTHING_DONE}",
                 f"If it is over: reconciler mirror resume ENV {flow.name}{f' --topic {canary}' if scope.topic else ''}",
             )
-    # Also one in the other direction: it moves the same clients.
+    # A cut-over in the other direction counts, too: it moves the same clients.
     both = {flow.source, flow.target}
     between = {each.name for each in topology.flows.values() if {each.source, each.target} == both}
     for journal in journals:
@@ -115,7 +116,7 @@ def require_alone(
 
 
 def require_ready(plan: CutoverPlan, canary: str) -> None:
-    """Raises BlockedError for what stops a cut-over of the canary."""
+    """Raises BlockedError for checks that stop a cut-over of the canary."""
     if not plan.topics:
         raise BlockedError(
             f"{plan.origin} has no topic {canary} that {plan.flow} copies",
@@ -128,7 +129,7 @@ def require_ready(plan: CutoverPlan, canary: str) -> None:
 
 
 def warnings_of(plan: CutoverPlan) -> Iterator[str]:
-    """Of the plan, as far as they are about the canary."""
+    """Warnings of the plan that concern the canary."""
     for check in plan.checks:
         if check.level is Level.WARNS and check.code in ("fence", "fence-limits"):
             yield check.text

@@ -1,4 +1,4 @@
-"""``DrillWorld`` on clusters. Whatever it changes is of the canary's topics or of its group."""
+"""``DrillWorld`` on clusters. It changes only the canary's topics and group."""
 
 import json
 import math
@@ -23,11 +23,11 @@ from reconciler.replication.offsets.close_gaps import Log
 from reconciler.replication.offsets.parting import WholeRecord, bounds_of, read_from
 
 DRILL = "drill: moved to "
-"""How the reason of a pause begins that a drill set."""
+"""Prefix of the reason of a drill's pauses."""
 
 
 class LiveDrill(LiveWorld):
-    """One drill over one plan. Its client speaks as the principal ``apply``."""
+    """One drill with one plan. Its client logs in as the principal ``apply``."""
 
     reason = DRILL
 
@@ -57,7 +57,7 @@ class LiveDrill(LiveWorld):
         return (True, self.at_switch()) if name == CutoverStep.SWITCH else None
 
     def keep(self, journal: CutoverJournal) -> None:
-        """Nothing: a drill is not gone on with."""
+        """Keeps nothing: no run continues another run's drill."""
 
     def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
         self._execute.require_lock()
@@ -83,8 +83,8 @@ class LiveDrill(LiveWorld):
     # the canary's client
 
     def to_ends(self) -> None:
-        """The drill's group begins at the ends of both sides, and the drill remembers them: what lies before is of
-        earlier drills. Raises ReconcilerError before anything is written if one end is not known."""
+        """Commits the ends of both sides for the drill's group, and remembers them: records before them are from
+        earlier drills. Raises ReconcilerError, before anything is written, if an end is unknown."""
         for there in (False, True):
             keys = self._keys(there)
             bounds = self._side(there).bounds(keys)
@@ -98,8 +98,8 @@ class LiveDrill(LiveWorld):
             self._commit(there, {key: bounds[key].end for key in keys})
 
     def write(self, numbers: Sequence[int], *, there: bool) -> None:
-        """One record for each number, over all partitions. The value has the drill's own id: records of others, or of
-        an earlier drill, are recognised as such."""
+        """Writes one record for each number, spread over all partitions. Its value contains the drill's id, which tells
+        it from records of other clients and earlier drills."""
         topic = self.places.written if there else self.places.topic
         side, count = self._side(there), len(self._of(there, topic))
         records: dict[int, list[small_topics.KeyValue]] = {}
@@ -113,8 +113,8 @@ class LiveDrill(LiveWorld):
         visited((side,), append)
 
     def read(self, share: float, *, there: bool) -> Sequence[int]:
-        """Reads from the group's position, as a client would, and commits behind what it read. ``share``: how much of
-        what is there, so that the rest is left to be read on the other side after the switch."""
+        """Reads from the group's position as a client would, and commits the next offset. ``share``: the part of the
+        existing records to read; the rest is left for the other side after the switch."""
         side, keys = self._side(there), self._keys(there)
         committed = side.offsets([self.group]).get(self.group, {})
         numbers: list[int] = []
@@ -137,8 +137,8 @@ class LiveDrill(LiveWorld):
         return numbers
 
     def compare(self) -> tuple[int, int]:
-        """(records compared, how many of them differ), by the drill's number. A record that is there twice, or on one
-        side alone, counts as different."""
+        """(number of compared records, number of differences), matched by the drill's numbers. A duplicate, or a record
+        on one side alone, counts as a difference."""
         at, pairs = self.places, []
         pairs.append((self._flow, (False, at.topic), (True, at.copy)))
         if at.back and at.written != at.copy:
@@ -154,7 +154,7 @@ class LiveDrill(LiveWorld):
         return count, different
 
     def _logs(self, there: bool, topic: str) -> dict[int, list[WholeRecord]]:
-        """This drill's records by partition."""
+        """Partition -> records of this drill."""
         keys = self._of(there, topic)
 
         async def read(opened: Sequence[ClusterClient]) -> dict[int, list[WholeRecord]]:
@@ -174,7 +174,7 @@ class LiveDrill(LiveWorld):
         return [key for name in (self.places.there if there else self.places.here) for key in self._of(there, name)]
 
     def _of(self, there: bool, topic: str) -> list[Key]:
-        """Its partitions, asked for once: a look at a canary must not list all topics of a cluster."""
+        """Partitions of a topic, asked for only once and by name: a drill must not list all topics of a cluster."""
         if not self._counts[there]:
             self._counts[there] = self._side(there).partitions()
         if not (count := self._counts[there].get(topic, 0)):
@@ -186,8 +186,8 @@ class LiveDrill(LiveWorld):
         return [(topic, number) for number in range(count)]
 
     def _commit(self, there: bool, positions: Mapping[Key, int]) -> None:
-        """Raises ReconcilerError where the group does not take it, which a group without members does unless rights are
-        missing."""
+        """Raises ReconcilerError if the broker refuses the offset; for a group without members that means missing
+        rights."""
         side = self._side(there)
         asked = {self.group: {key: CommittedPosition(at, "") for key, at in positions.items()}}
         if refused := side.commit(asked).get(self.group):
@@ -199,7 +199,7 @@ class LiveDrill(LiveWorld):
             )
 
     def _number(self, record: WholeRecord) -> int | None:
-        """None: it is not of this drill."""
+        """The record's number; None if it is not from this drill."""
         try:
             value = parsed(record.value or b"")
             return int(value["number"]) if value["drill"] == self.drill else None
@@ -225,7 +225,8 @@ def _states(flow: Flow, sides: tuple[Side, Side], keys: Sequence[Key], copy: str
 
 
 def _content(records: Sequence[WholeRecord], flow: Flow) -> list[tuple[object, ...]]:
-    """Headers are compared where the flow adds none. A topic that both sides write has its records in another order."""
+    """What two copies must share: headers only if the flow adds none. Sorted, because a topic that both sides write has
+    its records in different orders."""
     if flow.record_work:
         pairs: list[tuple[object, ...]] = [(each.key, each.value) for each in records]
         return sorted(pairs, key=repr)

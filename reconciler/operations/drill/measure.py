@@ -1,4 +1,4 @@
-"""What a drill measures, from what was seen. Pure functions."""
+"""Computes the results of a drill from its readings. Pure functions."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ from reconciler.model.reports.failover import Key, PartitionState
 
 @dataclass
 class PointWatch:
-    """The worst recovery point while the canary is written. ``accepted``: when each batch was, and where the partitions
-    ended behind it."""
+    """The worst recovery point while the canary is written. ``accepted``: for each acknowledged batch its time, and the
+    ends of the partitions after it."""
 
     accepted: list[tuple[float, Mapping[Key, int]]] = field(default_factory=list)
     worst: RecoveryPoint = field(default_factory=RecoveryPoint)
@@ -22,7 +22,7 @@ class PointWatch:
         self.accepted.append((at, {key: state.end or 0 for key, state in states.items()}))
 
     def look(self, at: float, states: Mapping[Key, PartitionState]) -> int:
-        """How many records are not copied. Raises ReconcilerError where that is not known."""
+        """The number of records not copied yet. Raises ReconcilerError if it is unknown."""
         left = uncopied(states)
         waiting = [
             when
@@ -35,7 +35,7 @@ class PointWatch:
 
 
 def uncopied(states: Mapping[Key, PartitionState]) -> int:
-    """Offsets. Raises ReconcilerError."""
+    """Offsets not copied yet. Raises ReconcilerError if an end is unknown."""
     unknown = [f"{key[0]}-{key[1]}" for key, state in states.items() if state.left is None]
     if unknown:
         raise ReconcilerError(
@@ -57,8 +57,7 @@ def tally(written: Iterable[int], read: Iterable[int], strange: int, compared: t
 def objectives_seen(
     declared: Objectives | None, recovery_s: float | None, point: RecoveryPoint | None
 ) -> tuple[ObjectiveSeen, ...]:
-    """RTO and RPO in seconds: what is declared, None without, beside what was measured, None where the drill ended
-    earlier."""
+    """RTO and RPO in seconds: declared (None if not) and measured (None if the drill ended before)."""
     wanted = declared or Objectives()
     return (
         ObjectiveSeen("rto", _seconds(wanted.rto_ms), recovery_s),

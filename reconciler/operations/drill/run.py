@@ -1,4 +1,4 @@
-"""``drill``: what is asked, whether it may begin, and what comes of it: a report that the audit record vouches for."""
+"""``drill``: checks whether it may begin, runs it, and writes a report that the audit record vouches for."""
 
 import json
 from dataclasses import dataclass
@@ -37,7 +37,8 @@ from reconciler.resources.flows.routes import declared_flow
 @dataclass(frozen=True, slots=True)
 class DrillOptions:
     """``write_s``: how long the canary is written before it moves. ``out``: a folder for the report and its page.
-    ``metrics``: a file for a textfile collector. ``steal``: why the lock is taken from any holder."""
+    ``metrics``: a file for node_exporter's textfile collector. ``steal``: the reason for taking the lock from its
+    holder."""
 
     canary: str
     write_s: float
@@ -49,7 +50,7 @@ class DrillOptions:
 
 
 def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
-    """Raises ReconcilerError for what ends it before it begins."""
+    """Raises ReconcilerError if the drill cannot begin."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         flow = declared_flow(session.topology, name, "There is nothing to rehearse.")
         canary = decide.canary_of(name, options.canary)
@@ -71,7 +72,7 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
     request = CutoverRequest(flow.name, options.settings, decide.exactly_name(canary), decide.exactly_name(canary))
     plan = planned(session, request, say_now)
 
-    # What a killed drill left goes first: under its pause nothing is copied.
+    # Leftovers of a killed drill are removed first: under its pause nothing would be copied.
     findings: tuple[str, ...] = ()
     if plan.topics:
         former = LiveDrill(session, plan, execute, say, DrillPlaces(canary, plan.topics[0].copy), canary)
@@ -94,8 +95,8 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
 
 
 def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
-    """Where the canary lies on both sides. Its way back is measured only where a flow for it runs already and is not
-    paused: a drill starts no mirrors."""
+    """The canary's topics on both sides. The way back is measured only if a flow for it runs and is not paused: a drill
+    starts no mirrors."""
     back = move_of(session.topology, Way.FAILBACK, flow.name).drained
     standing = []
     if back:
@@ -108,7 +109,7 @@ def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
 
 
 def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOptions) -> None:
-    """The audit record holds the report's digest before the report can be read."""
+    """Records the report's digest in the audit record before anyone can read the report."""
     text = _sealed(report)
     seal = digest(json.loads(text))
     execute.perform(f"drill:{flow.name}:report:{seal}", lambda: None)
@@ -117,7 +118,7 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
         write_text(options.out / "drill.html", filled_in(page_in(Format.HTML, drill_page(report, seal), str), ".html"))
         say(f"report and page are in {options.out}: reconciler audit verify ENV --report {options.out / 'drill.json'}")
 
-    # When a drill met its objectives last is known beside the lock, whichever machine it ran on.
+    # The last drill is recorded beside the lock, so that status on any machine can show it.
     environment, cluster = report.environment, execute.lock.cluster
     known = or_unknown("last drills", partial(read_last_drills, cluster, environment, Principal.APPLY))
     if isinstance(known, Unknown):
@@ -138,5 +139,5 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
 
 
 def _sealed(report: DrillReport) -> str:
-    """The JSON as it is shown and written, so that both have the digest that is recorded."""
+    """The report's JSON, rendered once, so that shown and written reports have the recorded digest."""
     return filled_in(drill_json(report), "json")

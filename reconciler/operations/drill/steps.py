@@ -1,7 +1,7 @@
-"""The course of a drill: its client writes and reads, the canary fails over by the steps of a cut-over, and comes back.
+"""The course of a drill: its client writes and reads; the canary fails over by the steps of a cut-over, and back.
 
-A drill that was killed leaves at most deny rules on its canary, a pause of it, and a copy that others may write. The
-next one begins by taking these back, and lets its group begin behind everything that is there.
+A killed drill leaves at most deny rules on its canary, a pause of it, and a copy that clients may write. The next drill
+first reverts these, and lets its group begin at the ends of all partitions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,48 +22,48 @@ from reconciler.text import counted
 
 DONE, SKIPPED, FAILED = StepResult.DONE, StepResult.SKIPPED, StepResult.FAILED
 BATCH, PAUSE_S, AFTER = 12, 0.2, 60
-"""Records written at once at the origin, and the time between two batches; records written after each move."""
+"""Records of one batch at the origin; seconds between two batches; records written after each move."""
 NOT_OF_A_DRILL = frozenset({CutoverStep.BEFORE, CutoverStep.CLIENTS, CutoverStep.AFTER})
 
 
 class DrillWorld(CutoverWorld, Protocol):
-    """A cut-over that moves the canary alone, and the canary's client; ``live`` does it on clusters, tests in memory.
-    ``at_switch``: what the client does when it gets the destination's address, in place of the hook *switch*; no hook
-    of the environment runs. ``strange``: records met in the canary's topics that are not of this drill."""
+    """The port of a drill: a cut-over of the canary, and the canary's client; ``live`` implements it, tests fake it.
+    ``at_switch``: the client's reaction to the destination's address, in place of the hook *switch*; no hook of the
+    environment runs. ``strange``: records in the canary's topics that are not from this drill."""
 
     places: DrillPlaces
     at_switch: Callable[[], str]
     strange: int
 
     def copied(self) -> Mapping[Key, PartitionState]:
-        """The canary on the origin, and how far it is copied."""
+        """Ends of the canary on the origin, and positions of its copy."""
         ...
 
     def copied_back(self) -> Mapping[Key, PartitionState]:
-        """What was written on the destination, and how far it is copied. Empty: nothing carries it."""
+        """Ends on the destination, and positions of the copy back. Empty if no flow carries it back."""
         ...
 
     def to_ends(self) -> None:
-        """The group begins behind everything that is there, on both sides."""
+        """Lets the group begin at the ends of all partitions, on both sides."""
         ...
 
     def write(self, numbers: Sequence[int], *, there: bool) -> None:
-        """Returns once they are accepted. ``there``: on the destination."""
+        """Returns once the brokers have acknowledged all records. ``there``: on the destination."""
         ...
 
     def read(self, share: float, *, there: bool) -> Sequence[int]:
-        """The group reads on from its positions, up to this share of what there is, and commits."""
+        """Reads from the group's positions, up to this share of the existing records, and commits."""
         ...
 
     def compare(self) -> tuple[int, int]:
-        """Records of this drill that were compared on both sides, and how many of them differ."""
+        """Number of this drill's records compared on both sides, and number of differences."""
         ...
 
 
 @dataclass
 class DrillCourse:
-    """What came of a drill, as far as it went: fields of its report. ``failure``: why it ended early, or empty.
-    ``left``: what could not be taken back then."""
+    """Results of a drill as far as it went: fields of its report. ``failure``: why it ended early, or empty. ``left``:
+    changes that could then not be reverted."""
 
     steps: tuple[FailoverStep, ...] = ()
     back_steps: tuple[FailoverStep, ...] = ()
@@ -77,7 +77,8 @@ class DrillCourse:
 
 
 def take_back(world: DrillWorld) -> tuple[str, ...]:
-    """What a drill may have left, which is only on its canary. Returns what was there. Raises ReconcilerError."""
+    """Reverts what a killed drill may have left on its canary. Returns words for what it reverted. Raises
+    ReconcilerError."""
     leftovers = []
     _, made = world.rules()
     if made:
@@ -92,7 +93,7 @@ def take_back(world: DrillWorld) -> tuple[str, ...]:
 
 
 class DrillRun:
-    """One drill over one plan. ``write_s``: how long the canary is written at the origin."""
+    """One drill with one plan. ``write_s``: how long the canary is written at the origin."""
 
     def __init__(self, world: DrillWorld, plan: CutoverPlan, write_s: float, now_ms: Callable[[], int]) -> None:
         self.world, self.plan = world, plan
@@ -105,17 +106,17 @@ class DrillRun:
         world.at_switch = self._at_destination
 
     def run(self) -> DrillCourse:
-        """Never leaves the canary away: what cannot be taken back is named."""
+        """Never leaves the canary at the destination silently: the course names what could not be reverted."""
         course = self.course
         try:
-            # Older records of the canary are copied and read first, so that what is measured is of this drill alone.
+            # Older records of the canary are copied and read first, so that only this drill's records are measured.
             self.world.say("canary       waits until it is copied, and sets its group to the ends")
             self._await_copied(self.world.copied)
             self._await_copied(self.world.copied_back)
             self.world.to_ends()
             course.point = self._write_and_watch()
 
-            # The clock of the recovery runs from here until the group reads at the destination (`_at_destination`).
+            # The recovery time runs from here until the group reads at the destination (`_at_destination`).
             self._began = self.world.now()
             journal = fresh_journal(self.plan, "", "", self._now_ms())
             report = CutoverRun(self.world, self.plan, journal, self._now_ms).run()
@@ -124,7 +125,7 @@ class DrillRun:
             if report.failed is not None:
                 raise ReconcilerError(f"the failover ended at step {report.failed.name}: {report.failed.text}")
 
-            # And from here until the group reads at the origin again.
+            # The recovery time of the way back runs from here until the group reads at the origin again.
             self._began = self.world.now()
             course.back_steps = in_order(self.world, self._acts_back(), self.world.perform)
             last = course.back_steps[-1]
@@ -144,9 +145,9 @@ class DrillRun:
         return step_end(bool(leftovers), f"taken back: {', '.join(leftovers) or 'nothing'}")
 
     def _write_and_watch(self) -> RecoveryPoint:
-        """Writes for ``write_s`` seconds and looks after each batch how much of what was acknowledged is not copied;
-        the worst is the recovery point. At the end half of the records are read: the other half has to be read at the
-        destination, by the translated position."""
+        """Writes for ``write_s`` seconds; after each batch counts acknowledged records that are not copied. The worst
+        count is the recovery point. Half of the records are read at the end; the other half must be read at the
+        destination, from the translated position."""
         world, watch, until = self.world, PointWatch(), self.world.now() + self._write_s
         world.say(f"canary       writes on {self.plan.origin} for {self._write_s:g} s")
         while world.now() < until:
@@ -166,7 +167,7 @@ class DrillRun:
         fresh = list(world.read(1.0, there=True))
         if places.written:
             own = self._write(AFTER, there=True)
-            # What carries it back gets some that the group has yet to read.
+            # The flow of the way back gets records that the group has not read.
             fresh += world.read(0.5 if places.back else 1.0, there=True)
         self._read += fresh
         if not (set(fresh) & set(own) if own else fresh):
@@ -179,8 +180,8 @@ class DrillRun:
     # the way back
 
     def _acts_back(self) -> Iterator[tuple[BackStep, Callable[[], StepEnd]]]:
-        """As a failback does. The group is set before the flow resumes, and the fence goes once the origin has
-        everything."""
+        """Steps in the order of a failback: the group is set before the flow resumes, and the fence is removed once the
+        origin has all records."""
         origin = self.plan.origin
         if self.world.places.back:
             yield BackStep.DRAIN, self._drain_back
@@ -225,13 +226,13 @@ class DrillRun:
 
     def _write(self, count: int, *, there: bool) -> list[int]:
         numbers = list(next_numbers(self._written, count))
-        # Kept first: a number that may have been accepted counts as written, and is missed where it was not.
+        # Noted before the write: a record that a broker may have accepted must be looked for, even if the write fails.
         self._written += numbers
         self.world.write(numbers, there=there)
         return numbers
 
     def _await_copied(self, look: Callable[[], Mapping[Key, PartitionState]], watch: PointWatch | None = None) -> None:
-        """Until nothing is left to copy, for ``within_s`` seconds at most. Raises ReconcilerError."""
+        """Waits until nothing is left to copy. Raises ReconcilerError after ``within_s`` seconds."""
         within, began = self.plan.settings.within_s, self.world.now()
         while True:
             states = look()

@@ -1,5 +1,5 @@
-"""What the offset maps of two flows say about an offset that a group has committed. Pure functions: ``survey`` reads
-maps, positions and bounds.
+"""Translates committed offsets of groups by the offset maps of two flows. Pure functions: ``survey`` reads maps,
+positions and bounds.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ _FOR_EVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A leg with the offset map of its flow, by source partition, the flow's positions, by remote partition, and the
-    translated offsets of groups, by source partition. ``same``: the flow keeps offsets and has no map."""
+    """A leg with its flow's offset map (by source partition) and positions (by remote partition), and the translated
+    offsets of groups (by source partition). ``same``: the flow keeps offsets and has no map."""
 
     leg: Leg
     maps: Mapping[Key, PartitionMap]
@@ -30,13 +30,13 @@ class Chart:
 
 def translated(chart: Chart, at: tuple[Key, CommittedPosition], twin: str, before: int | None) -> TranslatedPartition:
     """``at``: the group's position on the origin; ``twin``: the topic's name at the destination; ``before``: the
-    group's offset there."""
+    group's offset at the destination."""
     (topic, partition), offset = at[0], at[1].offset
     key = (topic if chart.leg.forward else twin, partition)
     known, translation = chart.maps.get(key, _NOTHING), chart.found[key, offset]
     whole = False
     if not chart.leg.forward:
-        # The map has all that was copied: after its last record the log holds only control markers of the mirror.
+        # The map covers every copied record: after the last one the log holds only the mirror's transaction markers.
         gap = translation.gap
         at_end = gap is not None and gap.source_end is None and translation.offset == known.source_end
         whole = at_end and (known.source_end or 0) >= chart.positions.get(at[0], -1)
@@ -50,9 +50,9 @@ def translated(chart: Chart, at: tuple[Key, CommittedPosition], twin: str, befor
 
 
 def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:
-    """One offset for a topic that both clusters write under one name; empty for any other topic.
+    """One offset for a topic that clients write under one name on both clusters; empty for any other topic.
 
-    ``offers``: the one of the way back first.
+    ``offers``: translations by both flows, the way back first.
     """
     if len(offers) != 2 or any(offer.destination != offer.origin for _, offer in offers):
         return []
@@ -68,20 +68,20 @@ def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:
     }
     reason = translation.reason
     if not translation.exact and out.found[key, position].gap is None:
-        reason = out.found[key, position].reason or reason  # the other flow says only how far it has come
+        reason = out.found[key, position].reason or reason  # the other flow knows only its own progress
     partition = TranslatedPartition(translation.offset, translation.exact, reason, counted=counted)
     return [replace(offset, translated=partition)]
 
 
 def by_checkpoint(known: PartitionMap, leg: Leg, offset: int, before: int | None) -> TranslatedPartition:
-    """The group may have read on after the checkpoint, at most everything that was copied after it."""
+    """Translates by a checkpoint. The group may have read on since, at most everything that was copied after it."""
     copied = _copied(known, leg, offset, _FOR_EVER) or 0
     between = None if before is None else _copied(known, leg, min(before, offset), max(before, offset))
     return TranslatedPartition(offset, False, "", offset + copied, between)
 
 
 def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
-    """Copied records from ``begin`` to before ``end``, offsets of the leg's destination; None beyond the map."""
+    """Number of copied records in [``begin``, ``end``), offsets of the leg's destination; None beyond the map."""
     if begin == end:
         return 0
     runs = [run for stretch in known.stretches for run in stretch.runs]
@@ -90,14 +90,14 @@ def _copied(known: PartitionMap, leg: Leg, begin: int, end: int) -> int | None:
 
 
 def unbelieved(offset: int, key: Key, log: PartitionBounds, says: str) -> TranslatedPartition:
-    """The partition's beginning: from there a group misses nothing, no matter who wrote the offset."""
+    """The partition's beginning, in place of an untrustworthy offset: from there a group misses no record."""
     reason = f"{beyond_copy(offset, key, log.end, says)}; this is where the partition begins now"
     return TranslatedPartition(log.begin, False, reason, log.stable)
 
 
 def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: PartitionBounds | None) -> GroupOffset:
-    """Adds what the bounds show: an empty partition has an exact offset, too; an unknown offset becomes the beginning,
-    which is safe; records that the destination has deleted since are passed over."""
+    """Completes an offset by the bounds: an empty partition gives an exact one; an unknown one becomes the beginning,
+    which is safe; an offset before the destination's log start moves up to it."""
     partition = offset.translated
     if destination is None:
         return offset

@@ -1,7 +1,7 @@
-"""Lets clients write remote topics that ``copies: read_only`` keeps to the mirror, and takes that back.
+"""Lets clients write remote topics that ``copies: read_only`` reserves for the mirror, and reverts that.
 
-What is lifted is recorded on the same cluster first, so that no plan denies it again, and a run that was killed is gone
-on with.
+The same cluster first gets a record of the lifted rules, so that no plan makes them again, and a later run can continue
+a killed one.
 """
 
 from collections.abc import Collection, Iterable
@@ -23,7 +23,7 @@ StepEnd = tuple[StepResult, str]
 
 
 class ReadOnlyCopies:
-    """Of one flow, on its target. ``topics``: only these remote topics; empty: all of the flow."""
+    """Read-only copies of one flow, on its target. ``topics``: only these remote topics; empty: all of the flow."""
 
     def __init__(self, topology: Topology, flow: str, topics: Collection[str] = ()) -> None:
         self._topology, self._flow, self._topics = topology, topology.flows[flow], topics
@@ -31,7 +31,7 @@ class ReadOnlyCopies:
         self._access = AccessControl(self.cluster, Principal.APPLY, topology.environment)
 
     def look(self) -> CopiesSeen:
-        """Raises ClusterError where the target does not answer."""
+        """Reads deny rules and records. Raises ClusterError if the target does not answer."""
         kept = self._flow.read_only
         into = [flow for flow in self._topology.flows.values() if flow.target == self.cluster.name]
         access = self._access.read() if any(flow.copies is not None for flow in into) else None
@@ -41,7 +41,7 @@ class ReadOnlyCopies:
             return CopiesSeen(kept, obstacle=f"{access.acls.error}. {access.acls.todo}")
         if isinstance(access.owned, Unknown):
             return CopiesSeen(kept, obstacle=f"{access.owned.error}. {access.owned.todo}")
-        # A policy of one's own may not tell of what a topic is a copy; the record tells for which flow a rule was made.
+        # A custom replication policy may not know the source of a remote topic; the record has the flow of each rule.
         selector, topics, maker = selector_of(self._flow), self._topics, denial_grant(self._flow, "").maker
         made_for = {rule for rule, made in access.owned.items() if made.maker == maker}
         standing = {
@@ -63,7 +63,7 @@ class ReadOnlyCopies:
         return CopiesSeen(kept, ours, frozenset(standing - ours), lifted)
 
     def planned(self, seen: CopiesSeen, step: str) -> FailoverStep | None:
-        """None: there is nothing that ``step``, LIFT or RESTORE, could be about."""
+        """The planned ``step``, LIFT or RESTORE; None if the flow has no read-only copies."""
         where = self.cluster.name
         if step == RESTORE:
             text = f"deny others to write the copies on {where} again"
@@ -80,8 +80,8 @@ class ReadOnlyCopies:
         return tuple(LiftedCopies(self._flow.state_name, topic) for topic in self._topics or (WILDCARD,))
 
     def lift(self) -> StepEnd:
-        """Deny rules of the copies go, so that clients may write. Whom they denied is recorded first: a run that is
-        killed in between leaves enough behind for ``restore``."""
+        """Removes the copies' deny rules, so that clients may write. Their principals are recorded first: after a kill
+        in between, ``restore`` can still make the rules again."""
         seen = self._known()
         planned = self.planned(seen, LIFT)
         if planned is None or planned.result is not StepResult.PLANNED:
@@ -100,8 +100,8 @@ class ReadOnlyCopies:
         return StepResult.DONE, f"{rules} taken back on {self.cluster.name}: clients may write the copies"
 
     def restore(self) -> StepEnd:
-        """Makes the deny rules again, and forgets that they were lifted only afterwards. Copies that are not read-only
-        any more, as declared, get none."""
+        """Makes the deny rules again, and only then deletes the record of their lifting. Copies that are no longer
+        declared read-only get none."""
         seen = self._known()
         if not seen.lifted:
             return StepResult.ALREADY, f"nothing is lifted on {self.cluster.name}"

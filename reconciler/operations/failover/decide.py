@@ -1,4 +1,4 @@
-"""Decides a failover or failback: which flows, what blocks it, which offsets may be set."""
+"""Decides a failover or failback: its flows, the checks that stop it, and the offsets to set."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ ALIVE = ("starting", "running")
 
 @dataclass(frozen=True, slots=True)
 class DivergedChoice:
-    """What a failback does with records that only the old source has. ``file``: absolute, for TO_FILE."""
+    """What a failback does with records of the old source alone. ``file``: absolute, for TO_FILE."""
 
     keep: KeepDiverged
     file: str = ""
@@ -42,9 +42,10 @@ class DivergedChoice:
 
 @dataclass(frozen=True, slots=True)
 class FailoverRequest:
-    """``unplanned``: go on although the origin does not answer. ``accept_loss``: go on although records of the origin
-    are not copied. ``drain_s``: how long the flow may take to reach the origin's present end. ``fence``: deny all
-    principals to write the flow's topics on the origin from then on. ``diverged``: make both sides the same first."""
+    """``unplanned``: continue although the origin does not answer. ``accept_loss``: continue although records of the
+    origin are not copied. ``drain_s``: how long the flow may take to reach the origin's present end. ``fence``: deny
+    all principals to write the flow's topics on the origin from then on. ``diverged``: make both sides the same
+    first."""
 
     unplanned: bool = False
     accept_loss: bool = False
@@ -54,25 +55,26 @@ class FailoverRequest:
 
 
 def pause_reason(move: ConsumerMove, starts: str) -> str:
-    """Why a flow is paused, for people and for the failback. ``starts``: the flow that this failover sets going."""
+    """The reason of a failover's pause, read by people and by the failback. ``starts``: the flow that this failover
+    starts."""
     return f"{FAILOVER}{move.destination}{_STARTED + starts if starts else ''}"
 
 
 def ours(reason: str) -> bool:
-    """Whether a failover paused it."""
+    """Whether this is the reason of a failover's pause."""
     return bool(failed_over_to(reason))
 
 
 def started_by(reason: str, flow: str) -> bool:
-    """Whether the failover that paused with this reason set ``flow`` going."""
+    """Whether the failover that paused with this reason started ``flow``."""
     return ours(reason) and reason.endswith(f"{_STARTED}{flow}")
 
 
 def move_of(topology: Topology, way: Way, name: str) -> ConsumerMove:
-    """Raises ReconcilerError for a flow that is not declared."""
+    """The move along a flow, in one way. Raises ReconcilerError for an undeclared flow."""
     flow = declared_flow(topology, name, "There is nothing to move consumers along.")
 
-    # The way back is the one flow that carries the same topics in the other direction.
+    # The way back is the only flow that carries the same topics in the other direction.
     back, note = "", ""
     others = [o for o in topology.flows.values() if (o.source, o.target) == (flow.target, flow.source)]
     if len(others) > 1:
@@ -85,7 +87,7 @@ def move_of(topology: Topology, way: Way, name: str) -> ConsumerMove:
     else:
         note = f"no flow is declared from {flow.target} to {flow.source}: what is written on {flow.target} stays there"
 
-    # Where more than two clusters write the same topics, the offsets of two of them are not all that a group has.
+    # If more than two clusters write the same topics, a group also has offsets that these two maps do not cover.
     both = {flow.source, flow.target}
     into = [other for other in topology.flows.values() if other.provenance is not None and other.target in both]
     third = sorted({other.source for other in into} - both) if flow.provenance is not None else []
@@ -101,7 +103,7 @@ def move_of(topology: Topology, way: Way, name: str) -> ConsumerMove:
 
 
 def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
-    """Every finding, the worst first."""
+    """All findings, the worst first."""
     order = list(Level)[::-1]
     checks = (
         *_clusters(facts, request),
@@ -132,7 +134,7 @@ def _clusters(facts: FailoverFacts, request: FailoverRequest) -> Iterator[Failov
     if move.note:
         yield _warning("way-back", move.note)
 
-    # Producers that were not stopped go on writing to the origin, which consumers have left.
+    # Producers that keep running write to the origin, where no consumer of the group reads any more.
     if facts.fence.obstacle and request.fence:
         todo = "Stop the producers yourself, and leave --fence away"
         yield FailoverCheck("fence", Level.STOPS, facts.fence.obstacle, todo)
@@ -188,7 +190,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
             yield FailoverCheck("lag", level, f"{text}where they end", "" if level is Level.WARNS else todo)
         return
 
-    # Without the origin only what the mirror recorded before says how much is missing.
+    # Without the origin its ends cannot be asked; the lag that the mirror reported last is the only bound of the loss.
     head = f"records of {move.origin} that may be lost"
     if flow.lag is None:
         why = flow.unread or "the mirror recorded no lag before the outage"
@@ -204,7 +206,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
             text = f"of {counted(flow.lag.unknown_partitions, 'more partition')} of {name} it was not known then"
             yield _warning("loss", f"{text}: all that they hold may be lost; the conditions of the flow name them")
 
-    # A group may have read on after its last checkpoint, at most its lag. It reads that again, and loses nothing.
+    # A group may have read on after its last checkpoint, at most its lag. It reads these records twice and loses none.
     if flow.groups_read_ms is None:
         text = f"when the mirror read groups of {move.origin} last is not known: what they read since is read again"
     else:
@@ -224,7 +226,7 @@ def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
             text = f"group {group_move.group} has members on {move.destination}: its offsets are left alone"
             yield _warning("members-destination", text, "Stop them and run this again to have them set")
 
-    # Without the origin there is no offset map of the way back, and so no translation of what groups read of copies.
+    # The way back keeps its offset map on the origin: without it, offsets on copies there cannot be translated.
     if facts.unmapped is not None:
         topics, here = first_of(facts.unmapped.topics, _SHOWN), move.destination
         text = f"how far groups had read copies of {topics} on {move.origin} is not known without it: what they read "
@@ -245,8 +247,8 @@ def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
 
 
 def _copies(facts: FailoverFacts) -> Iterator[FailoverCheck]:
-    """What may keep clients from writing at the destination after a failover: rules that this tool did not make, or
-    cannot read."""
+    """Rules that may keep clients from writing at the destination after a failover, because this tool did not make them
+    or cannot read them."""
     seen, there = facts.copies, facts.move.destination
     if facts.move.way is not Way.FAILOVER:
         return
@@ -260,12 +262,12 @@ def _copies(facts: FailoverFacts) -> Iterator[FailoverCheck]:
 
 
 def unread_ends(partitions: Sequence[PartitionState]) -> str:
-    """Source partitions whose end the origin did not report, first names first; empty: none."""
+    """Names of source partitions without a reported end, in words; empty if there are none."""
     return first_of([f"{each.source[0]}-{each.source[1]}" for each in partitions if each.end is None], _SHOWN)
 
 
 def due(groups: tuple[GroupMove, ...]) -> Mapping[str, tuple[GroupOffset, ...]]:
-    """Which offsets are set: never backwards, never under members, only where a safe offset is known."""
+    """Group -> offsets to set: never backwards, never for a group with members, and only if a safe offset is known."""
     wanted: dict[str, tuple[GroupOffset, ...]] = {}
     for move in groups:
         safe = [(offset, at) for offset in move.offsets if (at := offset.translated.offset) is not None]
@@ -276,8 +278,8 @@ def due(groups: tuple[GroupMove, ...]) -> Mapping[str, tuple[GroupOffset, ...]]:
 
 
 def unset(groups: Sequence[GroupMove]) -> Mapping[str, frozenset[str]]:
-    """group -> topics of the destination on which it has an offset to be set, or seems to have none: a broker also
-    omits the offsets on topics that it hides."""
+    """Group -> topics of the destination with an offset to set, or without any: OffsetFetch also omits offsets on
+    topics that the principal may not describe."""
     wanted, topics = due(tuple(groups)), dict[str, frozenset[str]]()
     for move in groups:
         concerned = [*wanted.get(move.group, ()), *(offset for offset in move.offsets if offset.before is None)]
@@ -287,7 +289,7 @@ def unset(groups: Sequence[GroupMove]) -> Mapping[str, frozenset[str]]:
 
 
 def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
-    """The group once ``due`` was carried out; ``refused``: partition of the destination -> why it was not set."""
+    """The group after its ``due`` offsets were set; ``refused``: partition of the destination -> the broker's error."""
     mine = due((group,)).get(group.group, ())
     done = [offset for offset in mine if offset.destination not in refused]
     offsets = tuple(replace(o, after=o.translated.offset if o in done else o.before) for o in group.offsets)
@@ -296,12 +298,12 @@ def written(group: GroupMove, refused: Mapping[Key, str]) -> GroupMove:
 
 
 def untouched(group: GroupMove) -> GroupMove:
-    """The group where a step before failed: what a dry run would have set was not."""
+    """The group after an earlier step failed: none of its due offsets was set."""
     return replace(group, offsets=tuple(replace(offset, after=offset.before) for offset in group.offsets))
 
 
 def offsets_planned(groups: Sequence[GroupMove], destination: str) -> FailoverStep:
-    """What the step *offsets* would do; it names a group with wrong offsets even where nothing can be done."""
+    """The planned step *offsets*; it also names groups with wrong offsets that it cannot set."""
     wanted, wrong = due(tuple(groups)), otherwise(groups)
     if wanted:
         offsets = counted(sum(map(len, wanted.values())), "offset")
@@ -312,7 +314,7 @@ def offsets_planned(groups: Sequence[GroupMove], destination: str) -> FailoverSt
 
 
 def otherwise(groups: Sequence[GroupMove]) -> str:
-    """``; 4 groups not as they should be: ...``, or empty."""
+    """Words of the form ``; 4 groups not as they should be: ...``, or empty."""
     wrong = [move for move in groups if move.note]
     if not wrong:
         return ""
@@ -322,7 +324,7 @@ def otherwise(groups: Sequence[GroupMove]) -> str:
 
 
 def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:
-    """The most telling reason why a group stays where it is; empty where it does not."""
+    """The most important reason for not setting a group's offsets; empty if all are set."""
     if not idle(group.destination.state):
         return "it has members there"
     if refused:
@@ -335,21 +337,21 @@ def _why_not(group: GroupMove, refused: Mapping[Key, str]) -> str:
 
 
 def least(offers: tuple[GroupOffset, ...]) -> tuple[GroupOffset, ...]:
-    """One entry a destination partition: where two topics of the origin lead to one, the earlier offset, so that no
-    record is missed."""
+    """One offset for each destination partition: if two topics of the origin lead to one, the earlier offset, so that
+    the group misses no record."""
     offsets: dict[Key, GroupOffset] = {}
     for offset in offers:
         known, at = offsets.get(offset.destination), offset.translated.offset
         other = known.translated.offset if known is not None else None
-        # An unknown offset is taken for the earliest.
+        # An unknown offset counts as the earliest.
         if known is None or at is None or (other is not None and at < other):
             offsets[offset.destination] = offset
     return tuple(offsets.values())
 
 
 def bounded(offset: GroupOffset) -> GroupOffset:
-    """The offset of a share group: Kafka does not report what the group acknowledged beyond its start offset, so all of
-    that may be delivered again."""
+    """The offset of a share group (KIP-932): Kafka does not report acknowledged records after its start offset, so all
+    of them may be delivered again."""
     return replace(offset, translated=replace(offset.translated, exact=False))
 
 
@@ -357,8 +359,8 @@ SHOWN = 5
 
 
 def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
-    """At a failback, whether both sides differ. ``request.accept_loss``: consumers move although the destination lacks
-    records, or has others."""
+    """Checks, for a flow that keeps offsets, whether both sides differ at a failback. ``request.accept_loss``:
+    consumers move although the destination lacks records, or has other ones."""
     move = facts.move
     if not facts.same_offsets:
         return
@@ -367,8 +369,8 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
         "that applications keep outside of Kafka (databases, checkpoints of Flink or Spark) hold there, too"
     )
     yield FailoverCheck("same-offsets", Level.FINE, text)
-    # What was not compared may differ. A failback that replaces topics by what the comparison found cannot go on then;
-    # one that only moves consumers can.
+    # A partition that was not compared may differ. That stops a failback that would delete topics by the result of the
+    # comparison; a failback that only moves consumers continues with a warning.
     rejoins = request.diverged is not None
     unknown = [each for each in facts.parted if each.unknown]
     if unknown:
@@ -379,9 +381,9 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
     known, topics = [each for each in facts.parted if not each.unknown], diverged_topics(facts.parted)
     level = Level.WARNS if request.accept_loss or rejoins else Level.STOPS
     way = f"reconciler failback ENV {move.flow}"
-    # Three cases, by the side whose log goes on behind the common beginning: both, so that neither log can become the
-    # other; the failed-over side alone, so that the old source can be filled up; the old source alone, which is copied
-    # when the flow runs.
+    # Kafka cannot truncate a log at its end, so the case depends on the side with records after the common beginning.
+    # Both sides: neither log can become the other. Only the failed-over side: the old source can be filled up. Only the
+    # old source: the flow copies these records when it runs again.
     if apart := [each for each in known if each.source[0] in topics]:
         alone = counted(sum(each.source_records for each in apart), "record")
         text = f"both sides have records of their own in {counted(len(topics), 'topic')}; {alone} of "
@@ -405,7 +407,7 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
 
 
 def _listed(partitions: Sequence[PartedPartition], move: ConsumerMove) -> str:
-    """At a failback the destination is the flow's source."""
+    """Partitions with the counts of both sides; at a failback the destination is the flow's source."""
     each_words = [
         f"{each.source[0]}-{each.source[1]} from {each.at:,} on ({each.source_records:,} on {move.destination} up to "
         f"{each.source_end:,}, {each.target_records:,} on {move.origin} up to {each.target_end:,})"

@@ -1,6 +1,6 @@
-"""``diverged list`` and ``diverged export``: records that only one side of a flow with same offsets has.
+"""``diverged list`` and ``diverged export``: records on only one side of a flow with same offsets.
 
-As the principal ``mirror``, which may read the topics of both sides; ``--to-topic`` needs Write on that topic.
+Both log in as the principal ``mirror``, which may read topics of both sides; ``--to-topic`` needs Write on that topic.
 """
 
 import base64
@@ -31,7 +31,7 @@ WITHIN_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class FlowSides:
-    """Both clusters of a flow that keeps offsets, with the rule that names a topic's copy."""
+    """Both clusters of a flow that keeps offsets, and the rule for names of copies."""
 
     flow: Flow
     source: Side
@@ -40,7 +40,7 @@ class FlowSides:
 
 
 def sides_of(topology: Topology, name: str) -> FlowSides:
-    """Raises ReconcilerError for a flow that is not declared, or does not keep offsets."""
+    """Connects both sides. Raises ReconcilerError for a flow that is undeclared or does not keep offsets."""
     flow = declared_flow(topology, name, "There is nothing to compare.")
     if not flow.keeps_offsets:
         raise ReconcilerError(
@@ -67,7 +67,8 @@ def partitions_of(sides: FlowSides) -> list[tuple[Key, Key]]:
 
 
 def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPartition, ...]:
-    """The pairs where one side has more, or that cannot be compared. Raises ClusterError for a silent cluster."""
+    """Pairs of partitions with more records on one side, or that cannot be compared. Raises ClusterError for a silent
+    cluster."""
 
     async def look(opened: Sequence[ClusterClient]) -> tuple[PartedPartition, ...]:
         differing = []
@@ -79,9 +80,8 @@ def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPa
                     text = f"no record that both have lies before {parting.at}: retention took what could prove where "
                     differing.append(PartedPartition(here, there, unknown=f"{text}they part"))
                     continue
-                # What each side has behind the place where they part. The place is found by comparing records at equal
-                # offsets; retention may have taken all that could prove it, and then nothing may be said about the
-                # partition.
+                # Counts records of each side after the offset at which the logs part. Comparing records at equal
+                # offsets finds it; if retention has deleted all of them, the partition is unknown.
                 ends = parting.source.end, parting.target.end
                 ours = await span_from(source, max(parting.at, parting.source.begin), ends[0])
                 theirs = await count_from(target, max(parting.at, parting.target.begin), ends[1])
@@ -97,14 +97,14 @@ def parted(sides: FlowSides, pairs: Sequence[tuple[Key, Key]]) -> tuple[PartedPa
 
 
 Write = Callable[[str, Key, WholeRecord], None]
-"""Takes a record with its cluster, topic and partition."""
+"""Takes a cluster, a partition and one of its records."""
 
 
 def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, file: Path) -> int:
-    """Writes records of one side only, a JSON object a line, and returns how many. Raises ClusterError, and
-    ReconcilerError for a file that exists or cannot be written."""
+    """Writes records of one side only as JSON lines, and returns their number. Raises ClusterError, and ReconcilerError
+    for a file that exists or cannot be written."""
     try:
-        # The file holds records: only this user may read it, and no link may lead it elsewhere.
+        # The file holds data of topics: only this user may read it, and no symbolic link may redirect it.
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(opened, "w", encoding="utf-8") as lines:  # noqa: PTH123 - a descriptor
 
@@ -118,11 +118,11 @@ def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSi
 
 
 def exported_to(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, write: Write) -> int:
-    """Passes records of one side only to ``write``, and returns how many. Raises ClusterError, and as ``write``."""
+    """Passes records of one side only to ``write``, and returns their number. Raises ClusterError, and as ``write``."""
     wanted = [partition for partition in partitions if not partition.unknown]
 
     async def visit(opened: Sequence[ClusterClient]) -> int:
-        """Records behind the parting, of one side or both, in offset order; returns how many."""
+        """Passes on records after the parting offset, of one side or both, in offset order; returns their number."""
         count = 0
         for side, cluster in zip((LogSide.SOURCE, LogSide.TARGET), opened, strict=True):
             for partition in wanted if which in (side, LogSide.BOTH) else ():
@@ -138,7 +138,7 @@ def exported_to(sides: FlowSides, partitions: Iterable[PartedPartition], which: 
 
 
 def exported(cluster: str, place: Key, record: WholeRecord) -> dict[str, Any]:
-    """Bytes in base64; null where the record has null."""
+    """A record as a JSON object: bytes in base64, null for null."""
     return {
         "cluster": cluster,
         "topic": place[0],
@@ -156,12 +156,12 @@ def _text(data: bytes | None) -> str | None:
 
 
 ORIGIN = "mirror.origin."
-"""Prefix of the headers that say where a record was: ``cluster``, ``topic``, ``partition``, ``offset``, in text."""
+"""Prefix of the headers with a record's origin: ``cluster``, ``topic``, ``partition``, ``offset``, as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportTopic:
-    """Where records are written to."""
+    """The topic to which records are exported."""
 
     cluster: Cluster
     topic: str
@@ -187,7 +187,7 @@ def export_topic(topology: Topology, text: str) -> ExportTopic:
 
 
 def flow_that_uses(topology: Topology, cluster: str, topic: str, besides: str) -> str:
-    """``f reads``, ``f writes``: a flow, other than ``besides``, that has to do with the topic; empty: none."""
+    """``f reads`` or ``f writes``: a flow other than ``besides`` that uses the topic; empty if none does."""
     for flow in topology.flows.values():
         if flow.name == besides:
             continue
@@ -207,10 +207,10 @@ def _unfit(text: str, why: str) -> ReconcilerError:
 def export_to_topic(
     sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, to: ExportTopic
 ) -> tuple[int, int]:
-    """How many records were written, and how many of them have the broker's timestamp instead of their own.
+    """The number of written records, and of those that got the broker's timestamp in place of their own.
 
-    Each goes to the partition that it had, modulo the topic's partitions, so records of one partition keep their order.
-    Raises ClusterError, after which some may be written, and ReconcilerError for a topic that does not exist.
+    A record keeps its partition number, modulo the topic's partitions, so records of one partition keep their order.
+    Raises ClusterError, possibly after a part was written, and ReconcilerError for a missing topic.
     """
     with TopicWriter(to.cluster, Principal.MIRROR, to.topic) as writer:
         if (count := writer.partitions) is None:

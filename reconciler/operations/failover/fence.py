@@ -1,4 +1,4 @@
-"""Deny rules that keep producers from writing on a cluster that consumers leave."""
+"""The fence: deny rules that keep producers from writing on a cluster that consumers leave."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,13 +16,13 @@ from reconciler.text import counted
 
 
 def written_by_mirrors(topology: Topology, cluster: str, topics: Collection[str]) -> Mapping[str, str]:
-    """Those of them that a flow brings to the cluster -> the flow, which a rule for everyone would stop, too."""
+    """Topics that a flow writes on the cluster -> the flow, which a deny rule for everyone would stop, too."""
     into = [(flow.name, selector_of(flow)) for flow in topology.flows.values() if flow.target == cluster]
     return {topic: name for name, selector in into for topic in topics if is_copy(selector, topic)}
 
 
 def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
-    """What making the fence would do, and in which words."""
+    """The planned result of making the fence, and words for it."""
     origin, missing = facts.move.origin, facts.fence.missing
     if not facts.reachable:
         text = f"{origin} does not answer: run this again with --fence before its producers continue"
@@ -33,11 +33,11 @@ def fence_planned(facts: FailoverFacts) -> tuple[StepResult, str]:
 
 
 class Fence:
-    """Deny rules that keep producers from writing on the source of ``flow``, which a failover leaves.
+    """Deny rules that keep producers from writing on the source of ``flow`` after a failover.
 
-    Deny wins over every rule that allows, so one rule a topic is enough; it does not bind super users. The rules are
-    recorded on the same cluster before they are made, so that a failback deletes exactly these, also after a run was
-    killed. All methods raise ClusterError.
+    In Kafka a deny rule wins over every allow rule, so one rule for each topic is enough; super users are exempt. The
+    rules are recorded on the same cluster before they are made, so that a failback deletes exactly these, even after a
+    killed run. All methods raise ClusterError.
     """
 
     def __init__(self, topology: Topology, flow: str) -> None:
@@ -47,15 +47,15 @@ class Fence:
         self._record = SubjectRecord(FENCED, self.cluster, Principal.APPLY, topology.environment)
 
     def made(self) -> frozenset[AclBinding] | Unknown:
-        """The recorded rules, whether they exist or not."""
+        """Recorded rules, whether or not they exist."""
         record = or_unknown(f"fence of {self._flow}", self._record.read, ClusterError)
         if isinstance(record, Unknown):
             return record
         return frozenset(rule for rule, made in record.items() if made.maker == self._flow)
 
     def look(self, topics: Collection[str]) -> FenceSeen:
-        """Whether a fence stands, could be made, or what speaks against it. A mirror that fills the same topics would
-        be stopped by a rule for everyone."""
+        """Whether a fence exists or can be made, or the obstacle: a rule for everyone would stop a mirror that fills
+        the same topics."""
         name = self.cluster.name
         brought = written_by_mirrors(self._topology, name, topics)
         for topic, writer in brought.items():
@@ -69,11 +69,11 @@ class Fence:
             return FenceSeen(obstacle=f"{rules.error}. {rules.todo}")
         if isinstance(made, Unknown):
             return FenceSeen(obstacle=f"{made.error}. {made.todo}")
-        # What a flow brings under another name has no producers of its own.
+        # A renamed copy has no producers besides its flow, so it needs no fence.
         return FenceSeen(made, frozenset(map(denial, {*topics} - brought.keys())) - rules)
 
     def make(self, facts: FailoverFacts) -> tuple[StepResult, str]:
-        """A rule that existed before is not ours, and stays at the failback."""
+        """Makes the fence. A rule that already exists is not recorded as ours, so a failback keeps it."""
         planned, rules = fence_planned(facts), facts.fence.missing
         if planned[0] is not StepResult.PLANNED:
             return planned
@@ -82,7 +82,7 @@ class Fence:
         return StepResult.DONE, f"{denied}, until the failback takes that back"
 
     def take_back(self) -> tuple[StepResult, str]:
-        """What is recorded by then: a failback may have narrowed it."""
+        """Deletes the rules that are recorded now: a failback may have narrowed them since."""
         rules = self.made()
         if isinstance(rules, Unknown):
             raise ReconcilerError(rules.error, "Which rules are the fence's is not known.", rules.todo)
@@ -91,16 +91,16 @@ class Fence:
         return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"
 
     def rules(self) -> frozenset[AclBinding] | Unsupported | Unknown:
-        """Every access rule of the cluster now, ours or not."""
+        """All access rules of the cluster, ours or not."""
         return self._access.read().acls
 
     def put(self, rules: Collection[AclBinding], title: str) -> None:
-        """Records the rules, and makes them."""
+        """Records the rules, then makes them."""
         self._record.write(dict.fromkeys(rules, Made(title, self._flow)))
         self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
 
     def strike(self, rules: Collection[AclBinding]) -> None:
-        """Deletes the rules, and then their record."""
+        """Deletes the rules, then their record."""
         self._send([DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
         self._record.write(dict.fromkeys(rules))
 

@@ -1,6 +1,6 @@
-"""Keeps the records that only the old source has, before a failback deletes their topic: in a file, or in topics.
+"""Saves records of the old source alone, in a file or in topics, before a failback deletes their topic.
 
-Both look first and read back afterwards, so that a run that was killed anywhere can be repeated.
+Both ways check first what is saved and read it back afterwards, so that a killed run can be repeated.
 """
 
 import hashlib
@@ -26,14 +26,15 @@ READ_BYTES = 1 << 20
 
 
 def keep_in_file(sides: FlowSides, partitions: Sequence[PartedPartition], file: Path) -> int:
-    """Writes them in the lines of ``diverged export``, and returns how many the file has once it is read back.
+    """Saves them in the format of ``diverged export``, and returns the number of records read back from the file.
 
-    A file that has exactly them stays. Raises ClusterError, and ReconcilerError for any other file, or one that cannot
-    be written.
+    A file with exactly these records is kept. Raises ClusterError, and ReconcilerError for any other existing file, or
+    if the file cannot be written.
     """
     draft, digest, count = file.with_name(f".{file.name}.unfinished"), hashlib.sha256(), 0
     try:
-        # Only this user may read it, and no link may lead it elsewhere; what a killed run left of it is written over.
+        # The draft holds data of topics: only this user may read it, and no symbolic link may redirect it. It
+        # overwrites the draft of a killed run.
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         with open(opened, "wb") as lines:  # noqa: PTH123 - a descriptor
 
@@ -47,13 +48,14 @@ def keep_in_file(sides: FlowSides, partitions: Sequence[PartedPartition], file: 
             exported_to(sides, partitions, LogSide.SOURCE, write)
             lines.flush()
             os.fsync(lines.fileno())
+        # The next step deletes the topic, so the file is read back and gets its name only as a whole, never by halves.
         if _digest(draft) != digest.digest():
             why = "Nothing was deleted. The disk does not give back what was written to it."
             raise ReconcilerError(
                 f"{draft} does not hold what was written", why, "Name a file on another disk: --file."
             )
         with suppress(FileExistsError):
-            file.hardlink_to(draft)  # unlike a rename it never takes the place of another file
+            file.hardlink_to(draft)  # unlike a rename it never replaces another file
         if _digest(file) != digest.digest():
             raise ReconcilerError(
                 f"{file} exists and holds something else than these {count:,} records",
@@ -80,13 +82,13 @@ def _digest(file: Path) -> bytes:
 
 
 def topic_for(topic: str, flow: str) -> str:
-    """Where a topic's diverged records are kept, on the flow's target."""
+    """The topic on the flow's target that keeps a topic's diverged records."""
     return f"{topic}.diverged.{flow}"
 
 
 def keep_in_topic(sides: FlowSides, partitions: Sequence[PartedPartition], to: Cluster, topic: str) -> int:
-    """Appends what ``topic`` does not have yet, in transactions, and returns how many of them it has once it is read
-    back. ``partitions``: of one topic. Raises ClusterError, after which some may be written."""
+    """Appends records that ``topic`` lacks, in transactions, and returns the number of records read back.
+    ``partitions``: of one topic. Raises ClusterError, possibly after a part was written."""
     there = _held(sides, topic)
     wanted: set[bytes] = set()
     flow = sides.flow.state_name
@@ -110,7 +112,7 @@ def keep_in_topic(sides: FlowSides, partitions: Sequence[PartedPartition], to: C
 
 
 def _held(sides: FlowSides, topic: str) -> set[bytes]:
-    """What each committed record of ``topic`` on the flow's target is, with the headers that say where it was."""
+    """Contents of the committed records of ``topic`` on the flow's target, with the headers of their origin."""
 
     async def read(opened: Sequence[ClusterClient]) -> set[bytes]:
         (cluster,) = opened
@@ -128,6 +130,6 @@ async def _all(log: Log) -> AsyncIterator[WholeRecord]:
 
 
 def _content(record: WholeRecord) -> bytes:
-    """All but its offset. The headers hold the offset at the old source, so no two records are alike."""
+    """Everything but the offset. The headers hold the offset at the old source, so no two records are equal."""
     text = repr((record.timestamp, record.key, record.value, [(bytes(n), v) for n, v in record.headers]))
     return hashlib.sha256(text.encode()).digest()

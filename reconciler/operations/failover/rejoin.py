@@ -1,8 +1,9 @@
 """Makes the old source of a flow with same offsets a copy of its target again, before a failback.
 
-Kafka cuts no log at its end, so a topic of which both sides have records of their own is deleted on the old source,
-recreated and filled from the target. Its own records are kept first. Each step looks first: killed anywhere, the
-same command goes on. What no look could show, which topics were deleted and how they were, is in a journal.
+Kafka cannot truncate a log at its end. A topic with records of its own on both sides is therefore deleted on the old
+source, recreated, and filled from the target, after the old source's own records were saved. Each step checks first
+what is left to do, so the same command continues a killed run. A journal keeps what no check can find out: which topics
+were deleted, with their configs.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,57 +22,58 @@ SHOWN = 5
 
 
 class RejoinWorld(Protocol):
-    """All raise ReconcilerError, ClusterError among it; what cannot be read is never an empty answer."""
+    """All methods raise ReconcilerError or its ClusterError; a failed read never returns an empty answer."""
 
     def parted(self) -> tuple[PartedPartition, ...]:
-        """Both sides compared, now."""
+        """Compares both sides now: partitions with more records on one of them."""
         ...
 
     def topics(self, names: Collection[str]) -> Mapping[str, RejoinTopic]:
-        """Those of them that the old source has."""
+        """Existing topics of the old source, by name."""
         ...
 
     def undecided(self, names: Collection[str]) -> Sequence[str]:
-        """Partitions of these topics at the old source with an open transaction."""
+        """Partitions of these topics on the old source with an open transaction."""
         ...
 
     def longer(self) -> frozenset[str]:
-        """Topics of which a partition ends later on the target than on the old source."""
+        """Topics with a partition that ends later on the target than on the old source."""
         ...
 
     def journal(self) -> RejoinJournal | None: ...
 
     def record(self, place: str, topics: Sequence[RejoinTopic], *, over: bool) -> None:
-        """Writes the journal, while the lock is ours."""
+        """Writes the journal, under the lock."""
         ...
 
     def keep(self, partitions: Sequence[PartedPartition]) -> int:
-        """Keeps the old source's own records of them, and returns how many were read back."""
+        """Saves the old source's own records of these partitions, and returns the number read back."""
         ...
 
     def delete(self, topic: RejoinTopic) -> None: ...
 
     def create(self, topic: RejoinTopic) -> None:
-        """Does nothing where it is there like this."""
+        """Creates a topic; does nothing if it exists like this."""
         ...
 
     def narrow(self, topics: Collection[str]) -> int:
-        """Has the fence of a failover name its producers, in place of everyone; on how many topics it did not."""
+        """Makes the fence deny producers by name in place of everyone; returns the number of topics that it changed."""
         ...
 
     def fill(self, topics: Collection[str]) -> str:
-        """Copies them from the target until the old source has all of it. What is worth a word."""
+        """Copies these topics from the target until the old source has all records. Returns a remark."""
         ...
 
     def seek(self, topic: str) -> int:
-        """Sets the flow's positions in a former topic of this name; how many."""
+        """Sets the flow's positions in a deleted topic of this name to the new one; returns their number."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RejoinPlan:
-    """``source``: the old one; ``target``: what it becomes a copy of. ``place``: where records are kept, empty where
-    they are discarded. ``parted``: as the user agreed to it. ``pending``: of a run that was not brought to its end."""
+    """``source``: the old source; ``target``: the cluster that it becomes a copy of. ``place``: where records are
+    saved, empty if they are discarded. ``parted``: differences that the user agreed to. ``pending``: journal of an
+    unfinished run."""
 
     flow: str
     source: str
@@ -81,7 +83,7 @@ class RejoinPlan:
     pending: RejoinJournal | None = None
     choice: KeepDiverged = KeepDiverged.TO_TOPIC
     fenced: tuple[str, ...] = ()
-    """Topics on which a fence for everyone stops the mirror that is to fill them."""
+    """Topics to fill on which a fence for everyone would stop the filling mirror, too."""
 
     @property
     def needed(self) -> bool:
@@ -89,23 +91,23 @@ class RejoinPlan:
 
     @property
     def own(self) -> tuple[PartedPartition, ...]:
-        """Partitions with records that are lost with their topic."""
+        """Partitions with records that would be lost with their topic."""
         return own_records(self.parted)
 
     def steps(self) -> Iterator[FailoverStep]:
-        """What would be done."""
+        """The planned steps."""
         if not self.needed:
             return
-        mine, old = self.own, self.pending
+        own, old = self.own, self.pending
         if self.fenced:
             text = f"deny producers by name to write {first_of(self.fenced, SHOWN)} on {self.source}, in place of "
             yield FailoverStep("narrow", PLANNED, f"{text}everyone: the mirror that fills a topic has to write it")
-        # ``missing``: topics of an interrupted run that do not differ any more, since they were deleted or are being
-        # filled; the run goes on with them.
+        # ``missing``: topics of an unfinished run that no longer differ, because it deleted them or is filling them;
+        # this run continues with them.
         topics = sorted(diverged_topics(self.parted))
         missing = [topic.name for topic in old.topics if topic.name not in topics] if old is not None else []
-        if mine:
-            yield FailoverStep("keep", PLANNED, f"{'keep' if self.place else 'DISCARD'} {self.words(mine)}")
+        if own:
+            yield FailoverStep("keep", PLANNED, f"{'keep' if self.place else 'DISCARD'} {self.words(own)}")
         elif old is not None:
             did = f"kept in {old.place}" if old.place else "discarded"
             yield FailoverStep("keep", ALREADY, f"an earlier run {did} what only {self.source} had")
@@ -125,21 +127,21 @@ class RejoinPlan:
             yield FailoverStep("seek", PLANNED, text)
         yield FailoverStep("compare", PLANNED, f"compare both sides; nothing is moved unless {self.source} has it all")
 
-    def words(self, mine: Sequence[PartedPartition]) -> str:
-        places = [f"{p.source[0]}-{p.source[1]} {p.at:,} to {p.source_end:,} ({p.source_records:,})" for p in mine]
-        count = counted(sum(each.source_records for each in mine), "record")
+    def words(self, own: Sequence[PartedPartition]) -> str:
+        places = [f"{p.source[0]}-{p.source[1]} {p.at:,} to {p.source_end:,} ({p.source_records:,})" for p in own]
+        count = counted(sum(each.source_records for each in own), "record")
         to = f" in {self.place}" if self.place else ""
         return f"{count} that only {self.source} has{to}: {first_of(places, SHOWN)}"
 
 
 def own_records(parted: Sequence[PartedPartition]) -> tuple[PartedPartition, ...]:
-    """Partitions of the old source with records of its own, in topics that have to be recreated."""
+    """Partitions of the old source with records of its own, in topics to recreate."""
     topics = diverged_topics(parted)
     return tuple(each for each in parted if each.source[0] in topics and each.source_records)
 
 
 def place_words(choice: KeepDiverged, flow: str, target: str, file: str) -> str:
-    """Empty where they are discarded."""
+    """Words for the place of the saved records; empty if they are discarded."""
     match choice:
         case KeepDiverged.TO_FILE:
             return file
@@ -150,15 +152,15 @@ def place_words(choice: KeepDiverged, flow: str, target: str, file: str) -> str:
 
 
 class Rejoin:
-    """One run. It can be repeated."""
+    """One run, which can be repeated."""
 
     def __init__(self, world: RejoinWorld, plan: RejoinPlan) -> None:
         self.world, self.plan = world, plan
         self._again = f"Run this again: reconciler failback ENV {plan.flow}" + f" --diverged {plan.choice}"
 
     def acts(self) -> dict[str, Callable[[], StepEnd]]:
-        """By the step's name, in order. Nothing is deleted before it is kept, and positions are set only to topics that
-        are filled."""
+        """Steps by name, in order. Records are saved before their topic is deleted, and positions are set only once
+        topics are filled."""
         return {
             **({"narrow": self._narrow} if self.plan.fenced else {}),
             "keep": self._keep,
@@ -176,7 +178,8 @@ class Rejoin:
     def _keep(self) -> StepEnd:
         plan, before = self.plan, self._journal()
         names = diverged_topics(plan.parted)
-        # Ends first, then the records before them: what is written later moves an end, and is seen before the deletion.
+        # Reads ends first, then the records before them: a record written later moves an end, and the step that deletes
+        # the topic compares ends again.
         live = self.world.topics(names)
         if undecided := self.world.undecided(names):
             raise ReconcilerError(
@@ -185,11 +188,12 @@ class Rejoin:
                 f"Wait until they end, or abort them (kafka-transactions.sh find-hanging). {self._again}",
             )
         parted = self._known()
-        mine = own_records(parted)
-        if _own(mine) != _own(plan.own) or diverged_topics(parted) != names:
+        # The user consented to counts; with other counts the loss would be another one than agreed.
+        alone = own_records(parted)
+        if _own(alone) != _own(plan.own) or diverged_topics(parted) != names:
             raise ReconcilerError(
                 f"{plan.source} has other records of its own than the plan says: {plan.words(plan.own)}; "
-                f"now {plan.words(mine)}",
+                f"now {plan.words(alone)}",
                 "Something still writes there, or has lost records. Nothing was deleted.",
                 f"Stop its producers, check with --dry-run, and agree to the new counts. {self._again}",
             )
@@ -204,25 +208,27 @@ class Rejoin:
                 "How to create it again is not known, so nothing was deleted.",
                 "reconciler doctor ENV has the rights that are missing.",
             )
-        wanted = sum(each.source_records for each in mine)
-        count = self.world.keep(mine) if plan.place else wanted
-        if count != wanted:
+        expected = sum(each.source_records for each in alone)
+        count = self.world.keep(alone) if plan.place else expected
+        if count != expected:
             raise ReconcilerError(
-                f"{count:,} of {wanted:,} records of {plan.source} were found in {plan.place} again",
+                f"{count:,} of {expected:,} records of {plan.source} were found in {plan.place} again",
                 "All of them have to be there before their topic is deleted. Nothing was deleted.",
                 f"Check its retention and its configs. {self._again}",
             )
+        # The journal comes last, right before the deletion: from then on it alone knows how the topics were configured.
+        # It keeps topics of the unfinished run, which the comparison no longer finds.
         others = [topic for topic in before.topics if topic.name not in names] if before is not None else []
         places = dict.fromkeys(filter(None, (before.place if before is not None else "", plan.place)))
         self.world.record(", ".join(places), [*others, *(live[name] for name in sorted(names))], over=False)
         if not plan.place:
-            return DONE, f"{counted(wanted, 'record')} that only {plan.source} has are given up, as agreed"
-        return DONE, f"{counted(wanted, 'record')} kept in {plan.place}, and read back"
+            return DONE, f"{counted(expected, 'record')} that only {plan.source} has are given up, as agreed"
+        return DONE, f"{counted(expected, 'record')} kept in {plan.place}, and read back"
 
     def _recreate(self) -> StepEnd:
-        """Kafka cannot cut a log, so a topic with records of its own is deleted and recreated. Not if it was written
-        since its records were kept: what came after would be lost. A topic whose id is another one has been recreated
-        already."""
+        """Deletes and recreates topics with records of their own, since Kafka cannot truncate a log at its end. Refuses
+        if a topic was written after its records were saved: later ones would be lost. A topic with another id than in
+        the journal is already recreated."""
         made = list[str]()
         for topic in self._recreated():
             live = self.world.topics([topic.name]).get(topic.name)
@@ -244,7 +250,7 @@ class Rejoin:
         return DONE, f"{counted(len(made), 'topic')} deleted and created again on {self.plan.source}"
 
     def _fill(self) -> StepEnd:
-        """By a mirror of the reverse direction, in topics that lack something."""
+        """Fills topics that lack records, by a mirror in the reverse direction."""
         parted, anew = self._without_own_records()
         behind = {each.source[0] for each in parted if each.target_records} | (self.world.longer() & anew)
         if not behind:
@@ -257,7 +263,8 @@ class Rejoin:
         return (DONE, text) if count else (ALREADY, "all positions are of the topics as they are")
 
     def _compare(self) -> StepEnd:
-        """Raises ReconcilerError unless the source has all that the target has: only then may consumers move back."""
+        """Raises ReconcilerError unless the source has every record of the target: only then may consumers move
+        back."""
         parted, anew = self._without_own_records()
         if gone := sorted(anew - self.world.topics(anew).keys()):
             why = "It was deleted here and created again, and is gone by now. Consumers were not moved."
@@ -294,12 +301,12 @@ class Rejoin:
         return None if journal is None or journal.over else journal
 
     def _recreated(self) -> tuple[RejoinTopic, ...]:
-        """Topics that this rejoin deletes and creates again."""
+        """Topics that this rejoin deletes and recreates."""
         return () if (journal := self._journal()) is None else journal.topics
 
     def _without_own_records(self) -> tuple[tuple[PartedPartition, ...], set[str]]:
-        """The source's partitions, and which topics were created again. Raises ReconcilerError if the source has
-        records of its own."""
+        """The source's partitions, and the names of recreated topics. Raises ReconcilerError if the source has records
+        of its own."""
         parted = self._known()
         if mine := own_records(parted):
             raise ReconcilerError(

@@ -1,4 +1,4 @@
-"""``RejoinWorld`` on clusters: a mirror job of this machine fills the old source, by the flow turned round."""
+"""``RejoinWorld`` on clusters: a mirror job on this machine fills the old source by the reversed flow."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -48,16 +48,16 @@ from reconciler.text import counted, first_of
 
 NAME_LIMIT = 249
 CALM_S = 1.0
-"""No lag for so long: the old source has what the target had."""
+"""Seconds without lag, after which the old source counts as filled."""
 ROOM = 1 << 20
-"""Bytes that a kept record may be longer than its original: four headers."""
+"""Bytes that the four headers may add to a saved record."""
 
 
 RightWanted = tuple[Cluster, Principal, Ask, str]
 
 
 class LiveRejoin:
-    """Of one flow. ``execute`` is set once the lock is held: before, nothing but looks."""
+    """The rejoin of one flow. ``execute`` is None until the run holds the lock; until then only reads are allowed."""
 
     def __init__(self, session: Session, flow: str, choice: DivergedChoice, fence: Fence) -> None:
         self.session, self.choice, self.fence = session, choice, fence
@@ -71,8 +71,8 @@ class LiveRejoin:
         return parted(self.sides, partitions_of(self.sides))
 
     def topics(self, names: Collection[str]) -> Mapping[str, RejoinTopic]:
-        """What is needed to create each of them again as it was. Raises ReconcilerError, before anything is deleted,
-        where configs or ends cannot be read; a missing topic is left out."""
+        """Configs, partitions and ends to recreate each topic as it was. Raises ReconcilerError, before anything is
+        deleted, if they cannot be read; a missing topic is left out."""
         if not names:
             return {}
         live = self.session.clusters[self.flow.source].read(sorted(names))
@@ -106,7 +106,7 @@ class LiveRejoin:
         return read_rejoin(home, self.session.topology.environment, self.flow.name, Principal.APPLY)
 
     def fenced(self, plan: RejoinPlan) -> tuple[str, ...]:
-        """Topics to be filled on which a fence for everyone stands and binds the mirror."""
+        """Topics to fill on which a fence for everyone binds the mirror, too."""
         pending = {topic.name for topic in plan.pending.topics} if plan.pending is not None else set[str]()
         names = {each.source[0] for each in plan.parted if each.target_records} | pending
         topics = sorted(rule.name for rule in self._wide(names))
@@ -125,7 +125,7 @@ class LiveRejoin:
         return rules if isinstance(rules, frozenset) else frozenset()
 
     def _named(self, topics: Collection[str]) -> FenceChosen:
-        """Rules that keep producers off and not the mirror that fills these topics."""
+        """Deny rules for producers by name, which spare the mirror that fills these topics."""
         name, standing = self.flow.source, self._standing()
         mirrors = mirror_principals(self.session.topology, name)
         chosen = fence_of(topics, standing, name, dict.fromkeys(topics, f"{self.flow.name}-back"), mirrors)
@@ -140,16 +140,16 @@ class LiveRejoin:
         chosen = self._named([rule.name for rule in wide])
         if chosen.obstacle:
             raise ReconcilerError(f"the fence cannot name its producers: {chosen.obstacle}", "Nothing was changed.", "")
-        # The named rules come first, so that no producer finds a gap.
+        # Rules by name are made before the rule for everyone is deleted, so that no producer finds a gap.
         self.fence.put(chosen.rules - self._standing(), f"failback of {self.flow.name}")
         self.fence.strike(wide)
         return len(wide)
 
     def obstacles(self, plan: RejoinPlan, *, paused: bool) -> Iterator[failover.FailoverCheck]:
-        """What would keep a later step from succeeding. Raises ReconcilerError for a cluster that is another one."""
+        """Obstacles of later steps. Raises ReconcilerError if a cluster's id differs from the declared one."""
         topology, source, target = self.session.topology, self.flow.source, self.flow.target
-        # All of it is asked before the first step: once the old source is deleted, a later obstacle leaves half a
-        # failback.
+        # All obstacles are checked before the first step: once topics of the old source are deleted, a later obstacle
+        # would leave a failback half done, with consumers unable to move either way.
         if not paused:
             todo = f"reconciler failover ENV {self.flow.name}; or reconciler mirror pause ENV {self.flow.name}"
             yield _stop(f"{self.flow.name} is not paused: it would copy the old source while that is replaced", todo)
@@ -166,6 +166,8 @@ class LiveRejoin:
             text = f"{self.flow.name} gives copies other names ({first_of(renamed, 3)}), which no flow can turn round"
             keep = f"Keep what only {source} has: reconciler diverged export ENV {self.flow.name}. Then move consumers "
             yield _stop(text, f"{keep}without it: reconciler failback ENV {self.flow.name} --accept-loss")
+        # A recreated topic begins at the target's log start, up to which the mirror writes filler batches, and its
+        # records are saved under a derived name: both can break limits that no broker reports before the deletion.
         here, there = self.sides.source.partitions(), self.sides.target.partitions()
         for name in sorted(names):
             if here.get(name) != there.get(name):
@@ -197,7 +199,7 @@ class LiveRejoin:
         return self.session.topology.clusters[self.flow.source], Principal.MIRROR, asked, "WRITE"
 
     def _rights_wanted(self, names: Sequence[str], fenced: Collection[str]) -> Iterator[RightWanted]:
-        """For a check before anything is done: half of a rejoin cannot be left standing for want of a right."""
+        """Rights for all steps, checked before the first one: a missing right must not leave a rejoin half done."""
         clusters = self.session.topology.clusters
         source, target = clusters[self.flow.source], clusters[self.flow.target]
         if not names:
@@ -211,8 +213,8 @@ class LiveRejoin:
     # acts
 
     def record(self, place: str, topics: Sequence[RejoinTopic], *, over: bool) -> None:
-        """Writes the journal to the status cluster under the lock. Raises ReconcilerError if it is not kept, since the
-        next step would otherwise be forgotten by the run that goes on."""
+        """Writes the journal to the status cluster under the lock. Raises ReconcilerError if that fails: without the
+        entry, the next run would not know of the step that follows."""
         assert self.execute is not None, "the lock is held"
         lock, environment = self.execute.lock, self.session.topology.environment
         entry = RejoinJournal(environment, self.flow.name, lock.holder.who, now_ms(), place, tuple(topics), over=over)
@@ -222,7 +224,7 @@ class LiveRejoin:
             raise ReconcilerError(f"the journal of the failback could not be written: {why}", why_not, "Run it again.")
 
     def keep(self, partitions: Sequence[failover.PartedPartition]) -> int:
-        """To a file, or to one topic each on the target. Returns how many records were written now."""
+        """Saves records in a file, or in one topic for each on the target. Returns the number of records read back."""
         if self.choice.keep is KeepDiverged.TO_FILE:
             return keep_in_file(self.sides, partitions, Path(self.choice.file))
         target, count = self.session.topology.clusters[self.flow.target], 0
@@ -237,8 +239,8 @@ class LiveRejoin:
         return count
 
     def _create_kept(self, name: str, kept: str) -> None:
-        """Without a limit of time or size, since what is kept is nowhere else, and with room for the headers that are
-        added."""
+        """Creates the topic for saved records: without retention limits, since it holds the only copy, and with a
+        message size that leaves room for the added headers."""
         old = self.session.clusters[self.flow.source].read([name]).topics[name]
         copy = self.session.clusters[self.flow.target].read([name]).topics[name]
         configs = {
@@ -266,7 +268,7 @@ class LiveRejoin:
         assert self.execute is not None, "the lock is held"
         with closing(self._filler(topics)) as filler:
             (mirror,) = filler.topology.mirrors
-            # What the job keeps beside its records: a cluster that was no target yet has none of it.
+            # The job's internal topics: a cluster that was never a target has none of them.
             for kept in internal_topics(filler.topology):
                 live = filler.clusters[kept.ref.cluster].read([kept.ref.name])
                 if kept.ref.name not in live.topics:
@@ -287,7 +289,7 @@ class LiveRejoin:
         )
 
     def _require_lock(self) -> None:
-        """A step goes from topic to topic for as long as it takes: another run may have the lock by now."""
+        """A step over many topics may outlast the lock's lease, so another run may hold the lock by now."""
         assert self.execute is not None, "the lock is held"
         self.execute.require_lock()
 
@@ -303,8 +305,8 @@ class LiveRejoin:
 def look_apart(
     session: Session, facts: failover.FailoverFacts, choice: DivergedChoice | None, fence: Fence, *, paused: bool
 ) -> tuple[tuple[LiveRejoin, RejoinPlan] | None, list[failover.FailoverCheck]]:
-    """At a failback of a flow that keeps offsets: what makes both sides the same, None where nothing has to; and what
-    is in the way. Raises ReconcilerError."""
+    """For a failback of a flow that keeps offsets: the rejoin that makes both sides the same, None if it is not needed,
+    and its obstacles. Raises ReconcilerError."""
     move, flow = facts.move, session.topology.flows[facts.move.flow]
     if move.way is not failover.Way.FAILBACK or not flow.keeps_offsets:
         return None, []
@@ -313,8 +315,8 @@ def look_apart(
         return None, [] if choice is None else [_stop(text, "Wait until it answers, and run this again")]
     world = LiveRejoin(session, flow.name, choice or DivergedChoice(KeepDiverged.DISCARD), fence)
     journal = world.journal()
-    # A run that was killed between the deletion of a topic and its refill left a journal: another run with a choice
-    # goes on with it, and one without a choice must not pass it over.
+    # A run killed between the deletion and the refill of a topic leaves a journal. A later run with --diverged
+    # continues it; a run without --diverged must not ignore it, or consumers would move to incomplete topics.
     pending = None if journal is None or journal.over else journal
     if choice is not None:
         place = place_words(choice.keep, flow.name, flow.target, choice.file)
@@ -333,7 +335,7 @@ def look_apart(
 
 
 def turned_round(topology: Topology, name: str, topics: Collection[str]) -> Topology:
-    """The environment with nothing but the flow the other way, of ``topics``, in a mirror of its own."""
+    """An environment with only the reversed flow of ``topics``, in a mirror of its own."""
     flow = topology.flows[name]
     mirror = next(mirror for mirror in topology.mirrors.values() if name in mirror.flows)
     back, own = f"{name}-back", f"{mirror.name}-back"
@@ -369,8 +371,8 @@ def _stop(text: str, todo: str) -> failover.FailoverCheck:
 
 
 def _bounds(side: Side, keys: Sequence[failover.Key]) -> Mapping[failover.Key, PartitionBounds]:
-    """Raises ReconcilerError unless every leader answers: a partition that cannot be read may have what only one side
-    has."""
+    """Bounds of all partitions. Raises ReconcilerError unless every leader answers: an unread partition may hold
+    records of one side alone."""
     bounds = side.bounds(keys)
     if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
         raise ReconcilerError(

@@ -1,6 +1,5 @@
-"""Asks brokers, before any step, for the rights that a failover or failback needs, so that no step fails with others
-done; and for topics and groups of the origin by name, since a broker omits what a principal may not describe. Asking
-changes nothing."""
+"""Checks rights of a failover or failback on the brokers before its first step, so that no step fails halfway. Asks for
+topics and groups of the origin by name, since brokers omit names that a principal may not describe. Changes nothing."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,15 +18,16 @@ from reconciler.text import counted, first_of
 
 SHOWN = 3
 GROUPS_ASKED = 100
-"""Each group costs a request. Rights mostly cover prefixes of names; a refusal beyond this number is reported when the
-offset is set."""
+"""Groups to ask for, one request each. Rights mostly cover prefixes of names; a refusal for a group beyond this number
+comes when its offset is set."""
 AskRights = Callable[[Cluster, Principal, Ask], Rights]
 
 
 @dataclass(frozen=True, slots=True)
 class StepNeeds:
-    """The rights of one principal on one cluster that the planned steps need. ``topics``, ``groups``: whose offsets are
-    set there. ``alters``, ``writes``: why access rules are altered, and ``__mirror_status`` is written; empty if not.
+    """Rights that planned steps need as one principal on one cluster. ``topics``, ``groups``: for setting offsets.
+    ``alters``, ``writes``: the reason for altering access rules, and for writing ``__mirror_status``; empty if not
+    needed.
     """
 
     cluster: Cluster
@@ -43,7 +43,8 @@ class StepNeeds:
 
 
 def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights) -> tuple[FailoverCheck, ...]:
-    """``lost``: the origin does not answer, so what can be moved is moved. What cannot be asked is a warning."""
+    """``lost``: the origin does not answer, so groups are moved as far as possible. A right that cannot be checked is a
+    warning."""
     checks: list[FailoverCheck] = []
     for need in needs:
         given = ask(need.cluster, need.principal, need.ask)
@@ -51,7 +52,7 @@ def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights)
             checks.append(_unasked(need, given.failed))
             continue
 
-        # Setting an offset needs Read on its topic and on its group.
+        # OffsetCommit needs Read on the topic and on the group.
         may = {name: "READ" in operations for name, operations in given.operations.items()}
         topics = [name for name in need.topics if name in given.denied or not may.get(name, True)]
         checks += _unset(need, "topic", topics, all_of=len(topics) == len(need.topics), lost=lost)
@@ -61,7 +62,7 @@ def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights)
             groups = [name for name, allowed in given.groups.items() if not allowed]
             checks += _unset(need, "group", groups, all_of=len(groups) == len(given.groups), lost=lost)
 
-        # A fence needs Alter on the cluster, a pause Write on the status topic.
+        # CreateAcls needs Alter on the cluster, a pause Write on the status topic.
         if need.alters and given.cluster is not None and "ALTER" not in given.cluster:
             refusal = "may not alter access rules (Alter on the cluster)"
             checks.append(_stop(need, refusal, need.alters, "Alter", "--cluster"))
@@ -76,8 +77,8 @@ def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights)
 
 
 def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: bool) -> Iterator[FailoverCheck]:
-    """Of groups or topics that cannot be read, and so not be set. While the other cluster is lost, some of them missing
-    is a warning: waiting would cost more than it saves."""
+    """Checks for groups or topics without Read, so that their offsets cannot be set. With the other cluster lost, a few
+    of them are only a warning: waiting for rights would cost more than it saves."""
     if not names:
         return
     refusal = f"may not read {counted(len(names), kind)} ({first_of(names, SHOWN)})"
@@ -108,11 +109,12 @@ def hidden(
     selectors: Mapping[str, TopicSelector],
     seen: Collection[str],
 ) -> Iterator[FailoverCheck]:
-    """``sides``: origin and destination, both reachable. ``seen``: groups of the origin. Raises ClusterError."""
+    """Topics and groups that brokers hide from the principal. ``sides``: origin and destination, both reachable.
+    ``seen``: groups of the origin. Raises ClusterError."""
     origin, destination = sides
     wanted: set[str] = set()
     for leg in move.legs:
-        # The positions of a flow, at its target, name the topics that it has copied.
+        # Positions of a flow, on its target, name the topics that it has copied.
         target, selector = destination if leg.forward else origin, selectors[leg.flow]
         copies = {topic for topic, _ in target.positions(flows[leg.flow].state_name)}
         sources = {selector.policy.upstream_topic(topic) for topic in copies}
@@ -138,7 +140,7 @@ def hidden(
 def rights_missing(
     wanted: Iterable[tuple[Cluster, Principal, Ask, str]], ask: AskRights = rights
 ) -> Iterator[FailoverCheck]:
-    """``wanted``: who, what it is asked, and the operation that it needs on each of the ``topics`` of that."""
+    """``wanted``: the principal, the cluster to ask, and the operation that it needs on each of the ``topics``."""
     for cluster, principal, question, operation in wanted:
         given, need = ask(cluster, principal, question), StepNeeds(cluster, principal)
         if given.failed is not None:

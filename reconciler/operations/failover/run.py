@@ -1,4 +1,4 @@
-"""``failover`` and ``failback``: survey, confirm, move the consumer groups, report."""
+"""``failover`` and ``failback``: survey both sides, ask for consent, move consumer groups, report."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from reconciler.text import counted
 
 @dataclass(frozen=True, slots=True)
 class FailoverOptions:
-    """``dry``: change nothing. ``yes``: do not ask. ``steal``: why the lock is taken from any holder."""
+    """``dry``: change nothing. ``yes``: do not ask. ``steal``: the reason for taking the lock from its holder."""
 
     request: FailoverRequest
     dry: bool
@@ -36,7 +36,7 @@ class FailoverOptions:
 
 
 def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
-    """Raises ReconcilerError for what ends it before it begins."""
+    """Moves consumer groups along a flow. Raises ReconcilerError if the move cannot begin."""
     dry = options.dry
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         flow_declared = declared_flow(session.topology, flow, "There is nothing to move consumers along.")
@@ -48,8 +48,8 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
                 f"Leave --diverged away: reconciler failback ENV {flow}",
             )
 
-        # The look needs no lock, and shows what consent is asked for. With nothing to do, or where a check stops the
-        # move, it ends here.
+        # The survey needs no lock, and shows what consent is asked for. If nothing is to do, or a check stops the move,
+        # the command ends here without touching a cluster.
         switch = Switch(session, move_of(session.topology, way, flow), options.request, say, say_now)
         report = _looked(switch)
         code = exit_code(report)
@@ -60,7 +60,7 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
             _show(report, code, options)
             return code
 
-        # Records that --diverged discard gives up are counted in the question itself.
+        # The question itself has the number of records that --diverged discard gives up, so that --yes is no slip.
         if not options.yes:
             say_document(failover_text(report, style()))
             why = "It moves consumers, so it needs consent."
@@ -79,7 +79,8 @@ def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:
 
 
 def _looked(switch: Switch) -> Report:
-    """Raises ReconcilerError. A failback to a cluster that is still away says that consumers can stay."""
+    """The survey. Raises ReconcilerError; for a failback to a cluster that is still down, it says that consumers can
+    stay."""
     move = switch.move
     try:
         return switch.look()
@@ -95,7 +96,7 @@ def _looked(switch: Switch) -> Report:
 
 
 def _keeper(session: Session, switch: Switch) -> Cluster | None:
-    """Where the lock is kept instead, when the cluster that keeps it is the one that is lost."""
+    """The cluster that keeps the lock instead, if its home is the lost cluster."""
     origin, destination = switch.move.origin, switch.move.destination
     if switch.survey.lost is None:
         return None
@@ -109,7 +110,7 @@ def _keeper(session: Session, switch: Switch) -> Cluster | None:
 
 
 def exit_code(report: Report) -> ExitCode:
-    """Dry: 3 blocked, 2 something would be done, 0 nothing. Done: 0 all of it, 5 not all of it, 1 stopped."""
+    """Of a dry run: 3 blocked, 2 steps to take, 0 none. Of a move: 0 complete, 5 partial, 1 stopped."""
     results = [step.result for step in report.steps]
     if report.dry:
         if report.blocked:

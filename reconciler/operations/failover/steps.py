@@ -1,6 +1,6 @@
-"""The steps that move consumer groups at a failover: fence, drain, pause, set offsets, lift, start; each repeatable.
+"""The steps that move consumer groups at a failover: fence, drain, pause, set offsets, lift, start.
 
-Killed at any moment, run again: steps that are done are recognised.
+Each step recognises that it is done, so the command can be repeated after a kill at any moment.
 """
 
 import time
@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 
 
 class Switch:
-    """One move of one environment. ``look`` first; ``carry_out`` once the user has agreed."""
+    """One move of one environment. Call ``look`` first, and ``carry_out`` once the user has agreed."""
 
     def __init__(
         self, session: Session, move: ConsumerMove, request: decide.FailoverRequest, say: Say, say_now: Say
@@ -67,11 +67,12 @@ class Switch:
         return time.monotonic()
 
     def look(self) -> Report:
-        """What would be done, and what prevents it. Raises ClusterError when the destination cannot be read."""
+        """Surveys both sides: planned steps, and checks that prevent them. Raises ClusterError if the destination
+        cannot be read."""
         self.survey.try_origin()
         self._seen_levers = self.levers()
 
-        # The deny rules that exist, and for a failover with --fence those that are missing.
+        # Existing deny rules, and for a failover with --fence the missing ones.
         if self.request.fence and self.survey.lost is None:
             partitions = self.survey.partitions()
             if isinstance(partitions, Unknown):
@@ -83,7 +84,7 @@ class Switch:
             made = self.fence.made()
             fence = FenceSeen(obstacle=f"{made.error}. {made.todo}") if isinstance(made, Unknown) else FenceSeen(made)
 
-        # Steps and rights follow from the groups as they would be with their offsets set.
+        # Steps and rights follow from the groups with their due offsets set.
         away = self.move.way is Way.FAILBACK and self.survey.lost is not None
         copies = CopiesSeen() if away else self.copies.look()
         facts = replace(self.survey.look(self._seen_levers), fence=fence, copies=copies)
@@ -95,7 +96,8 @@ class Switch:
         return self._report(replace(projected, denied=(*obstacles, *missing)), steps, dry=True, lag=None)
 
     def nothing_done(self, report: Report) -> Report:
-        """``look``'s report of a move that is done already, as the report of a run that found nothing to do."""
+        """The report of ``look``, for a move that is already complete, in the form of a run that found nothing to
+        do."""
         return replace(report, dry=False, left_behind=self._left())
 
     def levers(self) -> Levers:
@@ -103,7 +105,7 @@ class Switch:
         pauses, jobs, unread = {}, {}, {}
         for flow in flows:
             if self.survey.lost is not None and flow == self.move.started:
-                continue  # its status and its pauses are kept on the origin
+                continue  # the origin keeps its status and pauses
             jobs[flow] = steering.job_of(self.session, flow)
             try:
                 pause = steering.pause_of(self.session, flow)
@@ -118,7 +120,7 @@ class Switch:
         return Levers(pauses, jobs, unread)
 
     def carry_out(self, execute: Execution, report: Report) -> Report:
-        """Every step, audited. A step that fails ends the move there: what comes after depends on it."""
+        """Takes every step and audits it. A failed step ends the move, since later steps depend on it."""
         facts, moved = report.seen, list[GroupMove]()
         acts: dict[str, Callable[[], StepEnd]] = {}
         if self._rejoin is not None:
@@ -152,8 +154,8 @@ class Switch:
     # what would be done
 
     def _planned(self, facts: FailoverFacts) -> Iterator[FailoverStep]:
-        """What would be done, in order, for ``--dry-run`` and the question before. Each step says whether it was done
-        before: every step can be repeated."""
+        """Planned steps in order, for ``--dry-run`` and the question. Each says whether an earlier run has already
+        taken it."""
         move, flow = self.move, facts.flow
         levers = self._seen_levers
         if self._rejoin is not None:
@@ -190,7 +192,7 @@ class Switch:
             )
 
     def _needs(self, facts: FailoverFacts, steps: Collection[FailoverStep]) -> Iterator[StepNeeds]:
-        """What the steps need, of whom, and where."""
+        """Rights that the steps need, by principal and cluster."""
         planned = {step.name for step in steps if step.result is PLANNED}
         clusters = self.session.topology.clusters
         if wanted := decide.unset(facts.groups):
@@ -219,8 +221,8 @@ class Switch:
         return self.copies.planned(facts.copies, step) if self.move.way is way else None
 
     def _start_planned(self, facts: FailoverFacts, levers: Levers) -> StepEnd:
-        """The flow of the other direction: runs already, cannot write (its target does not answer), or is resumed or
-        started."""
+        """The planned result for the flow of the other direction: it already runs, cannot write because its target does
+        not answer, or is to be resumed or started."""
         name = self.move.started
         job, paused = levers.jobs.get(name), name in levers.pauses
         if _runs(job) and not paused:
@@ -230,7 +232,8 @@ class Switch:
         return PLANNED, f"{'resume' if paused else 'start'} {name}"
 
     def _pauses(self, levers: Levers) -> bool:
-        """A failover pauses its flow. A failback pauses the flow that a failover has started, and no other."""
+        """Whether this move pauses its flow: a failover does; a failback pauses only a flow that a failover has
+        started."""
         if self.move.way is Way.FAILOVER:
             return True
         pause = levers.pauses.get(self.move.started)
@@ -250,14 +253,14 @@ class Switch:
         if isinstance(goal, Unknown):
             raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
 
-        # A partition without a leader has an unknown end: no position proves that it is copied.
+        # A partition without a leader has an unknown end, so no position proves that it is copied.
         if (unread := decide.unread_ends(goal)) and not self.request.accept_loss:
             raise ReconcilerError(
                 f"whether {name} has copied {unread} is not known: {self.move.origin} does not report where they end",
                 "Nothing was changed: consumers and the flow are as before.",
                 "Wait until their leaders answer, or leave uncopied records behind with --accept-loss.",
             )
-        # Up to the ends as they are now: producers may write on, and a goal that moves would never be reached.
+        # The goal is fixed at the present ends: if producers keep writing, a moving goal would never be reached.
         begin_left = _left_of(goal, self.survey.positions(name))
         began = time.monotonic()
         bar = _Bar(begin_left, self._say_now)
@@ -287,13 +290,14 @@ class Switch:
         if pause is not None:
             return ALREADY, f"{name} is paused {words(pause)}"
 
-        # The reason names the way back if this failover starts it, so that the failback pauses that flow and no other.
+        # The pause's reason names the flow that this failover starts, so that the failback pauses that flow and no
+        # other.
         back = self.move.started
         waits = bool(back) and (back in levers.pauses or not _runs(levers.jobs.get(back)))
         fresh = self.move.way is Way.FAILOVER and facts.reachable and waits
         reason = decide.pause_reason(self.move, back if fresh else "")
 
-        # A job that died with the origin confirms nothing; what is recorded still holds.
+        # A job that died with the origin confirms no pause, but obeys the record once it runs again.
         if not facts.reachable:
             self.say(f"pause    {name}: its mirror may confirm within {LOST_CONFIRM_S:g} s, or be lost, too")
         try:
@@ -309,9 +313,9 @@ class Switch:
         return DONE, f"{name} is paused, {self.move.destination} takes writes{text}"
 
     def _offsets(self, execute: Execution, moved: list[GroupMove]) -> StepEnd:
-        # Groups are read again: they may have read on since the report that the user agreed to.
+        # Groups are read again: members may have read on since the report that the user agreed to.
         groups = self.survey.exact_groups()
-        execute.require_lock()  # exact offsets may have been waited for
+        execute.require_lock()  # the wait for exact offsets may have outlasted the lock
         moved += set_positions(self.survey.destination, groups)
         count = sum(offset.after != offset.before for group in moved for offset in group.offsets)
         wrong = decide.otherwise(moved)
@@ -325,7 +329,7 @@ class Switch:
         name = self.move.started
         if not name:
             return SKIPPED, self.move.note or "no flow to start"
-        # A pause is lifted before the job starts, so that it does not begin paused.
+        # The pause is lifted before the job starts, so that the job does not begin paused.
         planned = self._start_planned(facts, self.levers())
         if planned[0] is not PLANNED:
             return planned
@@ -338,7 +342,7 @@ class Switch:
         return DONE, "; ".join([f"{name} runs", *lines])
 
     def _left(self) -> int | None:
-        """Offsets on the origin that the flow did not copy; None where that is not known."""
+        """Number of offsets on the origin that the flow did not copy; None if unknown."""
         if not self.move.drained or self.survey.lost is not None:
             return None
         partitions = self.survey.partitions()
@@ -346,7 +350,7 @@ class Switch:
 
 
 def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove, ...]:
-    """What is due there. Gives the groups as they are then."""
+    """Commits due offsets on one side, and returns the resulting groups."""
     asked = {
         group: {each.destination: CommittedPosition(each.translated.offset or 0, each.metadata) for each in offsets}
         for group, offsets in decide.due(tuple(groups)).items()
@@ -356,7 +360,7 @@ def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove,
 
 
 class _Bar:
-    """Progress of a drain, shown whenever it has moved."""
+    """Shows the progress of a drain."""
 
     def __init__(self, total: int, say: Say) -> None:
         self._total = total
@@ -365,7 +369,7 @@ class _Bar:
         self._began = time.monotonic()
 
     def show(self, left: int) -> None:
-        """A line for each change of what is left, not for each look."""
+        """Writes a line only if the number has changed since the last one."""
         if left == self._shown:
             return
         self._shown = left
@@ -379,7 +383,7 @@ class _Bar:
 
 
 def _left_of(goal: tuple[PartitionState, ...], positions: Mapping[tuple[str, int], int]) -> int:
-    """Offsets before the ends of ``goal`` that are not copied yet."""
+    """Number of offsets before the ends of ``goal`` that are not copied yet."""
     return sum(
         max(0, (partition.end or 0) - positions.get(partition.target, partition.position or 0))
         for partition in goal

@@ -1,5 +1,5 @@
-"""Surveys both clusters of a failover: the lag of the flow, and each group's offset here and there, translated by the
-offset maps of all flows between the two."""
+"""Surveys both clusters of a failover: the flow's lag, and each group's offsets on both sides, translated by the offset
+maps of all flows between them."""
 
 import math
 import time
@@ -49,13 +49,13 @@ _FORMER = (
     " checkpoint is of the former topic"
 )
 MAP_WITHIN = 6.0
-"""Seconds a lane may take to write what it has committed into the offset map."""
+"""Seconds within which a lane writes committed offsets into the offset map."""
 
 
 @dataclass(frozen=True, slots=True)
 class Levers:
-    """Jobs and pauses of the flows, now. ``pauses``: flow -> its pause as a whole; ``jobs``: flow -> its mirror;
-    ``unread``: flow -> why both are not known, where the cluster that keeps them was lost with the origin."""
+    """Present jobs and pauses of the flows. ``pauses``: flow -> pause of the whole flow; ``jobs``: flow -> its mirror;
+    ``unread``: flow -> why both are unknown, if the cluster that keeps them was lost with the origin."""
 
     pauses: Mapping[str, Pause]
     jobs: Mapping[str, LiveMirror | Unknown | None]
@@ -63,7 +63,7 @@ class Levers:
 
 
 class Survey:
-    """Of one move. ``lost``: why the origin is taken for lost; decided at each ``try_origin``."""
+    """The survey of one move. ``lost``: why the origin counts as lost; each ``try_origin`` decides again."""
 
     def __init__(self, topology: Topology, move: ConsumerMove, visits: Visits | None = None) -> None:
         self.move = move
@@ -79,12 +79,12 @@ class Survey:
         self._ids: Mapping[str, str] = {}
 
     def look(self, levers: Levers) -> FailoverFacts:
-        """After ``try_origin``. Raises ClusterError when the destination cannot be read."""
+        """Reads everything; call ``try_origin`` before. Raises ClusterError if the destination cannot be read."""
         groups, unsupported = self.groups()
         flow = self._flows[self.move.flow]
         apart: tuple[PartedPartition, ...] = ()
         unseen: tuple[FailoverCheck, ...] = ()
-        # At a failover the copy is only behind, which its lag shows; at a failback the old source may differ from it.
+        # At a failover the copy can only lag; at a failback the old source may have records that the copy lacks.
         if self.lost is None and self.move.way is Way.FAILBACK and flow.keeps_offsets:
             sides = FlowSides(flow, self.destination, self.origin, self._selectors[flow.name])
             apart = parted(sides, partitions_of(sides))
@@ -105,11 +105,11 @@ class Survey:
         )
 
     def moves(self, topic: str) -> bool:
-        """Whether the drained flow copies a topic of the origin for consumers: heartbeats it does not wait for."""
+        """Whether the move waits for a topic of the origin: one that the drained flow copies, other than heartbeats."""
         return _waited_for(self._selectors[self.move.drained], topic)
 
     def try_origin(self) -> None:
-        """Sets ``lost``. Raises ClusterError when the origin answers and yet refuses."""
+        """Sets ``lost``. Raises ClusterError if the origin answers but refuses the login or request."""
         try:
             self.origin.partitions()
             self.lost = None
@@ -121,7 +121,7 @@ class Survey:
     # the flow
 
     def flow(self, levers: Levers) -> DrainedFlow:
-        """How far the drained flow is."""
+        """Progress of the drained flow."""
         name = self.move.drained
         pause, job = levers.pauses.get(name), levers.jobs.get(name)
         flow = job.flows.get(name) if isinstance(job, LiveMirror) else None
@@ -136,16 +136,16 @@ class Survey:
             pause.by if pause else "",
             pause.reason if pause else "",
             lag,
-            # No time before the groups were read first, and none where they are not synced.
+            # None until groups were read for the first time, and if the flow does not sync them.
             (flow.groups.read_ms or None) if flow is not None and flow.groups is not None else None,
             stopping_conditions(flow) if flow is not None and running else (),
             levers.unread.get(name, ""),
         )
 
     def partitions(self) -> tuple[PartitionState, ...] | Unknown:
-        """Positions and ends of the drained flow; empty when the origin is lost.
+        """Positions and ends of the drained flow; empty if the origin is lost.
 
-        Heartbeats are left out: they never end, and no consumer misses one that is not copied.
+        Without heartbeats: they are written all the time, and no consumer misses one.
         """
         name = self.move.drained
         if self.lost is not None:
@@ -164,15 +164,15 @@ class Survey:
             twin, its = (selector.remote_name(key[0]), key[1]), bounds.get(key)
             position, end, newest = positions.get(twin), None, None
             if its is not None:
-                # The mirror has to reach the end that its isolation level lets it read.
+                # The mirror can only reach the end of its isolation level: the last stable offset with read_committed.
                 position = its.begin if position is None else position
                 end, newest = its.stable if flow.isolation is Isolation.READ_COMMITTED else its.end, its.end
             states.append(PartitionState(key, twin, position, end, newest))
         return tuple(states)
 
     def positions(self, name: str) -> Mapping[Key, int]:
-        """Positions of a flow whose target is the destination. A flow that keeps offsets has the ends of the copies.
-        Without those of a source topic that was deleted and recreated since: nothing of the new one is copied."""
+        """Positions of a flow to the destination; for a flow that keeps offsets, the ends of the copies. Positions in a
+        deleted and recreated source topic are left out: nothing of the new topic is copied."""
         flow, selector = self._flows[name], self._selectors[name]
         remote = {selector.remote_name(topic): its for topic, its in self._ids.items() if _waited_for(selector, topic)}
         marks = self.destination.marks(flow.state_name)
@@ -185,7 +185,7 @@ class Survey:
         return {key: at for key, at in self.destination.positions(flow.state_name).items() if key not in former}
 
     def _copies(self, name: str) -> list[Key]:
-        """Partitions of the destination that are copies made by the flow."""
+        """Partitions of the destination that the flow writes."""
         leg = Leg(name, forward=False)
         counts = self.destination.partitions().items()
         return [(topic, part) for topic, n in counts if self._twin(leg, topic) is not None for part in range(n)]
@@ -193,7 +193,7 @@ class Survey:
     # groups
 
     def groups(self) -> tuple[tuple[GroupMove, ...], Mapping[str, str]]:
-        """Every group with offsets on topics of the move, translated; and those that cannot be moved."""
+        """Translated moves of all groups with offsets on topics of the move; and groups that cannot move -> why."""
         on_destination = self.destination.groups(self._groups)
         if self.lost is not None:
             return tuple(self._from_checkpoints(on_destination)), on_destination.unsupported
@@ -201,8 +201,8 @@ class Survey:
         return tuple(self._translated(here, on_destination)), here.unsupported
 
     def exact_groups(self) -> tuple[GroupMove, ...]:
-        """Waits until the map has what the lanes have committed, so that every offset is exact. After ``MAP_WITHIN``
-        seconds returns them, exact or not."""
+        """Waits until the offset map covers all committed positions, so that every translated offset is exact. After
+        ``MAP_WITHIN`` seconds returns them, exact or not."""
         until = time.monotonic() + MAP_WITHIN
         while True:
             moves, _ = self.groups()
@@ -229,7 +229,7 @@ class Survey:
                         entries.append((chart, GroupOffset(at, (twin, partition), offset, metadata, moved, present)))
                 offers.setdefault(group, []).extend(of_both(entries) or [offer for _, offer in entries])
 
-        # Bounds of both sides, asked once for all groups, settle what the maps leave open.
+        # Bounds of both sides, asked once for all groups, decide offsets that the maps leave open.
         wanted = [offset for each in offers.values() for offset in each]
         ends = self.destination.bounds(offset.destination for offset in wanted)
         begins = self.origin.bounds(offset.origin for offset in wanted if not offset.translated.exact)
@@ -241,7 +241,7 @@ class Survey:
                 yield GroupMove(group, state, there.states.get(group, GroupState()), least(offsets))
 
     def _chart(self, leg: Leg, here: GroupsSeen) -> Chart:
-        """Translates all that the groups have committed on topics of the leg."""
+        """Translates all committed offsets of the groups on topics of the leg."""
         source, target = (self.origin, self.destination) if leg.forward else (self.destination, self.origin)
         wanted: dict[Key, set[int]] = {}
         for offsets in here.offsets.values():
@@ -256,7 +256,7 @@ class Survey:
             query = PositionsQuery(flow.state_name, wanted, remote, not leg.forward, committed_only)
             return Chart(leg, maps, positions, translations(source, target, query))
 
-        # Same offsets: each is its own translation, as far as the destination's log goes.
+        # With same offsets each offset translates to itself, within the destination's log.
         there = {key: (remote(key[0]), key[1]) if leg.forward else key for key in wanted}
         own_keys = {key: key if leg.forward else (remote(key[0]), key[1]) for key in wanted}
         bounds, own = self.destination.bounds(there.values()), self.origin.bounds(own_keys.values())
@@ -272,7 +272,7 @@ class Survey:
         return Chart(leg, {}, {}, carried, same=True)
 
     def _twin(self, leg: Leg, topic: str) -> str | None:
-        """The same records' topic at the destination; None when the flow does not carry this one."""
+        """The topic's counterpart at the destination; None if the flow does not carry the topic."""
         selector = self._selectors[leg.flow]
         if leg.forward:
             return selector.remote_name(topic) if selector.why_not(topic) is None else None
@@ -282,7 +282,8 @@ class Survey:
         return upstream
 
     def _from_checkpoints(self, on_destination: GroupsSeen) -> Iterator[GroupMove]:
-        """Up to what the flow reported before the origin was lost. Only the way source to target has checkpoints."""
+        """Moves by the last checkpoints that the flow wrote before the origin was lost. Only the direction from source
+        to target has checkpoints."""
         by_group: dict[str, list[GroupOffset]] = {}
         for leg in (leg for leg in self.move.legs if leg.forward):
             flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
@@ -292,7 +293,7 @@ class Survey:
             else:
                 maps = self.destination.maps(flow.state_name, None, remote)
                 ends = {(remote(topic), number): its for (topic, number), its in maps.items()}
-                # Where the destination's own records lie between the copies, the group may have read those, too.
+                # If the destination's own records lie between the copies, the group may have read those, too.
                 others = [other for other in self.move.legs if other != leg]
                 bounds = self.destination.bounds(k for k in ends if any(self._twin(o, k[0]) == k[0] for o in others))
             known = bounds.keys() | ends.keys()
@@ -308,7 +309,8 @@ class Survey:
                 before = on_destination.offsets.get(checkpoint.group, {}).get(key)
                 at = before.offset if before else None
                 if flow.keeps_offsets:
-                    # A checkpoint holds on both sides. The group may have read on, at most to where the copy ends.
+                    # A checkpoint pairs offsets of both sides. The group may have read on, at most to the end of the
+                    # copy.
                     reached = min(checkpoint.downstream, bounds[key].end)
                     between = None if at is None else abs(at - reached)
                     partition = TranslatedPartition(reached, False, "", bounds[key].end, between)
@@ -327,8 +329,8 @@ class Survey:
             yield GroupMove(group, GroupState(), on_destination.states.get(group, GroupState()), tuple(offers))
 
     def _unmapped(self, groups: Iterable[GroupMove]) -> Unmapped | None:
-        """The destination's own topics whose copies on the origin have other names: without the origin it is not known
-        what groups read of those copies."""
+        """The destination's own topics with renamed copies on the origin: without the origin, offsets of groups on
+        those copies are unknown."""
         back = [self._selectors[leg.flow] for leg in self.move.legs if not leg.forward]
         names = self.destination.partitions()
         topics = {name for name in names for its in back if _waited_for(its, name) and its.remote_name(name) != name}
@@ -346,7 +348,7 @@ def _waited_for(selector: TopicSelector, topic: str) -> bool:
 
 
 def stopping_conditions(flow: FlowStatus) -> tuple[tuple[str, str], ...]:
-    """Conditions that stop copying, each with what to do. If very many do, the status record has the first in full, and
+    """Conditions that stop copying, each with its remedy. Of very many, the status record has the first in full, and
     counts the others."""
     texts = [(each.text, each.todo) for each in flow.conditions if each.stops]
     stopping = Counter({code: count for (code, stops), count in flow.counted_conditions.items() if stops})
@@ -358,9 +360,9 @@ def stopping_conditions(flow: FlowStatus) -> tuple[tuple[str, str], ...]:
 
 
 def known_lag(flow: FlowStatus, reported_ms: int | None, selector: TopicSelector, now_ms: int) -> KnownLag | None:
-    """The lag that the job last knew; its record is from ``reported_ms``. Heartbeats are left out as far as they are
-    among the partitions furthest behind; otherwise they are few. The job uses an end for a while before it asks again,
-    so the lag may be measured to an end as old as that."""
+    """The last lag that the job reported; its record is from ``reported_ms``. Heartbeats are subtracted only if they
+    are among the partitions with the most lag; otherwise they are few. The job caches ends for a while, so the lag is
+    to ends of up to that age."""
     if flow.records_lag is not None and reported_ms is not None:
         last = LastLag(flow.records_lag, reported_ms - LAG_HOLDS_MS, 0, flow.worst_partitions)
     elif flow.last_lag is not None:

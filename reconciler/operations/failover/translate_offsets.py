@@ -1,6 +1,6 @@
-"""``offsets translate``: committed offsets of groups, translated to the other cluster of a flow.
+"""``offsets translate``: translates committed offsets of groups to the other cluster of a flow.
 
-As the principal ``mirror``, which may read groups, topics and the map on both sides.
+It logs in as the principal ``mirror``, which may read groups, topics and the map on both sides.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _Asked = dict[tuple[str, Key], tuple[int, ...]]
 
 
 def translated(topology: Topology, request: TranslateRequest, selector: TopicSelector) -> Translations:
-    """Raises ReconcilerError. The reasons of inexact offsets name a source that does not answer."""
+    """Raises ReconcilerError. Reasons of inexact offsets name a source that does not answer."""
     return asyncio.run(_translated(topology, topology.flows[request.flow], request, selector))
 
 
@@ -36,7 +36,8 @@ async def _translated(
 ) -> Translations:
     opened: list[ClusterClient] = []
     try:
-        # Groups are read on the side that is asked from; without groups a silent source only makes offsets inexact.
+        # Groups are read on the side to translate from. Given offsets need no source: a silent one only makes them
+        # inexact.
         needed = bool(request.groups) and not request.reverse
         source = await _open(topology.clusters[flow.source], opened, needed=needed)
         target = await _open(topology.clusters[flow.target], opened, needed=True)
@@ -44,7 +45,7 @@ async def _translated(
         near = target if request.reverse else source
         asked, left_out = await _asked(near, flow, request, selector)
 
-        # The flow's source partition for each partition of the side asked from.
+        # Partition of the side to translate from -> the flow's source partition.
         keys: dict[Key, Key] = {}
         for _, key in asked:
             upstream = selector.policy.upstream_topic(key[0]) if request.reverse else key[0]
@@ -94,7 +95,7 @@ async def _as_they_are(
     *,
     reverse: bool,
 ) -> dict[tuple[Key, int], Translation]:
-    """With same offsets each is its own translation, as far as the other side's log goes. ``sides``: source and target;
+    """With same offsets each offset translates to itself, within the other side's log. ``sides``: source and target;
     ``wanted``: by source partition."""
     places = [{key: key for key in wanted}, {key: (remote(key[0]), key[1]) for key in wanted}]
     ends: list[dict[Key, int]] = []
@@ -117,8 +118,8 @@ async def _as_they_are(
 async def _asked(
     near: ClusterClient | None, flow: Flow, request: TranslateRequest, selector: TopicSelector
 ) -> tuple[_Asked, list[str]]:
-    """By group and partition, the offsets to translate; and words for what is left out. Given offsets belong to no
-    group ("")."""
+    """Offsets to translate, by group and partition, and words for omitted ones. Given offsets belong to group
+    ``""``."""
     if not request.groups:
         return {("", key): offsets for key, offsets in (request.given or {}).items()}, []
     assert near is not None
@@ -139,7 +140,7 @@ async def _asked(
 
 
 async def _open(declared: DeclaredCluster, opened: list[ClusterClient], *, needed: bool) -> ClusterClient | None:
-    """Connected; None when it does not answer and is not needed."""
+    """A connected side; None if it does not answer and is not needed."""
     try:
         cluster = cluster_of(declared, Principal.MIRROR)
         opened.append(cluster)
