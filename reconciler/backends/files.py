@@ -4,10 +4,12 @@ import contextlib
 import errno
 import os
 import secrets
+import select
 import shlex
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, count
 from pathlib import Path
@@ -45,7 +47,10 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
         for above in real.parents:
             if above.is_relative_to(checkout.root) and above != checkout.root and looks_like_repository(above):
                 problems.append(_nested(above))
-    paths = sorted(_files(folder, problems, checkout))
+    try:
+        paths = sorted(_files(folder, problems, checkout))
+    except TopologyError as error:
+        return {}, error.problems
     untracked = _untracked([path for path in paths if path.is_symlink()], checkout)
     for path in paths:
         try:
@@ -68,15 +73,28 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
     return texts, tuple(problems)
 
 
+MOST_OTHERS = 10_000
+"""Files and folders of an environment that are no ``*.yaml``."""
+
 MOST_GIVEN = 256 << 20
 """Bytes of a file that a command is given: no plan and no configuration is as large."""
+WRITER_WITHIN_S = 3.0
+"""A shell may start the writer of a named pipe after the command that reads it."""
 
 
 def read_given(path: Path) -> bytes:
     """A file or pipe that a command is given. Raises OSError, also for one that is larger than ``MOST_GIVEN`` or does
-    not end, such as a device."""
-    with path.open("rb") as file:
-        content = file.read(MOST_GIVEN + 1)
+    not end, such as a device, and for a pipe that no process writes to."""
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(opened, "rb") as file:  # noqa: PTH123 - a descriptor
+        first: bytes | None = b""
+        if stat.S_ISFIFO(os.fstat(opened).st_mode):
+            select.select([file], [], [], WRITER_WITHIN_S)
+            first = file.raw.read(1)  # None while a writer is silent
+            if first == b"":
+                raise OSError(errno.EPIPE, "it is a pipe that no process writes to")
+        os.set_blocking(opened, True)
+        content = (first or b"") + file.read(MOST_GIVEN + 1)
     if len(content) > MOST_GIVEN:
         raise OSError(errno.EFBIG, f"it has more than {MOST_GIVEN >> 20} MiB")
     return content
@@ -114,7 +132,10 @@ def write_text(path: Path, text: str) -> None:
     """
     with _writable(path):
         if path.exists() and not (path.is_file() or path.is_dir()):
-            with path.open("w", encoding="utf-8", newline="\n") as stream:
+            # Without waiting for a reader of a pipe that has none.
+            opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.set_blocking(opened, True)
+            with open(opened, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123 - a descriptor
                 stream.write(text)
             return
     write_texts({path: text}, permissions=0o600)
@@ -204,13 +225,34 @@ def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
             shutil.rmtree(folder_beside, ignore_errors=True)
 
 
+class _Walker:
+    """Looks through an environment's folders, and raises TopologyError where they hold too much for one."""
+
+    def __init__(self, environment: Path) -> None:
+        self._environment, self._others = environment, 0
+
+    def walk(
+        self, folder: Path, denied: Callable[[OSError], None] | None = None
+    ) -> Iterator[tuple[str, list[str], list[str]]]:
+        """As ``os.walk``."""
+        for root, folders, names in os.walk(folder, onerror=denied):
+            self._others += len(folders) + sum(not name.endswith(".yaml") for name in names)
+            if self._others > MOST_OTHERS:
+                problem = f"beside *.yaml, it holds more than {MOST_OTHERS:,} files and folders"
+                why = "An environment is a folder of *.yaml files that declare clusters, not a home or a whole machine"
+                todo = "Name the environment's folder"
+                raise TopologyError((Problem("no-folder", Where(str(self._environment)), problem, why, todo),))
+            yield root, folders, names
+
+
 def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> Iterator[Path]:
     """``*.yaml`` below the folder; what looks like YAML but is not read, and what cannot be listed, is a problem."""
 
     def denied(error: OSError) -> None:
         problems.append(_unreadable(Path(error.filename or folder), error))
 
-    for root, folders, names in os.walk(folder, onerror=denied):
+    walker = _Walker(folder)
+    for root, folders, names in walker.walk(folder, denied):
         here = Path(root)
         # Folders that git would treat as separate repositories: this one, or those directly in it.
         if looks_like_repository(here):
@@ -223,7 +265,7 @@ def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> 
         for link in (path for name in folders if (path := here / name).is_symlink()):
             if (leads_out := _leads_out(link, checkout)) is not None:
                 problems.append(leads_out)
-            elif any(name.endswith(".yaml") for _, _, below in os.walk(link) for name in below):
+            elif any(name.endswith(".yaml") for _, _, below in walker.walk(link) for name in below):
                 problem = f"the folder is a link to {link.readlink()}"
                 why = "Links to folders are not followed, so its *.yaml files would be left out silently"
                 todo = "Put the folder there, or link each of its files"

@@ -73,6 +73,18 @@ def test_a_place_in_no_log_is_refused_before_a_cluster_is_asked(cli: Cli, write:
     assert "answer" not in ended.words
 
 
+@pytest.mark.parametrize(
+    ("option", "number"), [("--offset", "-5"), ("--offset", str(1 << 63)), ("--partition", str(1 << 31))]
+)
+def test_a_position_that_no_log_has_is_not_translated(cli: Cli, write: Write, option: str, number: str) -> None:
+    given = {"--partition": "0", "--offset": "0", option: number}
+    words = [word for pair in given.items() for word in pair]
+    ended = cli("offsets", "translate", write(FLOW + "[a]}\n"), "f", "--topic", "a", *words)
+    assert ended.code == 1
+    assert f"Invalid value for '{option}'" in ended.words
+    assert "answer" not in ended.words
+
+
 def test_a_folder_that_is_missing(cli: Cli, tmp_path: Path) -> None:
     ended = cli("plan", tmp_path / "nowhere")
     assert ended.code == 1

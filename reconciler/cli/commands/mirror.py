@@ -42,7 +42,9 @@ Flow = Annotated[
 Topic = Annotated[
     str, typer.Option("--topic", metavar="T", help="one source topic of the flow", autocompletion=completion.topics)
 ]
-Partition = Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="one partition of the topic")]
+Partition = Annotated[
+    int | None, typer.Option("--partition", metavar="N", min=0, max=(1 << 31) - 1, help="one partition of the topic")
+]
 Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help="for the job to confirm")]
 CONFIRM = f"{CONFIRM_S:.0f}s"
 

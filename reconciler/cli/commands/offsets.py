@@ -11,6 +11,7 @@ from reconciler.errors import ExitCode, ReconcilerError
 from reconciler.model.options import LogSide, TableFormat
 from reconciler.render import completion
 from reconciler.render.console import App, Env, OutOption, filled_in, say, show, style
+from reconciler.text import LARGEST
 
 app = App(help="Positions of consumers, on both sides of a flow.", no_args_is_help=True)
 diverged_app = App(help="Records that only one side of a flow with offsets: same has.", no_args_is_help=True)
@@ -24,7 +25,9 @@ SameOffsetsFlow = Annotated[
 GroupOption = Annotated[
     list[str] | None, typer.Option("--group", metavar="GROUP", help="its committed offsets; repeatable")
 ]
-OffsetOption = Annotated[list[int] | None, typer.Option("--offset", min=0, metavar="N", help="a position; repeatable")]
+OffsetOption = Annotated[
+    list[int] | None, typer.Option("--offset", min=0, max=LARGEST, metavar="N", help="a position; repeatable")
+]
 
 
 @app.callback()
@@ -46,7 +49,9 @@ def translate(
     topic: Annotated[
         str, typer.Option("--topic", metavar="T", help="with --partition and --offset, instead of a group")
     ] = "",
-    partition: Annotated[int, typer.Option("--partition", metavar="P", min=0, help="of the topic")] = 0,
+    partition: Annotated[
+        int, typer.Option("--partition", metavar="P", min=0, max=(1 << 31) - 1, help="of the topic")
+    ] = 0,
     positions: OffsetOption = None,
     reverse: Annotated[bool, typer.Option("--reverse", help="from the target back to the source")] = False,
     form: Annotated[

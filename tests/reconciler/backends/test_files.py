@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,27 @@ def test_a_folder_that_is_missing(tmp_path: Path) -> None:
     assert (missing.code, missing.where.file) == ("no-folder", str(tmp_path / "prod"))
     (tmp_path / "file").write_text("x")
     assert "a file, not a folder" in _problems(tmp_path / "file")[0].what
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_too_large_for_an_environment_is_left_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    env = tmp_path / "prod"
+    home = tmp_path / "home" if linked else env / "home"
+    for number in range(20):
+        (home / f"{number}/more").mkdir(parents=True)
+        (home / f"{number}/more/a.txt").touch()
+    if linked:
+        env.mkdir()
+        (env / "home").symlink_to(home)
+    (env / "a.yaml").write_text("topics: {}")
+    monkeypatch.setattr(files, "MOST_OTHERS", 60)
+    (found,) = _problems(env)
+    assert (found.code, found.where.file) == ("no-folder", str(env))
+    assert "more than 60 files and folders" in found.what
+    monkeypatch.setattr(files, "MOST_OTHERS", 61)
+    assert list(read_environment(env)) == [str(env / "a.yaml")]
 
 
 def test_a_folder_without_yaml(tmp_path: Path) -> None:
@@ -201,3 +224,36 @@ def test_a_file_that_a_command_is_given_has_an_end(given: str, tmp_path: Path, m
         import_mirrormaker([path], tmp_path / "environment")
     (tmp_path / "small").write_bytes(b"ab")
     assert files.read_given(tmp_path / "small") == b"ab"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_named_pipe_is_read_where_a_process_writes_to_it(tmp_path: Path, before: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+
+    def write() -> None:
+        time.sleep(0 if before else 0.5)
+        with (tmp_path / "pipe").open("wb") as pipe:
+            time.sleep(0.5)
+            pipe.write(b"a" * 100_000)
+            pipe.flush()
+            time.sleep(0.2)
+            pipe.write(b"b")
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write)
+        assert files.read_given(tmp_path / "pipe") == b"a" * 100_000 + b"b"
+        writing.result(10)
+
+
+@pytest.mark.timeout(20)
+def test_a_named_pipe_without_another_end_keeps_no_command_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WRITER_WITHIN_S", 0.1)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ReconcilerError, match="no process writes to"):
+        read_plan(tmp_path / "pipe")
+    with pytest.raises(ReconcilerError, match="no process writes to"):
+        import_mirrormaker([tmp_path / "pipe"], tmp_path / "environment")
+    with pytest.raises(ReconcilerError, match="cannot be written"):
+        write_text(tmp_path / "pipe", "a plan")
