@@ -331,6 +331,9 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
             encoding = stream.encoding if stream.isatty() else "utf-8"
             stream.reconfigure(encoding=encoding, errors="backslashreplace")
     _GIVEN[:] = (), "FLOW"
+    columns = os.environ.get("COLUMNS", "")
+    if not (columns.isdecimal() and len(columns) < 6 and int(columns) >= NARROWEST):
+        os.environ.pop("COLUMNS", None)  # help would have no room for a word
     try:
         try:
             permit_policies(allowed(os.environ))

@@ -110,6 +110,16 @@ def test_a_help_that_cannot_be_written_is_reported() -> None:
     assert (done.returncode, done.stderr.partition(":")[0]) == (1, "the output cannot be written")
 
 
+@pytest.mark.parametrize("columns", ["", "0", "1", "-5", "many", "9" * 20])
+def test_help_has_room_for_words_whatever_columns_says(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    assert "Compare git with the live clusters" in capsys.readouterr().out
+
+
 def test_the_log_of_a_loop_that_no_one_reads_ends_nothing(
     nobody: TextIO, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
