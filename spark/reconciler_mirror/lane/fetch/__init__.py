@@ -1,4 +1,4 @@
-"""Fetches batches for a lane: sessions, bandwidth, open transactions, records that are filtered out.
+"""Fetches batches for a lane: fetch sessions, bandwidth, open transactions, sorting of batches into pieces.
 
 Belongs here: the source side of a lane. Not here: the target side (`produce`).
 """

@@ -1,6 +1,6 @@
-"""Fetches batches for a lane: incremental sessions per source broker, sorted into pieces to produce.
+"""Fetches batches for a lane by incremental fetch sessions, and has them sorted into pieces to produce.
 
-``Fetchers`` decides which session reads a partition: the quiet one of its broker, or one for partitions with a backlog.
+``Fetchers`` chooses the session of a partition: its broker's quiet one, or one for partitions with a backlog.
 """
 
 from __future__ import annotations
@@ -27,28 +27,27 @@ from reconciler_mirror.lane.partition import Answers, Partition, Phase
 from reconciler_mirror.lane.state import Lane
 
 FOLLOWER_FOR = 300.0
-"""Seconds that a preferred follower is read before the leader is asked again."""
+"""Seconds to fetch from a preferred follower before asking the leader again."""
 ANSWER_WITHIN = 10.0
-"""Seconds beyond the wait that a broker was asked for; then the connection counts as lost."""
+"""Seconds after ``max_wait_ms`` without an answer; then the connection counts as lost."""
 QUIET_FROM, QUIET_AFTER = 64, 3.0
-"""Partitions of a broker from which on backlogs get sessions of their own; seconds without records after which a
-partition goes back to the quiet one."""
+"""Partitions of a broker above which backlogs get their own sessions; seconds without records after which a partition
+returns to the quiet session."""
 _PAUSED_WAIT_MS, _JOINED_WAIT_MS = 20, 50
-"""How long a broker may hold an empty answer back, where partitions wait for room or join with the next request:
-shorter than usual, so that they do not wait along."""
+"""``max_wait_ms`` while partitions wait for memory, or to join with the next request: shorter than usual, so that an
+empty answer does not hold them up."""
 LEAST_QUEUE = 256 << 10
-"""Bytes of a partition that may be queued, however many share the lane's memory."""
+"""Bytes that a partition may always queue, however many partitions share the lane's memory."""
 EXPIRED_PAUSE = 0.02
-"""Seconds."""
+"""Seconds between checks whether all sessions have left a connection with expired credentials."""
 
 
 class Fetcher:
     """Reads from one source broker until cancelled.
 
-    A broker looks into every partition of a session for each request, so where there are many, those that have records
-    get a session of their own and do not wait for the quiet ones; on a long line those with a backlog get several,
-    which share a connection.
-    ``place``: the broker, and 0 for the quiet session or the number of a busy one.
+    A broker checks every partition of a session at each request. With many partitions, those with records get a session
+    of their own, so that they do not wait for the quiet ones; with a distant broker they get several, which share a
+    connection. ``place``: the broker, and 0 for the quiet session or the number of a busy one.
     """
 
     def __init__(
@@ -56,22 +55,22 @@ class Fetcher:
     ) -> None:
         self._lane = lane
         self._node, self._number = place
-        # Number 0 is the quiet session of a broker, which holds all that have caught up; the others read backlogs. A
-        # backlog in the quiet session would make each answer large, and new records of all others would wait for it.
+        # Session 0 is the broker's quiet one, with all partitions that have caught up; the others read backlogs. In the
+        # quiet session a backlog would make every answer large, and delay the new records of all others.
         self._busy = self._number > 0
         self._line = line
         self._empty = False
         self._looked = time.monotonic()
         # All fetchers of the lane by (broker, number), to move partitions between.
         self._peers = fetchers
-        # KIP-227: the broker remembers what is asked for, and requests name only changes. Members are partitions asked
-        # for; paused ones are left out until there is room.
+        # KIP-227: the broker remembers the partitions of a session, and requests name only changes. ``_paused`` members
+        # are left out of the session until the lane has memory.
         self._session = FetchSession()
         self._members: set[Partition] = set()
         self._paused: set[Partition] = set()
         self._changed = asyncio.Event()
         self._answers = Answers()
-        # From version 13 on answers name topics by id (KIP-516); a topic recreated under its name is another key here.
+        # From version 13 on answers name topics by id (KIP-516), so a recreated topic has another key here.
         self._names: dict[UUID, str] = {}
         self._by_name = False
 
@@ -89,7 +88,7 @@ class Fetcher:
         self._lane.room.set()
 
     def _forget(self, partition: Partition) -> None:
-        """Its answers do not cover the partition any more."""
+        """The session's answers no longer cover the partition."""
         if partition.log.answers is self._answers:
             partition.freeze_end()
             partition.log.answers = None
@@ -108,7 +107,7 @@ class Fetcher:
             if not self._session.wanted and not self._paused:
                 self._changed.clear()
                 await self._changed.wait()
-            # Busy partitions that had nothing new for a while go back to the quiet ones.
+            # Busy partitions without new records for a while return to the quiet session.
             now = time.monotonic()
             if self._busy and now - self._looked > QUIET_AFTER:
                 self._looked = now
@@ -122,7 +121,7 @@ class Fetcher:
                 busy = f"fetch busy {self._number}" if self._line.narrow else "fetch busy"
                 connection = await lane.source.connection(self._node, busy if self._busy else "fetch")
                 if connection.in_flight and time.monotonic() > connection.expires_at:
-                    await asyncio.sleep(EXPIRED_PAUSE)  # all sessions leave it, then a new one is made
+                    await asyncio.sleep(EXPIRED_PAUSE)  # once all sessions have left it, it is replaced
                 else:
                     await self._once(connection)
             except ConnectionLostError:
@@ -145,15 +144,15 @@ class Fetcher:
             await lane.room.wait()
 
     def _queue_limit(self) -> int:
-        """What one partition may hold: more where few share the memory."""
+        """Bytes that one partition may queue: more if few share the memory."""
         lane, members = self._lane, max(1, len(self._members))
         if lane.throttle.limited:
             return max(LEAST_QUEUE, lane.memory // (2 * members))
         return max(lane.memory // lane.tuning.partition_share, lane.memory // (2 * members))
 
     def _want(self, partition: Partition) -> None:
-        """Adds the partition to the session, or moves its offset there. The leader's epoch lets a broker that is
-        behind, or no longer leads, refuse instead of answering from an old log (KIP-320)."""
+        """Adds the partition to the session, or updates its fetch offset. With the leader epoch, a broker that lags or
+        no longer leads refuses the partition, instead of answering from an old log (KIP-320)."""
         lane = self._lane
         leader = lane.source.leader(*partition.source)
         partition.log.answers = self._answers
@@ -170,31 +169,31 @@ class Fetcher:
         )
 
     def _partition_bytes(self) -> int:
-        """In one response: under a rate limit little, so that all partitions have something queued."""
+        """Bytes per partition and response: few under a rate limit, so that every partition has records queued."""
         tuning, members = self._lane.tuning, max(1, len(self._members))
         if self._lane.throttle.limited:
             return max(LEAST_QUEUE // 4, self._lane.memory // (4 * members))
         return max(tuning.partition_bytes, self._fetch_bytes() // members)
 
     def _fetch_bytes(self) -> int:
-        """In one response. All together ask for at most half the memory, the other half holds what has come; for three
-        quarters on a long line, which is slower than what empties the memory."""
+        """Bytes per response. All fetchers together ask for half of the memory; the other half holds received batches.
+        A distant broker gets three quarters: its batches arrive more slowly than the target takes them."""
         share = self._lane.memory * 3 // 4 if self._line.long else self._lane.memory // 2
         return min(self._line.fetch_bytes(), share // max(1, len(self._peers)))
 
     def _wait_ms(self) -> int:
-        """How long the broker may hold a request without data. What it holds keeps those behind it on the connection
-        from being answered, so busy sessions of a long line ask again rather than wait."""
+        """``max_wait_ms``. A held request blocks later ones on the same connection, so busy sessions with a distant
+        broker do not wait but ask again."""
         if self._busy and self._line.pipelined:
             return _PAUSED_WAIT_MS if self._empty else 0
         if self._busy and not self._paused:
-            return _JOINED_WAIT_MS  # partitions that have records again join with the next request
+            return _JOINED_WAIT_MS  # partitions with new records join with the next request
         return _PAUSED_WAIT_MS if self._paused else self._lane.tuning.fetch_wait_ms
 
     async def _once(self, connection: Connection) -> None:
-        """One request and its answer. What it may bring is counted as requested memory from before it is sent until it
-        is there, whatever happens: otherwise several fetchers at once would exceed the lane's memory. The records are
-        views into the connection's receive buffer, which ``connection.read`` keeps until pieces are made."""
+        """Sends one request and takes its answer. ``max_bytes`` count as requested memory until then, whatever happens:
+        otherwise concurrent fetchers would exceed the lane's memory. Records are views into the connection's receive
+        buffer, which ``connection.read`` keeps until the pieces are made."""
         lane = self._lane
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         version = fetch_answers.version_for(connection.negotiated, by_name=self._by_name)
@@ -206,7 +205,7 @@ class Fetcher:
             rack=lane.source.settings.rack,
         )
         body = fetching.pack(version, self._session, limits)
-        # The broker may hold the request for as long as it was allowed to, which is no silence.
+        # The broker may hold the request for ``fetch_wait_ms`` without being lost.
         patience = lane.tuning.fetch_wait_ms / 1000 + ANSWER_WITHIN
         lane.requested += limits.max_bytes
         try:
@@ -221,10 +220,9 @@ class Fetcher:
             self._take(fetched, frame.buffer)
 
     def _take(self, fetched: Fetched, buffer: Buffer | None) -> None:
-        """Hands each partition's records on. A session error makes the session begin again and is no error of a
-        partition. An answer for an offset that is no longer wanted (the partition was moved meanwhile) is dropped. A
-        leader that names a preferred replica (KIP-392) sends no records: they are fetched there for a while, then the
-        leader is asked again."""
+        """Hands each partition's records on. A session error restarts the session, and is no error of any partition. An
+        answer for another offset than the present one is dropped: the partition was moved meanwhile. A leader that
+        names a preferred replica (KIP-392) sends no records; for ``FOLLOWER_FOR`` seconds they come from there."""
         if not self._session.accept(fetched):
             if fetched.error not in fetching.SESSION_ERRORS:
                 self._lane.source_failed(self.members(), fetched.error)
@@ -261,9 +259,9 @@ class Fetcher:
             self.remove(partition)
             lane.corrupt(partition, str(error))
             return
-        # The position moves past what was taken even if no piece came of it, such as aborted records and markers.
         if not lane.delivery.continues(partition, pieces):
             return
+        # The position moves even without pieces, past aborted records and markers.
         partition.log.covered = covered
         partition.log.data_at = time.monotonic()
         lane.queue_up(partition, pieces)
@@ -271,13 +269,12 @@ class Fetcher:
             lane.routes.offer(partition)
         else:
             lane.cover(partition)
-        # Where there are many partitions, one with records leaves the session of those that rest, because a broker
-        # looks into all of a session for each answer. A partition with a full queue is not asked for until that has
-        # drained.
+        # Among many partitions, one with records leaves the quiet session, because a broker checks all partitions of a
+        # session for each answer. A partition with a full queue leaves the session until the queue has drained.
         if not self._busy and (len(self._members) > QUIET_FROM or (self._line.long and covered < partition.log.end)):
             self._move(partition, busy=True)
         elif self._busy and self.size > 1 and (self._node, self._line.sessions()) not in self._peers:
-            self._move(partition, busy=True)  # there may be more sessions than there are
+            self._move(partition, busy=True)  # to a session that may be opened but does not exist yet
         elif partition.outbox.queued_bytes > self._queue_limit():
             self._paused.add(partition)
             self._forget(partition)
@@ -290,8 +287,8 @@ class Fetcher:
         self._lane.routes.place(partition)
 
     def _refused(self, partition: Partition, answer: FetchedPartition) -> None:
-        """OUT_OF_RANGE and a moved leader send the partition back to the start, which knows what they mean for its
-        position; a batch that the broker itself found corrupt is a condition; all else is of the broker."""
+        """OFFSET_OUT_OF_RANGE and a moved leader send the partition back to the start, which judges its position. A
+        batch that the broker finds corrupt is a condition; other errors are the broker's."""
         lane = self._lane
         self.remove(partition)
         if answer.error == OUT_OF_RANGE or answer.error in MOVED:
@@ -304,7 +301,7 @@ class Fetcher:
 
 
 class Fetchers:
-    """Those of one lane, made when a partition needs them. ``start`` runs one until the lane ends."""
+    """The fetchers of one lane, made on demand. ``start`` runs one until the lane ends."""
 
     def __init__(self, lane: Lane, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._lane = lane
@@ -313,7 +310,7 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
 
     def place(self, node: int, partition: Partition) -> None:
-        """Has broker ``node`` asked for it. A partition with a backlog goes where fewest are."""
+        """Fetches the partition from broker ``node``. A backlog goes to the busy session with the fewest partitions."""
         line, tuning = self._lines.get(node), self._lane.tuning
         if line is None:
             line = self._lines[node] = BrokerLink(tuning.fetch_bytes, tuning.fetch_bytes_far)

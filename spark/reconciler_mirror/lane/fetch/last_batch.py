@@ -1,9 +1,9 @@
-"""Whether the source still has the batch that was copied last.
+"""Checks whether the source still has the batch that was copied last.
 
-A source that was restored from a backup ends earlier, and grows past the position again: then other records lie there,
-with offsets that were copied before. Its leader epochs may be those of before, too (KIP-320). Positions name what the
-header of their last batch said; each start holds that against the batch at the same place. Compaction writes a batch
-again, and some services put records into other batches, so a header that differs is only a suspicion: records decide.
+A source restored from a backup ends earlier, and then grows past the position again, with other records at offsets that
+are copied already. Its leader epochs may repeat, too, so KIP-320 does not show it. Positions name the header of their
+last batch, and each start compares that with the source's batch at the same offset. Compaction rewrites batches, and
+some services regroup records, so a different header is only a suspicion: the records decide.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from reconciler_mirror.lane.target_tails import copies_each_once, offset_map
 from reconciler_mirror.model.lane import LastBatch
 
 WIDEN, WIDEST = 10, 1_000
-"""A record is looked for at one offset, then at ten times as many; so many in a row without one are given up."""
+"""The search for the next record widens tenfold at each step, and ends after ``WIDEST`` offsets without one."""
 
 
 class LastBatches:
@@ -28,8 +28,8 @@ class LastBatches:
         self._lane = lane
 
     async def replaced(self, lows: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Those whose source has another record at the last offset that was copied, with the first such offset, -1
-        where that is not known. ``lows``: where the source's log begins. Raises BrokerError and ConnectionLostError."""
+        """Partitions with another record at the last copied offset of the source, and the first replaced offset, -1 if
+        unknown. ``lows``: the source's log start offsets. Raises BrokerError and ConnectionLostError."""
         known = {p: last for p in lows if (last := p.last_copied) is not None}
         places = {p: min(p.log.covered, last.next_offset) - 1 for p, last in known.items()}
         places = {p: place for p, place in places.items() if place >= lows[p]}
@@ -52,13 +52,13 @@ class LastBatches:
         except BrokerError as error:
             if error.retriable:
                 raise
-            # Fetching says what is wrong with it; the others are asked for without it.
+            # One refused partition must not hide the others: each is asked for alone, and the fetcher reports that one.
             alone = [{key: place} for key, place in places.items()] if len(places) > 1 else []
             return {key: batch for each in alone for key, batch in (await self._batches(each)).items()}
 
     async def _first_other(self, partition: Partition, low: int, base: int, place: int) -> int | None:
-        """Beyond ``place`` where both sides are alike; None where the flow does not copy each record once as it is, or
-        one side has lost what would be compared. ``base``: of the source's batch that holds ``place``."""
+        """The first replaced offset, or one after ``place`` if both sides are equal. None if the flow edits or repeats
+        records, or if a side no longer has the records. ``base``: base offset of the source's batch with ``place``."""
         if not copies_each_once(self._lane.spec):
             return None
         try:
@@ -72,7 +72,7 @@ class LastBatches:
             return None
 
     async def _is_other(self, partition: Partition, last: LastBatch, now: Batch, place: int) -> bool:
-        """Where copies do not say: by who wrote it, as which of its records, else by a later timestamp."""
+        """Judges without copies: by producer id, epoch and sequence of the batch, else by a later timestamp."""
         if last.producer_id >= 0 and now.producer_id >= 0:
             before, after = ((b.producer_id, b.producer_epoch, b.base_sequence - b.base) for b in (last, now))
             return before != after
@@ -84,7 +84,7 @@ class LastBatches:
 
 
 class _Comparison:
-    """Of the source's records with their copies. ``known``: the offset map; None where copies keep offsets."""
+    """Compares the source's records with their copies. ``known``: the offset map; None where copies keep offsets."""
 
     def __init__(self, lane: Lane, partition: Partition, known: PartitionMap | None) -> None:
         self._source = Log(lane.source, partition.source, committed=lane.committed_only)
@@ -93,7 +93,8 @@ class _Comparison:
         self._keeps_offsets = lane.spec.keeps_offsets
 
     async def first_other(self, low: int, base: int, place: int) -> int:
-        """By halves from ``low`` on. Raises NotPairedError, BrokerError and ConnectionLostError."""
+        """Bisects the offsets from ``low`` on, since all records after the first replaced one are replaced, too. Raises
+        NotPairedError, BrokerError and ConnectionLostError."""
         records = (await read_log(self._source, base, place + 1))[1]
         if not records:
             raise NotPairedError("the batch has no records")
@@ -122,10 +123,10 @@ class _Comparison:
     async def _is_copied(self, record: Found) -> bool:
         offset, record_hash = record
         if not self._keeps_offsets:
-            there = None if self._known is None else self._known.downstream(offset)
-            if there is None or there.offset is None or not there.exact:
+            copy = None if self._known is None else self._known.downstream(offset)
+            if copy is None or copy.offset is None or not copy.exact:
                 raise NotPairedError("the offset map does not say where its copy is")
-            offset = there.offset
+            offset = copy.offset
         copies = (await read_log(self._target, offset, offset + 1))[1]
         if not copies:
             raise NotPairedError("its copy is gone")

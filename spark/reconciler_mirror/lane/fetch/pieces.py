@@ -1,6 +1,6 @@
-"""What to do with each fetched batch: send it whole, rebuild it, gather it, or skip it.
+"""Sorts fetched batches: each is sent whole, rebuilt, gathered with others, or skipped.
 
-Records of a flow that filters or adds headers are gathered into big batches.
+Flows that filter or add headers gather their records into big batches.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,22 +30,22 @@ from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 GATHER_BELOW, WHOLE_ABOVE = 16.0, 32.0
-"""Records a batch: below the first, batches are gathered; they travel whole again from the second on, so that one batch
-in between does not switch back and forth."""
+"""Average records per batch: below the first, batches are gathered; above the second, they travel whole again. The gap
+keeps a single batch from switching back and forth."""
 MOST_GROWN = 1 << 20
-"""Offsets by which a log may grow while an answer is made: a broker reports its end as of before it read."""
+"""Offsets by which a log may grow during a Fetch: a broker takes the high watermark before it reads."""
 _log = logs.logger("batch path")
 Pieces = tuple[list[Piece], int]
-"""In offset order, and the offset after all that they cover."""
+"""Pieces in offset order, and the offset after the last batch that they cover."""
 MakePieces = Callable[[Partition, memoryview, Sequence[tuple[Batch, bool]], Buffer | None], Pieces]
 """``LaneDelivery.pieces``."""
 
 
 def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None, make: MakePieces) -> Pieces:
-    """By ``make`` of the batches that lie at the position or behind it. Pieces of source bytes hold ``buffer``.
+    """Has ``make`` make pieces from the batches at or after the position. Pieces of source bytes hold ``buffer``.
 
-    What lies before a batch that cannot be read is copied. Raises CorruptBatchError or MalformedResponseError when that
-    batch is the first one to copy, whatever is wrong with it: who produces one batch must not stop a lane.
+    Batches before an unreadable one are copied. If the unreadable batch is the first, raises CorruptBatchError or
+    MalformedResponseError for any defect: a hostile batch may stop its partition, but never the lane.
     """
     try:
         return _pieces_of(partition, answer, buffer, make)
@@ -67,7 +67,7 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
     batches = scan(view)
     partition.figures.lost.forget_beyond(covered)
     for batch in sound(partition, view, batches, answer.high_watermark) if partition.hold.checking else batches:
-        # The checksum of a batch does not cover its base offset: one damaged on its way would move the position.
+        # The CRC of a batch does not cover its base offset, and a damaged base offset would move the position.
         if not after <= batch.base < batch.next_offset <= answer.high_watermark + MOST_GROWN:
             says = f"a batch says it holds offsets {batch.base} to {batch.next_offset}"
             between = f"between {after} and the log's end {answer.high_watermark}"
@@ -75,6 +75,7 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
         if batch.start == batches[-1].start and _in_doubt(partition, batch, covered):
             break
         after = batch.next_offset
+        # A batch is skipped (control, aborted) only if its CRC proves the header that says so.
         delivered = keep.delivers(batch)
         if batch.next_offset > covered:
             if delivered:
@@ -88,7 +89,7 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
         partition.log.sorted_to(looked[-1][0])
     if wanted:
         partition.sizes.try_larger()
-        # Small batches cost more each than their records; the choice changes only when they are clearly small or big.
+        # A small batch costs more than its records; the choice changes only for clearly small or big averages.
         average = sum(batch.records for batch in wanted) / len(wanted)
         gathers = average <= WHOLE_ABOVE if partition.sizes.gathers else len(wanted) > 1 and average < GATHER_BELOW
         partition.sizes.gathers = gathers
@@ -98,7 +99,7 @@ def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | 
 def delivered_pieces(
     partition: Partition, view: memoryview, batches: Sequence[tuple[Batch, bool]], buffer: Buffer | None
 ) -> Pieces:
-    """The delivered ones of ``batches``, whatever offsets they get at the target: the others are skipped."""
+    """Pieces from the delivered ones of ``batches``, at any target offsets; skips the others."""
     wanted = [batch for batch, delivered in batches if delivered]
     covered = batches[-1][0].next_offset if batches else partition.log.covered
     if not wanted:
@@ -113,9 +114,9 @@ def delivered_pieces(
 
 
 def _in_doubt(partition: Partition, batch: Batch, expected: int) -> bool:
-    """Of the last batch of an answer, which no other one follows that would contradict it: whether it says that it
-    begins elsewhere than where the one before it ended. Compaction leaves such gaps, and so does a flipped bit of its
-    base offset, behind which records would never be asked for. It is believed when a second answer says the same."""
+    """Whether the last batch of an answer begins elsewhere than at the end of the one before. Compaction leaves such
+    gaps, but a flipped bit in the base offset looks the same, and no following batch contradicts it: the records in
+    between would never be fetched. A second answer with the same base offset is believed."""
     if batch.base == expected or batch.next_offset <= expected or partition.log.doubted == (expected, batch.base):
         return False
     partition.log.doubted = (expected, batch.base)
@@ -123,8 +124,8 @@ def _in_doubt(partition: Partition, batch: Batch, expected: int) -> bool:
 
 
 def _is_sound(view: memoryview, batch: Batch, wanted: list[Batch]) -> bool:
-    """Of a batch that is left out for what its header says: nothing later would find that header damaged. Raises
-    CorruptBatchError when nothing before it is ``wanted``."""
+    """Verifies a batch that its header excludes from copying, because no later step would find that header damaged.
+    Raises CorruptBatchError if no ``wanted`` batch precedes it."""
     try:
         if batch.magic == 2:
             verify(view[batch.start : batch.end], batch)
@@ -136,7 +137,7 @@ def _is_sound(view: memoryview, batch: Batch, wanted: list[Batch]) -> bool:
 
 
 def _copyable(partition: Partition, view: memoryview, wanted: list[Batch]) -> int:
-    """How many batches lie before the first that cannot be copied. The one behind them has its turn as the first."""
+    """The number of batches before the first that cannot be copied; that one comes first in the next answer."""
     count = 0
     with suppress(Exception):
         for batch in wanted:
@@ -147,7 +148,7 @@ def _copyable(partition: Partition, view: memoryview, wanted: list[Batch]) -> in
 
 
 def _pieces(partition: Partition, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None) -> list[Piece]:
-    """All of ``fetched``, or no piece is left that holds ``buffer``."""
+    """All pieces of ``fetched``; after an exception no piece still holds ``buffer``."""
     pieces: list[Piece] = []
     worker = partition.worker
     try:
@@ -164,8 +165,9 @@ def _pieces(partition: Partition, fetched: tuple[memoryview, list[Batch]], buffe
 
 
 def sound(partition: Partition, view: memoryview, batches: list[Batch], end: int) -> Iterator[Batch]:
-    """The batches whose checksum holds, the others as losses. Where a corrupt one ends is what the next one says; its
-    own header is believed only at the end of what was fetched. ``end``: the log's."""
+    """Yields batches with a correct CRC, and empty ones in place of corrupt ones, which are counted as losses. The base
+    offset of the next batch shows where a corrupt one ends; its own header is trusted only for the last batch, and
+    never beyond ``end`` of the log."""
     for index, batch in enumerate(batches):
         if batch.magic != 2 or batch.next_offset <= partition.log.covered:
             yield batch
@@ -184,10 +186,10 @@ def sound(partition: Partition, view: memoryview, batches: list[Batch], end: int
 def _add_pieces(
     pieces: list[Piece], partition: Partition, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
 ) -> None:
-    """Whole batches travel as they are. Small ones are gathered into larger batches while the target's overhead per
-    batch would dominate (``sizes.gathers``), and the gathered ones are closed before any other piece, so that the order
-    stays. What cannot travel whole (offsets before the position, too large for the target, an old format) is encoded
-    again, as are records of a source topic with LogAppendTime, which keep that time as with MirrorMaker 2."""
+    """Whole batches travel unchanged. Small ones are gathered into larger batches while the target's overhead per batch
+    would dominate (``sizes.gathers``); a gathered one is closed before any other piece, which keeps the order. A batch
+    with offsets before the position, too large for the target or in an old format is encoded again, and so are records
+    of a source topic with LogAppendTime, which keep that time as with MirrorMaker 2."""
     view, wanted = fetched
     position = partition.log.covered
     small: list[Batch] = []
@@ -212,18 +214,18 @@ def _add_pieces(
 def _gathered(view: memoryview, small: list[Batch], largest: int, buffer: Buffer | None) -> list[Piece]:
     try:
         return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, small, largest)]
-    except TooMuchToOpenError:  # they need not be opened
+    except TooMuchToOpenError:  # gathering is optional
         return [Piece.whole(view[batch.start : batch.end], batch, buffer, batch) for batch in small]
 
 
 def worked_pieces(
     partition: Partition, worker: RecordWorker, fetched: tuple[memoryview, list[Batch]], buffer: Buffer | None
 ) -> Iterator[Piece]:
-    """In offset order. What is left out is noted in ``partition.figures.passed``; the last piece may end before it."""
+    """Pieces in offset order. Counts omitted records, even after the last piece, in ``partition.figures.passed``."""
     view, wanted = fetched
     gathering = _Gathering(partition.sizes.at(wanted[0].base))
     for batch in wanted:
-        # Headers that are the same for every record are added without taking the batch apart, if it still fits.
+        # Headers that are equal for every record are added without decoding the batch, if it still fits.
         large, always = batch.records > WHOLE_ABOVE, worker.always_added
         whole = large and why_not_whole(batch, partition.log.covered, gathering.largest) is None
         if (
@@ -247,7 +249,7 @@ def worked_pieces(
 
 
 class _Gathering:
-    """Records of consecutive source batches that will share a batch."""
+    """Gathers records of consecutive source batches into one batch."""
 
     def __init__(self, largest: int) -> None:
         self.largest = largest
@@ -258,11 +260,11 @@ class _Gathering:
         self._last: Batch | None = None
 
     def add(self, source: tuple[Batch, int], kept: list[Record], of: int) -> Iterator[Piece]:
-        """``source``: a batch and its codec; ``of``: how many of its records were looked at."""
+        """``source``: a batch and its codec; ``of``: how many of its records the worker has read."""
         batch, codec = source
         if self._records and kept and codec != self._codec:
             yield from self.flush()
-        if len(kept) * 2 < of:  # or the few would keep the memory of all
+        if len(kept) * 2 < of:  # a view would keep the memory of all records for a few
             kept = [record._replace(tail=memoryview(bytes(record.tail))) for record in kept]
         self._records += kept
         if self._records:

@@ -1,5 +1,5 @@
-"""What of one partition is on its way to the target: pieces that are queued, sent and unacknowledged, and how large a
-batch the target takes. Mutable, owned by the event loop of its lane; it knows no connections.
+"""The pieces of one partition on their way to the target (queued, sent, unacknowledged), and the batch sizes that the
+target takes. Mutable, owned by the event loop of its lane; it knows no connections.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from reconciler.kafka.records.records import Rebuilt
 from reconciler_mirror.lane.copied_runs import Spans
 
 ANY_SIZE = 1 << 31
-"""No limit is known: as many bytes as a batch can have at all."""
+"""No limit is known: more bytes than any batch can have."""
 MARKER = 1
-"""Offsets that a committed transaction leaves behind its last record."""
+"""Offsets that the commit marker of a transaction takes after the last record."""
 
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """One batch to produce. ``source`` is set while its bytes are the source's own and their checksum is not verified.
-    ``next_offset``: the position once it is acknowledged. ``copied``: its records in source offsets. ``sequence`` is -1
-    until it is sealed. ``hole``: the first offset of a hole that is to be filled, -1 for records. ``last``: the source
-    batch that it ends in."""
+    """One batch to produce. ``source``: set while the bytes are the source's own with an unverified CRC.
+    ``next_offset``: the position once it is acknowledged. ``copied``: its records' source offsets. ``sequence``: -1
+    before sealing. ``hole``: first offset of a hole to fill, -1 for records. ``last``: the source batch of its last
+    record."""
 
     raw: memoryview
     records: int
@@ -41,13 +41,13 @@ class Piece:
 
     @classmethod
     def of_hole(cls, first: int, next_offset: int, timestamp: int) -> Piece:
-        """Nothing to send: offsets that have to be filled."""
+        """A hole: offsets to fill, without records."""
         stamp = timestamp if timestamp >= 0 else int(time.time() * 1000)
         return cls(memoryview(b""), 0, next_offset, -1, stamp, (), hole=first)
 
     @classmethod
     def whole(cls, raw: memoryview, batch: Batch, buffer: Buffer | None = None, source: Batch | None = None) -> Piece:
-        """All records of a source batch. Where ``raw`` lies in ``buffer``, the piece holds it."""
+        """A whole source batch. ``buffer``: the receive buffer with ``raw``, which the piece holds."""
         if buffer is not None:
             buffer.hold()
         figures = (batch.records, batch.next_offset, batch.leader_epoch, batch.base_timestamp)
@@ -55,7 +55,7 @@ class Piece:
 
     @classmethod
     def made(cls, rebuilt: Rebuilt, last: Batch, timestamp: int) -> Piece:
-        """Records of source batches up to ``last``."""
+        """A new batch, with records of source batches up to ``last``."""
         figures = (rebuilt.records, rebuilt.next_offset, last.leader_epoch, timestamp)
         return cls(memoryview(rebuilt.raw), *figures, rebuilt.spans, last=last)
 
@@ -67,47 +67,47 @@ class Piece:
 
 @dataclass(slots=True, eq=False)
 class Outbox:
-    """What is on its way to the target. Sequences follow each other over ``unacked``, then over ``queue`` as its pieces
-    are sealed. ``resend`` is the part of ``unacked`` that has to be sent again."""
+    """Pieces on their way to the target. Sequences are contiguous over ``unacked``, and continue in ``queue`` as its
+    pieces are sealed. ``resend``: the part of ``unacked`` to send again."""
 
     queue: deque[Piece] = field(default_factory=deque)
-    """Not sealed yet, in offset order."""
+    """Unsealed pieces, in offset order."""
     unacked: deque[Piece] = field(default_factory=deque)
-    """Sealed, in order of their sequences, until an answer says that they are written."""
+    """Sealed and unacknowledged pieces, in order of their sequences."""
     resend: deque[Piece] = field(default_factory=deque)
-    """Of ``unacked``, in their order; before anything of ``queue``."""
+    """Pieces of ``unacked`` to send again, in order, before any of ``queue``."""
     outstanding: int = 0
-    """Requests under way that have a piece of it; the sender counts."""
+    """Requests in flight with a piece of this partition; the sender counts them."""
     queued_bytes: int = 0
-    """Of ``queue`` and ``unacked``."""
+    """Bytes of ``queue`` and ``unacked``."""
     sequence: int = 0
-    """Of the next piece that is sealed."""
+    """The next sequence to seal a piece with."""
     first_acked: bool = False
-    """The target's leader knows our producer, so it refuses what is out of order."""
+    """The target's leader knows this producer, so it refuses a batch out of order."""
     failure: tuple[int, str] | None = None
-    """Error code and message of the oldest piece that failed; nothing is sent until all requests are answered."""
+    """Error code and message of the oldest failed piece; nothing is sent until all requests are answered."""
     ready: bool = False
-    """A sender has it in line."""
+    """The partition is in a sender's queue."""
     served: int = 0
-    """Bytes sealed, as a rate limit compares them: a newcomer begins at the count of the partition served last."""
+    """Sealed bytes, for fair shares of a rate limit; a new partition begins with the count of the one served last."""
     stalled_since: float = 0.0
-    """When the target's leader first could not be reached, 0.0 while it can."""
+    """Since when the target's leader cannot be reached, else 0.0."""
     target_end: int = -1
-    """Where this lane's next batch is expected in the target's log; -1 while not known. A log that goes back was
-    recreated, or lost records; one that is further has markers, aborted batches, or records of others."""
+    """The expected target offset of this lane's next batch, -1 if unknown. A log that ends earlier was recreated or has
+    lost records; one that ends later has markers, aborted batches, or records of others."""
     marker_due: bool = False
-    """The open transaction has a batch of it, so its end takes an offset."""
+    """The open transaction has a batch of this partition, so its marker will take an offset."""
     filling: bool = False
     """The hole at the head of ``queue`` is being filled, or was when the queue was dropped."""
 
     @property
     def idle(self) -> bool:
-        """Nothing fetched is waiting for an acknowledgement, and no hole is being filled."""
+        """No piece is queued or unacknowledged, and no hole is being filled."""
         return not self.queue and not self.unacked and not self.filling
 
     @property
     def oldest_ms(self) -> int | None:
-        """Timestamp of the first piece that is not sealed."""
+        """Timestamp of the first unsealed piece."""
         return self.queue[0].timestamp if self.queue else None
 
     def add(self, pieces: list[Piece]) -> int:
@@ -124,7 +124,7 @@ class Outbox:
         return self.settle_oldest()
 
     def settle_oldest(self) -> int:
-        """The oldest piece is no more on its way. Returns its bytes."""
+        """Removes the oldest piece. Returns its bytes."""
         piece = self.unacked.popleft()
         size = len(piece.raw)
         piece.drop()
@@ -136,21 +136,21 @@ class Outbox:
         self.target_end = offset
 
     def appended(self, base: int, records: int, *, transactional: bool) -> tuple[int, int] | None:
-        """A batch was written at ``base``, below 0 where the answer does not say. Returns the offsets before it that
-        this lane has not written, if there are any."""
+        """A batch was written at ``base``, below 0 if the answer has none. Returns the range of offsets before it that
+        this lane has not written, if any."""
         gap = (self.target_end, base) if 0 <= self.target_end < base else None
         self.target_end = base + records if base >= 0 else -1
         self.marker_due = self.marker_due or transactional
         return gap
 
     def transaction_ended(self) -> None:
-        """Its marker takes an offset of each log that has a batch of it."""
+        """The transaction's marker takes an offset in each log with a batch of it."""
         if self.marker_due and self.target_end >= 0:
             self.target_end += MARKER
         self.marker_due = False
 
     def stalled(self) -> float:
-        """The target's leader cannot be reached. Returns for how many seconds now."""
+        """Notes that the target's leader cannot be reached; returns for how many seconds that has lasted."""
         now = time.monotonic()
         self.stalled_since = self.stalled_since or now
         return now - self.stalled_since
@@ -159,13 +159,13 @@ class Outbox:
         self.stalled_since = 0.0
 
     def take_back(self) -> None:
-        """What is unacknowledged was refused, so not written: its sequences were not used."""
+        """The target refused the unacknowledged pieces, so their sequences are free again."""
         if self.unacked:
             self.sequence = self.unacked[0].sequence
         self.resend.clear()
 
     def drop_queue(self) -> int:
-        """Returns the bytes that were dropped."""
+        """Returns the dropped bytes."""
         dropped = 0
         for piece in self.queue:
             dropped += len(piece.raw)
@@ -175,7 +175,7 @@ class Outbox:
         return dropped
 
     def begin_sequence(self, sequence: int, *, known: bool | None = None) -> None:
-        """``known``: whether the target's leader knows our producer; None: as before."""
+        """``known``: whether the target's leader knows this producer; None: as before."""
         self.sequence = sequence
         if known is not None:
             self.first_acked = known
@@ -183,31 +183,31 @@ class Outbox:
 
 @dataclass(slots=True, eq=False)
 class BatchSizes:
-    """How large batches to the target may be, in bytes."""
+    """Limits of the batches to the target, in bytes."""
 
     largest: int = ANY_SIZE
-    """The target is known to take so large a batch, or any."""
+    """The largest batch to send."""
     larger_at: float = float("inf")
-    """When a larger one is tried again: the target's limit may have been raised."""
+    """When to try a larger batch again: the target's limit may have been raised."""
     sought: int = ANY_SIZE
-    """The same below the source offset ``sought_to``, where a refused record is looked for."""
+    """The largest batch before source offset ``sought_to``, while the sender isolates a refused record."""
     sought_to: int = -1
     gathers: bool = False
-    """Small source batches are put together; the sorting of fetched batches decides."""
+    """Small source batches are gathered into larger ones; the sorting of fetched batches decides."""
 
     def at(self, offset: int) -> int:
-        """Most bytes of a batch that begins at a source offset."""
+        """Most bytes of a batch from source offset ``offset`` on."""
         return self.sought if offset < self.sought_to else self.largest
 
     def refused(self, size: int, pause: float) -> None:
-        """The target took no batch of ``size``; after ``pause`` seconds one is tried again."""
+        """The target refused a batch of ``size`` as too large; another try follows after ``pause`` seconds."""
         self.largest, self.larger_at = size // 2, time.monotonic() + pause
 
     def seek(self, size: int, next_offset: int) -> None:
-        """A batch of ``size`` before ``next_offset`` has a record that the target refuses."""
+        """The target refuses a record in a batch of ``size`` bytes that ends at ``next_offset``."""
         self.sought, self.sought_to = size // 2, max(self.sought_to, next_offset)
 
     def try_larger(self) -> None:
-        """Once it is time."""
+        """Lifts the limit if ``larger_at`` has come."""
         if self.largest < ANY_SIZE and time.monotonic() >= self.larger_at:
             self.largest = ANY_SIZE

@@ -1,4 +1,4 @@
-"""What a produce response means for a batch: written, send again, or refused for good."""
+"""Interprets the Produce answer for a batch: written, to send again, or refused for good."""
 
 import time
 from collections import deque
@@ -12,12 +12,12 @@ from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Condition
 
 LOST = -1000
-"""No answer came: the connection was lost."""
+"""The connection was lost before an answer."""
 RETRY_PAUSE, CONCURRENT_PAUSE = 0.1, 0.005
-"""Seconds before a refused batch is sent again. CONCURRENT_TRANSACTIONS ends with the markers of the transaction
-before, which takes milliseconds."""
+"""Seconds before a refused batch is sent again. CONCURRENT_TRANSACTIONS lasts until the markers of the previous
+transaction are written, which takes milliseconds."""
 TRY_LARGER = 600.0
-"""Seconds until a batch is tried again that is larger than what the target took; its limit may have been raised."""
+"""Seconds before a batch above the known limit is tried again: the target's limit may have been raised."""
 
 
 def acknowledged(lane: Lane, partition: Partition, piece: Piece, base_offset: int) -> None:
@@ -28,11 +28,13 @@ def acknowledged(lane: Lane, partition: Partition, piece: Piece, base_offset: in
 
 
 def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
-    """All answers are in. Retriable: again, in order. Refused for good: only this partition stops."""
+    """Handles a failure once no answer is outstanding: repeats retriable batches in order, stops the partition for a
+    final refusal, and leaves errors about the place in the log to the delivery."""
     code, message = failure
     oldest = partition.outbox.unacked[0]
     where = f"{partition.target[0]}-{partition.target[1]}"
     if code == LOST or code in errors.RETRIABLE:
+        # The broker may still write an unanswered batch, so the partition cannot stop alone: a new session aborts it.
         if time.monotonic() - oldest.sent_at > lane.tuning.delivery_timeout:
             hold = unavailable(partition.spec, "target", message or errors.name_of(code))
             raise RestartError(f"{where} took no batch: {message}", (partition.source, hold))
@@ -47,8 +49,8 @@ def failed(lane: Lane, partition: Partition, failure: tuple[int, str]) -> None:
 
 
 def _refused(lane: Lane, partition: Partition, piece: Piece, failure: tuple[int, str]) -> None:
-    """In a batch of several the record that is refused is looked for, in smaller and smaller ones: what lies before it
-    is copied, and only it stops its partition or is left out."""
+    """The target refuses a batch for one of its records. Smaller and smaller batches isolate that record: the records
+    before it are copied, and it alone stops the partition or is left out."""
     code, _ = failure
     if code == errors.CORRUPT and partition.hold.strike():  # read and sent once more
         lane.routes.recheck(partition, "the target found a batch damaged")

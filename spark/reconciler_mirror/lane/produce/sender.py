@@ -1,7 +1,7 @@
-"""Sends batches to the target: many partitions a request, sequences kept in order over retries.
+"""Sends batches to the target, for many partitions in one request.
 
-Order per partition is kept by sequences: after a failure all its unacknowledged batches are sent again, in order and
-with the same sequences, so that the target drops what it already has.
+Sequences keep the order in a partition: after a failure the sender repeats all its unacknowledged batches in order with
+the same sequences, so that the target drops the ones it has (KIP-98).
 """
 
 import asyncio
@@ -26,13 +26,13 @@ from reconciler_mirror.lane.produce.results import LOST, acknowledged, failed
 from reconciler_mirror.lane.state import Lane, RestartError
 
 PER_REQUEST, PER_REQUEST_FAR = 0.004, 0.001
-"""Seconds for each request in flight; see ``Sender._widen``."""
+"""Seconds of latency and of round trip that justify one more request in flight; see ``Sender._widen``."""
 UNREACHABLE_PAUSE = 0.5
-"""Seconds until new metadata is asked for who leads instead."""
+"""Seconds before the metadata request for a new leader."""
 PRODUCE_TIMEOUT_MS = 15_000
 """How long a leader waits for its followers (acks=all)."""
-# KIP-890 version 2: the coordinator takes one change of a transaction at a time; a broker that gets that answer asks
-# again only after 20 ms. Where answers are quicker than this, partitions join one request after the other.
+# Transaction version 2 (KIP-890): the coordinator takes one change of a transaction at a time, and a broker that it
+# turns away tries again only after 20 ms. If answers are quicker than this limit, partitions join in turn.
 JOIN_IN_TURN = 0.01
 
 
@@ -42,12 +42,12 @@ class Sender:
     def __init__(self, lane: Lane, node: int) -> None:
         self._lane = lane
         self._node = node
-        # Partitions with something to send, in turn; each is in it at most once (``Outbox.ready``).
+        # Queue of partitions with something to send, each at most once (``Outbox.ready``).
         self._ready: deque[Partition] = deque()
         self._wake = asyncio.Event()
         self._connection: Connection | None = None
-        # Under way to this broker: requests, and their bytes. ``_flight`` limits the bytes by what the line carries,
-        # ``_window`` the requests, also those of a single partition.
+        # Requests in flight to this broker, and their bytes. ``_flight`` limits the bytes by bandwidth, ``_window`` the
+        # requests, in total and per partition.
         self._requests = 0
         self._bytes = 0
         self._flight = Flight(lane.tuning.bytes_in_flight)
@@ -55,13 +55,12 @@ class Sender:
         self._window = lane.tuning.requests_in_flight
         self._timer: asyncio.TimerHandle | None = None
         self._pumping = False
-        # Requests under way that bring a partition into the transaction, and the partitions that wait for them
-        # (KIP-890).
+        # Requests in flight that add a partition to the transaction (KIP-890), and the partitions that wait for them.
         self._joining = 0
         self._late: set[Partition] = set()
 
     def offer(self, partition: Partition) -> None:
-        """``partition`` has something to send to this broker. What is offered at once travels in one request."""
+        """``partition`` has something to send to this broker. Partitions offered together share a request."""
         self.ready_again(partition)
         if not self._pumping:
             self._pumping = True
@@ -83,7 +82,7 @@ class Sender:
                     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
                     self._send_all(connection)
                 except errors.ConnectionLostError:
-                    # Leaders move away from a broker that is down; new metadata routes its ready partitions again.
+                    # Other brokers take over the partitions of a lost one; new metadata routes them there.
                     waiting, self._ready = self._ready, deque()
                     for partition in waiting:
                         partition.outbox.ready = False
@@ -92,10 +91,11 @@ class Sender:
             await self._wake.wait()
 
     async def _connected(self) -> Connection:
-        """After a lost connection the broker may have been down: then markers may be missing that it should hold."""
+        """The connection to the broker. After the loss of an earlier one the broker may have restarted, and may lack
+        markers of ended transactions: then the session begins again."""
         lane, before = self._lane, self._connection
         if before is not None and not before.in_flight and before.closed is None and before.expired:
-            before = None  # it is not lost: its session ends, and another takes over
+            before = None  # it is not lost: only its SASL session expires (KIP-368)
         connection = await lane.target.connection(self._node, "produce")
         if before in (None, connection) or not lane.identity.transactional:
             return connection
@@ -107,7 +107,7 @@ class Sender:
         return connection
 
     def pump(self) -> None:
-        """Sends what can be sent now; at once when the connection is there and nothing slows it down."""
+        """Sends as much as possible now, without waking ``run`` if the connection is open and not throttled."""
         connection = self._connection
         if connection is None or connection.closed is not None or connection.throttled_until > time.monotonic():
             self._wake.set()
@@ -126,11 +126,11 @@ class Sender:
             self._send(connection, batch)
 
     def _widen(self) -> None:
-        """Requests in flight, also per partition: a request each PER_REQUEST seconds of the quickest answer keeps a
-        busy broker busy, and one each PER_REQUEST_FAR of the round trip a long line. Few batches may fit a request.
+        """Sets the requests in flight, in total and per partition: one per PER_REQUEST seconds of the quickest answer
+        keeps a broker busy, one per PER_REQUEST_FAR of the round trip fills a long way, even with few batches each.
 
-        Beyond five the target cannot recognise all repeats; it then answers OUT_OF_ORDER_SEQUENCE and the session
-        begins again, so nothing is doubled.
+        Brokers remember five batches of a producer. They answer an older repeat with OUT_OF_ORDER_SEQUENCE_NUMBER, and
+        the session begins again, so nothing is duplicated.
         """
         tuning = self._lane.tuning
         round_trip = self._connection.round_trip if self._connection is not None else 0.0
@@ -138,18 +138,19 @@ class Sender:
         self._window = max(tuning.requests_in_flight, min(tuning.most_in_flight, int(wanted)))
 
     def _next_request(self) -> dict[tuple[str, int], tuple[Partition, Piece]]:
+        """Takes one piece of each ready partition, as far as request size and rate limit allow."""
         lane = self._lane
         chosen: dict[tuple[str, int], tuple[Partition, Piece]] = {}
         size, again, held = 0, [], []
         limited = lane.throttle.limited
-        if limited:  # who has had least is next, in bytes and not in batches
+        if limited:  # shares are fair in bytes, not in batches: the partition with the fewest is next
             self._ready = deque(sorted(self._ready, key=attrgetter("outbox.served")))
-        # Each partition once around: it gives one batch, and comes back at the end of the queue if it has more.
+        # One round of the queue: each partition gives one batch, and queues up again if it has more.
         for _ in range(len(self._ready)):
             if size >= lane.tuning.request_bytes:
                 break
             partition = self._ready.popleft()
-            # What was sent before was paid for then, so a repetition never waits for the rate limit.
+            # A repeated batch was counted when it was first sent, so it never waits for the rate limit.
             if limited and not partition.outbox.resend and (delay := lane.throttle.delay()) > 0:
                 held.append(partition)
                 continue
@@ -164,7 +165,7 @@ class Sender:
         for partition in again:
             partition.outbox.ready = True
         self._ready.extend(again)
-        # In front again, in the order they had; a timer pumps once the limit lets the first of them through.
+        # Held partitions keep their place in front; a timer pumps once the limit lets the first of them through.
         if held:
             self._ready.extendleft(reversed(held))
             lane.throttle.hold()
@@ -181,7 +182,7 @@ class Sender:
         if outbox.failure is not None or outbox.outstanding >= self._window:
             return False
         if outbox.outstanding and not outbox.first_acked and not lane.identity.version_2:
-            return False  # an old broker takes any first sequence of a producer it does not know
+            return False  # before KIP-890, a broker takes any first sequence of a producer that it does not know
         if outbox.resend:
             return True
         if not outbox.queue:
@@ -195,9 +196,9 @@ class Sender:
         return lane.delivery.may_send(partition)
 
     def _next_piece(self, partition: Partition) -> Piece | None:
-        """None where the partition may not send now. A batch that was sent before goes first and unchanged, with the
-        sequence it had. A corrupt batch stays the head of its queue, and what was fetched behind it is dropped: it is
-        fetched and checked once more before the partition is stopped for it."""
+        """The next piece, or None if the partition may not send now. A repeated batch goes first, with its former
+        sequence. The queue is dropped from a corrupt batch on, which is fetched and checked once more before it stops
+        the partition."""
         if not self._may_send(partition):
             return None
         outbox = partition.outbox
@@ -217,9 +218,8 @@ class Sender:
         return piece
 
     def _seal(self, partition: Partition, piece: Piece) -> None:
-        """The checksum that the source's broker wrote is checked before the header is patched and a new one is
-        computed: this is the last place where damage in memory or on the way can be noticed. Sequences count records,
-        not batches, and go on over a partition's batches without a gap (KIP-98)."""
+        """Verifies the source's CRC, patches the header and computes a new CRC: a new one would hide any earlier damage
+        in memory or in transit. Sequences count records, not batches, and have no gaps between batches (KIP-98)."""
         lane, outbox = self._lane, partition.outbox
         if piece.source is not None:
             verify(piece.raw, piece.source)
@@ -234,8 +234,8 @@ class Sender:
         lane.began(partition, len(piece.raw))
 
     def _send(self, connection: Connection, chosen: dict[tuple[str, int], tuple[Partition, Piece]]) -> None:
-        """One Produce request with a batch for each chosen partition. ``sent`` (when, whether it joins, bytes) goes to
-        the callback, since the counts are taken back there whatever the answer is."""
+        """Sends one Produce request with a batch for each chosen partition. The callback gets time, join flag and
+        bytes, to undo the counts whatever the answer is."""
         identity = self._lane.identity
         version = identity.produce_version
         raws = {key: piece.raw for key, (_, piece) in chosen.items()}
@@ -258,15 +258,15 @@ class Sender:
         chosen: dict[tuple[str, int], tuple[Partition, Piece]],
         future: asyncio.Future[Frame],
     ) -> None:
-        """Called by the event loop once the answer is there or the connection is lost; then every batch counts as LOST,
-        and is sent again with its sequence, since the broker may have it. Afterwards what waited for this request's
-        join is offered, and the next request is sent without going through ``run``."""
+        """Takes the answer in the event loop. After a lost connection every batch counts as LOST, and is repeated with
+        its sequence, since the broker may have it. Then partitions that waited for this request's join queue up, and
+        the next request follows without a turn of ``run``."""
         sent_at, joining, size = sent
         self._requests -= 1
         self._bytes -= size
         if future.cancelled() or self._lane.failed.done():
             return
-        # A lost connection counts as an answer for each batch, so that ``_outcome`` alone decides what becomes of one.
+        # A lost connection becomes an answer for each batch, so that ``_outcome`` handles all cases.
         try:
             answers = self._read(connection, future, chosen)
             self._flight.acknowledged(size, sent_at, now := time.monotonic(), connection.round_trip)
@@ -289,7 +289,7 @@ class Sender:
     def _read(
         self, connection: Connection, future: asyncio.Future[Frame], sent: Collection[tuple[str, int]]
     ) -> list[Produced]:
-        """Raises MalformedResponseError unless the answer has each partition of the request once: a batch without an
+        """Raises MalformedResponseError unless the answer names each partition of the request once: a batch without an
         answer would stay unacknowledged for good."""
         frame = future.result()
         with connection.read(frame):
@@ -301,14 +301,13 @@ class Sender:
         return answers
 
     def _measure(self, latency: float) -> None:
-        """The quickest of late: what the way takes, without what waits in the broker."""
+        """Tracks the quickest recent answer: the latency of network and broker, without time in the broker's queue."""
         self._latency = min(latency, self._latency * 1.02) if self._latency else latency
         self._widen()
 
     def _outcome(self, partition: Partition, piece: Piece, answer: Produced) -> None:
-        """Notes one batch's answer. After a failure the partition waits until all its batches under way are answered,
-        because only then is it known what to send again; the failure that counts is that of the oldest, the later ones
-        fail because of it."""
+        """Handles one batch's answer. After a failure the partition waits for all outstanding answers, which show the
+        batches to repeat. The oldest batch's failure counts: later ones fail because of it."""
         outbox = partition.outbox
         if answer.error in self._lane.delivery.written:
             acknowledged(self._lane, partition, piece, answer.base_offset if not answer.error else -1)

@@ -4,15 +4,14 @@ import time
 from collections.abc import Callable
 
 BURST_S = 0.25
-"""Seconds of the rate that may be sent at once: shorter would stutter, longer would let more through than the limit
-says."""
+"""Bucket size in seconds of the rate: a smaller one would stutter, a larger one exceed the limit."""
 NO_LIMIT = 0.0
 
 
 class Throttle:
-    """``rate``: bytes per second, asked again and again because the driver changes shares; NO_LIMIT for none.
+    """``rate``: bytes per second, called each time because the driver changes shares; NO_LIMIT for none.
 
-    One thread uses it. A piece is taken whole as soon as the bucket is not empty: the smallest unit is one batch.
+    For one thread. A non-empty bucket lets a whole piece through, since a batch is the smallest unit.
     """
 
     def __init__(self, rate: Callable[[], float], clock: Callable[[], float] = time.monotonic) -> None:
@@ -33,12 +32,12 @@ class Throttle:
 
     @property
     def waited_s(self) -> float:
-        """Seconds in which there was something to copy and the limit held it back."""
+        """Seconds in which the limit held records back."""
         since = self._waiting_since
         return self._waited + (self._clock() - since if since is not None else 0.0)
 
     def delay(self) -> float:
-        """Seconds until something may be taken; 0 when it may be now."""
+        """Seconds until the next piece may be taken; 0 for now."""
         now, rate = self._clock(), self.rate
         self._tokens = min(rate * BURST_S, self._tokens + (now - self._at) * rate)
         self._at = now
@@ -49,7 +48,7 @@ class Throttle:
         self.go_on()
 
     def hold(self) -> None:
-        """A partition has something to copy and may not."""
+        """The limit holds a partition with records back."""
         if self._waiting_since is None:
             self._waiting_since = self._clock()
 

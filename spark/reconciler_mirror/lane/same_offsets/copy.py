@@ -1,7 +1,7 @@
-"""Copies the partitions of one lane at the source's own offsets: what differs from a lane with transactions.
+"""Copies the partitions of one lane at the source's own offsets: the differences from a lane with transactions.
 
-Data goes through the lane's own fetchers and senders. Here is what happens around it: holes on their way to the
-producer of markers, answers that are not the expected ones, and reports.
+Data goes through the lane's own fetchers and senders. This module hands holes to the producer of markers, handles
+unexpected answers, and reports.
 """
 
 import asyncio
@@ -29,42 +29,41 @@ from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import HoleCounts
 
 _OUT_OF_ORDER = frozenset({45, 46, 59})
-"""The leader has another sequence than ours: another producer wrote in our place, or the leader lost our batch."""
+"""The leader has another sequence than this lane: another holder has written, or the leader has lost a batch."""
 SILENT_S = 600.0
-"""So long after the leader's last word it is asked before anything is written: it may have forgotten the producer
-(``producer.id.expiration.ms``), and then takes any sequence."""
+"""Seconds after the leader's last answer, from which on it is asked before the next write: it may have forgotten the
+producer (``producer.id.expiration.ms``), and then it accepts any sequence."""
 MOST_TOGETHER = 500
-"""Holes that are filled in one transaction."""
+"""Holes to fill in one transaction."""
 _log = logs.logger("same offsets")
 
 
 class Copies:
-    """Of one session: the part of the delivery that knows no start and no commit. ``producer``: the producer id of the
-    flow's data, for partitions that have none yet; ``marker_producer``: that of markers which the lane writes itself.
-    """
+    """One session's delivery, apart from start and commit. ``producer``: the producer id of the flow's data, for
+    partitions without one; ``marker_producer``: the producer id of the lane's own markers."""
 
     written = frozenset({0})
-    """No repetition: its offset is not known, and another holder may have sent it."""
+    """Not DUPLICATE_SEQUENCE_NUMBER: that batch's offset is unknown, and another holder may have sent it."""
 
     def __init__(self, lane: Lane, identity: Identity, producer: int, marker_producer: int) -> None:
         self._lane = lane
         self.producer = producer
-        # Looks at what leaders have of each copy (DescribeProducers), by the producer that writes it.
+        # Asks leaders for the last sequence of each copy's producer (DescribeProducers).
         self.leaders = Leaders(lane.target, lambda key: self._states[self._by_target[key]].producer)
         self.filled = asyncio.Event()
         self.filled.set()
-        # Two ways to fill a hole: empty records of a transaction that is aborted, and markers that this lane writes
-        # itself, where its principal may.
+        # Two ways to fill a hole: empty records in an aborted transaction, and, if its principal may write them, this
+        # lane's own markers.
         self._markers = Markers(lane.target, identity)
         self._own_markers = OwnMarkers(MarkerRequests(lane.target, marker_producer, identity), identity.epoch)
-        # In order: partitions with a hole at the head of their queue. A dict, since a set has no order.
+        # Partitions with a hole at the head of their queue, in order; a set would have none.
         self._waiting: dict[Partition, None] = {}
         self._wake = asyncio.Event()
         self._states: dict[Partition, SamePartition] = {}
         self._by_target: dict[Key, Partition] = {}
 
     def joins(self, partition: Partition, same: SamePartition) -> None:
-        """Its start is known. A partition that left and came back is another object, whose state takes the place."""
+        """The partition's start is known. A partition that left and came back is a new object, and replaces the old."""
         former = self._by_target.get(partition.target)
         if former is not None:
             del self._states[former]
@@ -93,8 +92,8 @@ class Copies:
         return pieces_at_offsets(partition, self._states[partition], view, batches, buffer)
 
     def continues(self, partition: Partition, pieces: Sequence[Piece]) -> bool:
-        """Not where another producer has written to the target. Both logs are compared before it is stopped: after a
-        failover producers write there, and a flow the other way has copied that to the source."""
+        """False if another producer has written to the target. Then both logs are compared before the partition stops:
+        after a failover producers write there, and a flow the other way has copied their records to the source."""
         if not self._states[partition].displaced:
             return True
         for piece in pieces:
@@ -106,7 +105,7 @@ class Copies:
         return self._states[partition].producer, DATA_EPOCH
 
     def may_send(self, partition: Partition) -> bool:
-        """Whether the next of its queue may be sent now; a hole goes to the producer of markers instead."""
+        """Whether the head of the queue may be sent now; a hole goes to the producer of markers instead."""
         same, now = self._states.get(partition), time.monotonic()
         if same is None or same.place is None or not same.begun or partition.outbox.filling:
             return False
@@ -124,7 +123,7 @@ class Copies:
         return True
 
     def acknowledged(self, partition: Partition, piece: Piece, base_offset: int) -> None:
-        """After the lane has noted it."""
+        """Counts the piece at once, or stops the partition if it got another offset than the source's."""
         same, lane = self._states[partition], self._lane
         expected = piece.copied[0][0]
         if base_offset != expected:
@@ -136,13 +135,13 @@ class Copies:
         self._counted(partition)
 
     def _counted(self, partition: Partition) -> None:
-        """What the target's log has counts: nothing else has to be committed."""
+        """Counts everything in the target's log as committed: there is no transaction to wait for."""
         waiting = partition.outbox.unacked or partition.outbox.queue
         partition.log.commit(partition.log.reached)
         partition.figures.committed(partition.log.reached, waiting[0].timestamp if waiting else None)
 
     def refused(self, partition: Partition, error: BrokerError) -> None:
-        """What is behind the refused batch is not written, what is before it is checked."""
+        """Drops the refused batch and the later ones, none of which is in the log; the start looks for the place."""
         lane = self._lane
         if error.code not in _OUT_OF_ORDER:
             raise RestartError(str(error))
@@ -157,18 +156,18 @@ class Copies:
         partition.figures.lost.add(piece.next_offset, loss)
 
     def diverged(self, partition: Partition, offset: int, why: str) -> None:
-        """Stops it for good: nothing more is written, and its position says so to later holders."""
+        """Stops the partition for good, and records that in its position for later holders."""
         lane = self._lane
         self._states[partition].diverged = offset
         partition.outbox.filling = False
-        partition.copied.acknowledged((), -1)  # the offset map must not learn of it
+        partition.copied.acknowledged((), -1)  # keeps the last runs out of the offset map
         lane.urgent = True
         lane.mark_dirty(partition)
         lane.routes.forget(partition)
         lane.stop(partition, faults.offsets_diverged(partition.spec, offset, why))
 
     def position(self, partition: Partition) -> SameOffsetsPosition | None:
-        """What goes with ``partition.log.reached``."""
+        """The metadata to commit with ``partition.log.reached``."""
         same = self._states.get(partition)
         if same is None:
             return None
@@ -178,7 +177,7 @@ class Copies:
         return SameOffsetsPosition(same.producer, last, same.start, same.diverged)
 
     def committed(self, partition: Partition) -> None:
-        """Its start is safe now: what waited for it may go."""
+        """The partition's start is committed, so its data may be sent."""
         same = self._states.get(partition)
         if same is not None and not same.begun:
             same.begun = True
@@ -188,7 +187,7 @@ class Copies:
     # holes
 
     async def fill_holes(self) -> None:
-        """Until cancelled. What goes wrong with the transaction ends the session, and the next one aborts it."""
+        """Runs until cancelled. A failed transaction ends the session, and the next one aborts it."""
         while True:
             await self._wake.wait()
             self._wake.clear()
@@ -208,8 +207,9 @@ class Copies:
             self.filled.set()
 
     async def _fill(self, taken: Iterable[Partition]) -> None:
+        """Fills holes by own markers where they are short, else by one transaction for all."""
         by_key = {partition.target: partition for partition in taken}
-        # By partition: the log's end, where the hole ends, and its timestamp. Holes that follow each other are one.
+        # Log end, end of the hole, and timestamp. Adjacent holes are merged: each would cost an exchange of its own.
         holes: dict[Key, tuple[int, int, int]] = {}
         for key, partition in by_key.items():
             queue = partition.outbox.queue
@@ -238,7 +238,7 @@ class Copies:
         holes: Mapping[Key, tuple[int, int, int]],
         left: Mapping[Key, tuple[int, int, int]],
     ) -> None:
-        """``left``: what of the ``holes`` of partitions is not filled yet."""
+        """``left``: the unfilled parts of ``holes``."""
         try:
             ends = await fill(self._markers, left)
         except DisplacedError as error:
@@ -254,10 +254,10 @@ class Copies:
             self._lane.resolve(self._after, by_key[key], holes[key][:2], end)
 
     def _after(self, partition: Partition, hole: tuple[int, int], end: int) -> None:
-        """``hole``: (first offset, offset behind it); ``end``: where the copy's log ends now. Goes on behind what was
-        filled: with the rest of the hole, else with the next piece. If the log came further than the hole, or the queue
-        was dropped meanwhile, the partition is checked again instead of trusted. Fillers before the first record of a
-        copy are deleted, so that readers begin at the source's first offset."""
+        """Continues after the filled part of ``hole`` (first offset, offset after it) with its rest, else with the next
+        piece. ``end``: the copy's present log end. If that lies after the hole, or the queue was dropped meanwhile, the
+        partition is checked again. Fillers before a copy's first record are deleted, so that readers begin at the
+        source's first offset."""
         same, lane, (first, after) = self._states[partition], self._lane, hole
         partition.outbox.filling = False
         same.at = time.monotonic()
@@ -268,8 +268,8 @@ class Copies:
             return
         same.place = _place(same).appended(0, reached)
         partition.copied.acknowledged(((first, reached - first),), first)
-        # The filler was written by another producer, or as a marker, so the sequence of this lane's producer is not
-        # known from it but was looked up.
+        # Another producer wrote the filler or marker, so the data's sequence does not change: it is the one of the last
+        # look.
         look = same.place.look
         partition.log.reach(reached)
         partition.outbox.begin_sequence(
@@ -296,7 +296,7 @@ class Copies:
         self._lane.routes.recheck(partition, "its place is checked again")
 
     async def delete_fillers(self, key: Key, start: int) -> None:
-        """No reader needs what lies before the first record. If this fails, the next start tries again."""
+        """Deletes the fillers before the first record, which no reader needs. The next start repeats a failure."""
         try:
             await delete_records(self._lane.target, {key: start})
         except WireError as error:

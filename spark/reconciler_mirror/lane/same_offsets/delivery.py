@@ -1,4 +1,4 @@
-"""Delivery at the source's own offsets: what runs in a session, and what its sessions have in common."""
+"""Delivery at the source's own offsets: the tasks of a session, and the state that sessions share."""
 
 import asyncio
 import time
@@ -21,15 +21,15 @@ from reconciler_mirror.lane.transactional import Sessions, due
 from reconciler_mirror.model.lane import LaneSpec
 
 COMMIT_EVERY_S = 1.0
-"""Positions are only a hint here, since the copy's own end says how far it came: so they are committed seldom."""
+"""Commits are rare, because the position is only a hint: the copy's log end shows its progress."""
 POLL_S = 3.0
 MOST_AT_ONCE = 1_000
-"""Partitions of one look: those that were asked for longest ago."""
+"""Partitions per check: the ones asked for longest ago."""
 ANSWER_WITHIN = 10.0
 
 
 class SameOffsets(Copies):
-    """A ``LaneDelivery``. Only the very next record fits at the end of the target's log, which is the position."""
+    """A ``LaneDelivery``. The position is the target's log end, where only the very next record fits."""
 
     def __init__(self, lane: Lane, identity: Identity, producer: int, marker_producer: int) -> None:
         super().__init__(lane, identity, producer, marker_producer)
@@ -47,8 +47,8 @@ class SameOffsets(Copies):
 
 
 class PositionWriter:
-    """Commits what has moved, every second: for people and tools, and for the next holder to check. The target's log
-    end is the position, so nothing waits for a commit and a commit waits for nothing."""
+    """Commits moved positions every second, for people, tools and the next holder's checks. The true position is the
+    target's log end, so nothing waits for a commit, and a commit waits for nothing."""
 
     def __init__(self, lane: Lane, same: Copies) -> None:
         self._lane = lane
@@ -56,7 +56,7 @@ class PositionWriter:
         self._last = 0.0
 
     async def run(self) -> None:
-        """Until cancelled, or until the last commit after ``lane.stopping`` is done."""
+        """Runs until cancelled, or until the last commit after ``lane.stopping``."""
         lane = self._lane
         while True:
             await due(lane, self._delay)
@@ -87,20 +87,20 @@ class PositionWriter:
                 same, last = self._same.position(p), p.last_at(offset)
                 at = positions.LanePosition(*figures, same=same, remote_id=p.remote_id, last=last)
                 written[p.target] = positions.to_commit(p.target, at)
-            # No transaction fences an older holder here, so each commit looks first: a later claim in the group means
-            # that another application owns the flow.
+            # No transaction fences an older holder here, so each commit first reads the group: a later claim means that
+            # another application owns the flow.
             try:
                 committed = await lane.target.positions(lane.spec.group, written)
             except BrokerError as error:
                 if error.code != UNSTABLE:
                     raise
-                return  # another application is taking the flow over just now
+                return  # another application is taking over the flow right now
             if (later := positions.superseding(committed, lane.spec.claim)) is not None:
                 raise SupersededError(lane.spec.flow, later)
             await lane.identity.commit_positions(written)
-        # Meanwhile the lane went on: a partition that has moved since stays dirty for the next commit.
+        # Copying continued meanwhile: a partition that has moved since stays dirty for the next commit.
         for partition, offset in moved.items():
-            if partition.log.reached >= offset:  # else the target's log has lost some of it meanwhile
+            if partition.log.reached >= offset:  # otherwise the target's log has lost records meanwhile
                 partition.copied.committed(offset)
             self._same.committed(partition)
             if partition.log.reached == offset:
@@ -112,9 +112,9 @@ class PositionWriter:
 
 
 class TargetEnds:
-    """Asks the target for the ends of idle copies. Each answer to a written batch says that it was the next record; an
-    idle copy would learn of another writer only with the source's next record, which then has no place. A copy that
-    ends elsewhere is checked as at a start: perhaps it is another holder's work."""
+    """Asks the target for the ends of idle copies. A busy copy notices another writer by the refusal of its next batch;
+    an idle one would notice it only when the source's next record has no place any more. A copy that ends elsewhere
+    goes back to the start, since another holder of the lane may have continued it."""
 
     def __init__(self, lane: Lane, same: Copies) -> None:
         self._lane = lane
@@ -133,7 +133,7 @@ class TargetEnds:
                 async with asyncio.timeout(ANSWER_WITHIN):
                     ends = await self._same.leaders.ends([p.target for p in quiet]) if quiet else {}
             except (WireError, TimeoutError):
-                continue  # what writes there says what is wrong
+                continue  # the sender reports the failure
             for partition, place in places.items():
                 end, same = ends[partition.target], self._same.state_of(partition)
                 moved = same is None or same.place is not place or not self._is_quiet(partition)
@@ -154,8 +154,8 @@ class TargetEnds:
 
 
 class SameOffsetsSessions(Sessions):
-    """With the producer ids of a flow's data and of its markers, which are the same for all sessions and holders. The
-    producer that is fenced writes no data, only fillers, which it aborts."""
+    """Sessions with the producer ids of the flow's data and markers, which all sessions and holders share. The fenced,
+    transactional producer writes no data, only fillers, which it aborts."""
 
     def __init__(self, tuning: Tuning) -> None:
         super().__init__(tuning)
@@ -176,9 +176,9 @@ class SameOffsetsSessions(Sessions):
 
 
 async def producer_id_of(target: ClusterClient, transactional_id: str) -> int:
-    """The same for all lanes and holders: the coordinator keeps it with a transactional.id that has no transactions.
+    """The producer id of all lanes and holders: the coordinator keeps it with a transactional.id without transactions.
 
-    It forgets one after a week without use, so each partition also names its producer in its position.
+    It deletes an unused one after a week (transactional.id.expiration.ms), so each position names the producer, too.
     """
     identity = Identity(target, transactional_id, "", purpose="data producer")
     state = await identity.state()

@@ -1,16 +1,16 @@
-"""Fills holes: moves the target's log end by as many offsets as a reader of committed records gets nothing at.
+"""Fills holes: moves the target's log end over offsets without a committed record at the source.
 
 A second producer, transactional and so fenced by its transactional.id, writes empty records and aborts them: n - 1
-records and the marker that ends the transaction make n offsets, and the marker alone makes one.
+records and the abort marker take n offsets, and a marker alone takes one.
 
-Invariant: a transaction is open in a partition only while its log end lies within the hole and at least one offset of
-it is left. The next holder of the transactional.id makes the coordinator end what is open, and that marker falls into
-the hole too. An end is waited for until the coordinator has nothing left to write: a marker that comes late would move
+Invariant: a transaction is open in a partition only while the log end lies within the hole and at least one of its
+offsets is free. The next holder of the transactional.id makes the coordinator end an open transaction, and that marker
+still falls into the hole. Filling waits until the coordinator has nothing left to write: a late marker would shift
 records.
 
-Fillers are what a reader of uncommitted records may meet there. Each has a header that names it, an empty key, which a
-compacted topic needs, and no value. Those of large batches have no header: they lie before a copy's first record and
-are deleted, and brokers open every one of them.
+Readers of uncommitted records see the fillers. Each has a header that names it, an empty key, which a compacted topic
+needs, and no value. Large batches of fillers have no headers: they lie before a copy's first record, where they are
+deleted, and brokers open each of them.
 """
 
 import time
@@ -24,41 +24,41 @@ from reconciler.kafka.records.codecs import NONE, ZSTD, compress
 from reconciler.kafka.records.records import varint
 
 MOST_AT_ONCE = 1_000_000
-"""Offsets of one partition in one transaction: seconds of its timeout are left on slow brokers."""
+"""Offsets of one partition in one transaction: few enough for slow brokers to stay within the transaction timeout."""
 MOST_IN_BATCH = 100_000
 HEADER = b"mirror.filler"
 _PLAIN, _NAMED = 20, 10_000
-"""Records: more are compressed, and more have no header."""
+"""Records above which a batch is compressed, and above which it has no headers."""
 _BARE = varint(0) + varint(-1) + varint(0)
 _TAIL = varint(0) + varint(-1) + varint(1) + varint(len(HEADER)) + HEADER + varint(-1)
 
 
 class Fillers(NamedTuple):
-    """So many empty records to append to a partition."""
+    """Empty records to append to a partition."""
 
     records: int
     timestamp: int
 
 
 class MarkerPort(Protocol):
-    """The producer of markers, as its owner has begun it: whatever earlier holders had open is ended and written."""
+    """The started producer of markers: no transaction of an earlier holder is open, and all its markers are written."""
 
     async def add(self, keys: Iterable[Key]) -> None:
-        """Partitions join the transaction."""
+        """Adds partitions to the transaction."""
 
     async def append(self, batches: Mapping[Key, Fillers]) -> Mapping[Key, int]:
-        """Appends within the transaction; the base offset each got."""
+        """Appends within the transaction; returns base offsets."""
         ...
 
     async def abort(self, keys: Iterable[Key], *, announce: bool) -> Mapping[Key, int]:
-        """Aborts the transaction of ``keys``, which join it first where ``announce`` says so. Returns once the marker
-        is written to all of them, for good: log end offsets since, as the leaders have them."""
+        """Aborts the transaction of ``keys``; ``announce``: after adding them to it. Returns once the coordinator has
+        written all markers and will write none again; gives the leaders' log end offsets since."""
         ...
 
 
 class DisplacedError(Exception):
-    """A filler or a marker came to lie where none belongs: another producer writes to the partition, or (``base`` is
-    lower) its log has lost what was before the hole."""
+    """A filler or marker got an offset outside of its hole: another producer writes to the partition, or (``base`` is
+    lower) its log has lost records before the hole."""
 
     def __init__(self, key: Key, expected: int, base: int) -> None:
         super().__init__(f"{key[0]}-{key[1]}: offset {base} was given to what belongs to {expected}")
@@ -66,11 +66,12 @@ class DisplacedError(Exception):
 
 
 async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> Mapping[Key, int]:
-    """One transaction for all ``holes``: by key, where the log ends now (within the hole), its first offset after it,
-    and a timestamp for the fillers. Gives the log ends afterwards, which may lie within a hole that is large.
+    """Fills all ``holes`` in one transaction. By key: the log end (within the hole), the first offset after the hole,
+    and a timestamp for the fillers. Returns the new log ends, which may still lie within a large hole.
 
-    Raises DisplacedError, and what ``port`` raises. Then the next holder that begins ``port`` ends what is open.
+    Raises DisplacedError, and the exceptions of ``port``; then the next holder to start ``port`` ends the transaction.
     """
+    # The abort marker alone fills a hole of one offset, so these holes need no fillers and no request before the abort.
     bare = all(after == first + 1 for first, after, _ in holes.values())
     if not bare:
         await port.add(holes)
@@ -86,8 +87,7 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
             else:
                 at[key] += count
     ends = await port.abort(holes, announce=bare)
-    # The coordinator writes a marker to the leader of that moment. After an unclean election its log may end before the
-    # hole.
+    # The coordinator writes a marker to the present leader. After an unclean election the log may end before the hole.
     for key, end in ends.items():
         if end <= at[key]:
             displaced = displaced or DisplacedError(key, at[key], end - 1)
@@ -97,7 +97,7 @@ async def fill(port: MarkerPort, holes: Mapping[Key, tuple[int, int, int]]) -> M
 
 
 def filler_batch(records: int, timestamp: int) -> bytearray:
-    """One batch, to be sealed. ``timestamp``: of all its records, below 0 for now."""
+    """One batch, ready for sealing. ``timestamp``: of all its records, below 0 for the present time."""
     stamp = timestamp if timestamp >= 0 else int(time.time() * 1000)
     codec = ZSTD if records > _PLAIN else NONE
     return build(codec, _body(records), (stamp, stamp), records)

@@ -1,4 +1,4 @@
-"""What the target's leaders are asked: sequences and log ends, fillers to append, and markers that the lane writes."""
+"""Requests to the target's leaders: for sequences and log ends, to append fillers, and to write the lane's markers."""
 
 import asyncio
 import time
@@ -24,19 +24,19 @@ from reconciler_mirror.lane.state import RestartError
 
 PRODUCE_TIMEOUT_MS = 15_000
 LEADERS_WITHIN, PAUSE = 20.0, 0.05
-"""Seconds that a partition may be without a leader; seconds between two looks."""
+"""Seconds that a partition may be without a leader; seconds between two tries."""
 COMPLETE_FIRST, COMPLETE_LAST = 0.0005, 0.05
-"""Seconds between looks whether markers are written, first and last: usually they are there at once."""
+"""Seconds between checks for written markers, first and last: usually the first one finds them."""
 LATER, SOONER = 0.0002, 0.98
-"""The first look at an aborted transaction comes later (seconds) after one that was too early, sooner (a factor) after
-one that was not: each costs the coordinator a request."""
+"""The first check of an aborted transaction moves later (seconds) after one that was too early, and sooner (a factor)
+after one in time, because each check costs the coordinator a request."""
 PRODUCER_FENCED = 90
 MARKERS_WITHIN = 35.0
 """Longer than a leader waits for its replicas (``request.timeout.ms`` of brokers, 30 s)."""
 
 
 class Leaders:
-    """Of one target; ``producer_of``: the producer id of a partition's data."""
+    """A ``LookPort`` of one target; ``producer_of``: the producer id of a partition's data."""
 
     def __init__(self, cluster: ClusterClient, producer_of: Callable[[Key], int]) -> None:
         self._cluster = cluster
@@ -69,7 +69,7 @@ def _last(producers: describe_producers.Producers, producer_id: int) -> int | No
 async def _producers(
     cluster: ClusterClient, keys: Iterable[Key]
 ) -> Mapping[Key, describe_producers.Producers | BrokerError]:
-    """As their leaders know them. Raises ConnectionLostError and UnsupportedBrokerError."""
+    """The producers that leaders know (DescribeProducers). Raises ConnectionLostError and UnsupportedBrokerError."""
     by_node, answers = cluster.by_leader(keys), dict[Key, describe_producers.Producers | int]()
     answers |= dict.fromkeys(by_node.pop(NO_LEADER, ()), NO_LEADER_KNOWN)
     for node, led in by_node.items():
@@ -90,15 +90,15 @@ async def _producers(
 
 
 class _Seen(NamedTuple):
-    """An ended transaction, and log ends that are not older; None: not known."""
+    """An ended transaction, and log ends from then or later; None if unknown."""
 
     state: TransactionState | None = None
     ends: Mapping[Key, int] | None = None
 
 
 class Markers:
-    """The producer of markers: a transactional ``identity`` that was started with the classic protocol, in which the
-    epoch stays over transactions. Whatever it cannot be sure of begins the session again, which aborts what is open."""
+    """The producer of markers: a transactional ``identity``, started with the classic protocol, which keeps the epoch
+    over transactions. After any doubt the session begins again, and so aborts an open transaction."""
 
     def __init__(self, cluster: ClusterClient, identity: Identity) -> None:
         self._cluster = cluster
@@ -111,7 +111,7 @@ class Markers:
         self._require_undisturbed()
 
     async def append(self, batches: Mapping[Key, Fillers]) -> Mapping[Key, int]:
-        """A batch that may have been written is sent again with the same sequence. Raises BrokerError and
+        """Appends fillers; repeats an unanswered batch with the same sequence. Raises BrokerError and
         ConnectionLostError."""
         producer = (self._identity.producer_id, self._identity.epoch)
         sealed: dict[Key, memoryview] = {}
@@ -136,7 +136,7 @@ class Markers:
         return bases
 
     async def _append_at(self, node: int, raws: Mapping[Key, memoryview]) -> dict[Key, int]:
-        """Base offsets of those that the broker took."""
+        """Base offsets of the batches that the broker took."""
         connection = await self._cluster.connection(node, "fill")
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         body = producing.pack(producing.CLASSIC, self._identity.transactional_id, raws, PRODUCE_TIMEOUT_MS)
@@ -154,7 +154,8 @@ class Markers:
         return bases
 
     async def abort(self, keys: Iterable[Key], *, announce: bool) -> Mapping[Key, int]:
-        """Waits until the coordinator has nothing left to write: it writes again what it is not sure of."""
+        """Waits until the coordinator has nothing left to write: it repeats a marker without an answer, and a second
+        marker would shift the copy by one offset."""
         wanted = tuple(keys)
         looks: list[asyncio.Task[_Seen]] = []
 
@@ -172,13 +173,13 @@ class Markers:
                 look.cancel()
 
     async def _look_behind(self, connection: Connection, keys: Sequence[Key]) -> _Seen:
-        """The end that was just sent on ``connection`` is carried out before this. On another connection a broker might
-        look first, and report the transaction while it was open, or the one before."""
+        """Checks after the EndTxn just sent on ``connection``: a broker handles a connection's requests in order. On
+        another connection it might answer first, with the transaction still open, or with the one before."""
         await asyncio.sleep(self._markers_take)
         return await self._look(connection, keys)
 
     async def _complete(self, keys: Sequence[Key], seen: _Seen) -> Mapping[Key, int]:
-        """``seen`` at first; all requests that end the transaction are answered."""
+        """Waits until all markers are written; returns log ends. ``seen``: the first check. EndTxn is answered."""
         pause, until, first = COMPLETE_FIRST, time.monotonic() + LEADERS_WITHIN, True
         while True:
             state, ends = seen
@@ -200,8 +201,8 @@ class Markers:
             seen = await self._look(await self._identity.coordinator(), keys)
 
     async def _look(self, coordinator: Connection, keys: Sequence[Key]) -> _Seen:
-        """Log ends where one broker has the transaction and leads all partitions: it answers in order, so that they are
-        as they were after the state."""
+        """The transaction's state, and log ends in the same exchange if one broker coordinates it and leads all
+        partitions: it answers in order, so the log ends are not older than the state."""
         by_node = self._cluster.by_leader(keys)
         (node,) = by_node if len(by_node) == 1 else (NO_LEADER,)
         together = node != NO_LEADER and await self._cluster.control(node) is coordinator
@@ -234,7 +235,7 @@ class Markers:
 
 
 class MarkerRequests:
-    """Of one target. ``producer_id``: that of the markers, which no data is written with; ``identity``: the session."""
+    """A ``LeaderPort`` of one target. ``producer_id``: of markers, never of data; ``identity``: the session's."""
 
     def __init__(self, cluster: ClusterClient, producer_id: int, identity: Identity) -> None:
         self._cluster = cluster
@@ -242,7 +243,7 @@ class MarkerRequests:
         self._identity = identity
 
     async def require_current(self) -> None:
-        """Raises FencedError where another session has begun since or that is unknown, and ConnectionLostError."""
+        """Raises FencedError if another session has begun since, or may have, and ConnectionLostError."""
         state = await self._identity.state()
         holder = (self._identity.producer_id, self._identity.epoch)
         if state is None or (state.producer_id, state.epoch) != holder:
@@ -255,8 +256,8 @@ class MarkerRequests:
             if isinstance(value, BrokerError):
                 last[key] = value
             else:
-                mine = [Epochs(p.epoch, p.coordinator_epoch) for p in value if p.producer_id == self._producer_id]
-                last[key] = mine[0] if mine else Epochs()
+                markers = [Epochs(p.epoch, p.coordinator_epoch) for p in value if p.producer_id == self._producer_id]
+                last[key] = markers[0] if markers else Epochs()
         return last
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
@@ -273,7 +274,7 @@ class MarkerRequests:
         }
 
     async def write_markers(self, markers: Mapping[Key, Epochs], leaders: Mapping[Key, object]) -> Mapping[Key, int]:
-        """Raises ConnectionLostError: then they may have been written, or be written yet."""
+        """Raises ConnectionLostError: then the brokers may have written the markers, or may still write them."""
         led: dict[Connection, dict[Key, Epochs]] = {}
         errors: dict[Key, int] = {}
         now = await self.leaders(markers)

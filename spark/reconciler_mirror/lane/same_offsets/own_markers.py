@@ -1,22 +1,22 @@
-"""Fills holes by markers that the lane writes itself, where its principal may: each is one offset without a record.
+"""Fills holes with markers that the lane writes itself, if its principal may: each takes one offset without a record.
 
-Kafka's coordinator writes a marker again when the leader died or moved before it answered, and leaders do not know it
-again: a copy would be one offset ahead, for good. The lane looks before it writes again, and no two markers can get in
-at the same place:
+Kafka's coordinator repeats a marker when the leader dies or moves before it answers, and leaders do not recognise the
+repetition: the copy would be one offset ahead for good. A lane checks before it repeats a marker, and no two markers
+can be written for the same offset:
 
-A leader refuses a marker whose producer epoch *or* coordinator epoch is lower than those of the last one. All markers
-that may be written at the same place, by the holder, by one that was replaced and does not know it, or by a request
-that is still under way, have each a higher producer epoch and a lower coordinator epoch than the others of lower rank.
-So whichever comes first, the leader refuses all the others. A rank belongs to one session. Only the
-session that got the answer that its marker is the last one writes the next with rank 0, and so without a higher
-producer epoch: no other session can know that.
+A leader refuses a marker with a producer epoch *or* coordinator epoch below those of the last one. Several markers may
+compete for one offset: the holder's, one of a replaced holder that does not know it yet, one of a request in flight.
+Each has a higher producer epoch and a lower coordinator epoch than all markers of lower rank, so the leader takes the
+first to arrive and refuses the others. A rank belongs to one session. Only the session with the answer that its own
+marker is the last one writes the next with rank 0, that is, without a higher producer epoch: no other session can know
+that.
 
-All of that holds for one leader. The next one may have been elected uncleanly, with a shorter log. So a session forgets
-what a leader said once another one leads, and sends its markers to the leader that it asked.
+All of this holds for one leader. The next one may be elected uncleanly, with a shorter log. So a session forgets the
+answers of a leader that no longer leads, and sends markers only to the leader that it asked.
 
-A long hole is filled by the transactional producer, but for its first offset and its last ones. After its first marker
-any other session that writes one there has to ask for the last one again, and then learns that it was replaced. And the
-last offsets are left for markers that the coordinator writes again.
+The transactional producer fills a long hole, except for its first and last offsets. The marker at the first one makes
+every other session ask for the last marker again, and so learn that it was replaced. The last offsets are spare, for
+markers that the coordinator repeats.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,50 +35,50 @@ from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import RestartError
 
 RANKS = 32
-"""Sessions in a row that have ranks of their own. A request would have to be under way while so many begin."""
+"""Consecutive sessions with different ranks. Two could collide only if a request outlived that many sessions."""
 MOST = 8
-"""Offsets of a hole that has no other markers: each is an exchange with the leader."""
+"""Offsets up to which a hole is filled by own markers alone: each costs an exchange with the leader."""
 SPARE = 4
-"""Offsets that the coordinator leaves at the end of a longer one."""
+"""Offsets at the end of a longer hole that the coordinator's producer leaves free."""
 _EPOCHS, _COORDINATOR_EPOCHS = 1 << 15, 1 << 31
 NO_LEADER_KNOWN = 5
 
 
 def following(last: Epochs, rank: int) -> Epochs:
-    """Those of the next marker, 0 <= ``rank`` < RANKS."""
+    """The epochs of the next marker, 0 <= ``rank`` < RANKS."""
     place = last.coordinator // RANKS + 1
     return Epochs(max(last.producer, 0) + rank, place * RANKS + RANKS - 1 - rank)
 
 
 def exhausted(last: Epochs) -> bool:
-    """No more fit in: then the coordinator writes, until leaders have forgotten (``producer.id.expiration.ms``)."""
+    """No higher epochs are left: the coordinator writes until leaders forget them (``producer.id.expiration.ms``)."""
     return last.producer >= _EPOCHS - RANKS or last.coordinator >= _COORDINATOR_EPOCHS - 2 * RANKS
 
 
 class LeaderPort(Protocol):
-    """What leaders are asked; of what one does not answer, why."""
+    """Questions to leaders; a failed one gives its error."""
 
     async def leaders(self, keys: Iterable[Key]) -> Mapping[Key, object]:
-        """Who leads each now, and over which connection: unequal after an election, and after a lost connection.
-        Without those that have no leader."""
+        """The present leader of each partition with its connection: unequal after an election, and after a lost
+        connection. Leaves out partitions without a leader."""
         ...
 
     async def last_markers(self, keys: Iterable[Key]) -> Mapping[Key, Epochs | BrokerError]: ...
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
-        """Log end offsets, as the leaders have them, replicated or not."""
+        """Log end offsets at the leaders, replicated or not."""
         ...
 
     async def write_markers(self, markers: Mapping[Key, Epochs], leaders: Mapping[Key, object]) -> Mapping[Key, int]:
-        """Kafka's error codes; NO_LEADER_KNOWN where nothing was sent, because ``leaders`` do not lead any more."""
+        """Kafka's error codes; NO_LEADER_KNOWN if nothing was sent, because a leader of ``leaders`` no longer leads."""
         ...
 
     async def require_current(self) -> None:
-        """Raises FencedError where another session has begun since."""
+        """Raises FencedError if another session has begun since."""
 
 
 class OwnMarkers:
-    """Of one session. ``session``: another number than that of all that were lately before it."""
+    """Own markers of one session. ``session``: a number that differs from those of all recent sessions."""
 
     def __init__(self, port: LeaderPort, session: int) -> None:
         self._port = port
@@ -91,12 +91,12 @@ class OwnMarkers:
         return not self.denied and key not in self._left_to_coordinator
 
     def own_part(self, hole: Hole) -> Hole:
-        """What of it is filled by own markers before anything else is."""
+        """The part of ``hole`` that own markers fill before anything else."""
         return hole if hole.next_offset - hole.first <= MOST else Hole(hole.first, hole.first + 1)
 
     async def fill(self, holes: Mapping[Key, Hole]) -> Mapping[Key, int | None]:
-        """Log ends afterwards; None: they have to be looked at again. Those that are left to the coordinator are left
-        out. Raises ConnectionLostError, FencedError, and RestartError where a marker may have been written or not."""
+        """Writes markers into ``holes``; returns log ends, None for one to read again, and no entry for holes left to
+        the coordinator. Raises ConnectionLostError, FencedError, and RestartError if a marker may have been written."""
         at: dict[Key, int | None] = {}
         leaders = await self._port.leaders(holes)
         last = await self._learned(holes, leaders, at)
@@ -129,16 +129,17 @@ class OwnMarkers:
     async def _learned(
         self, holes: Mapping[Key, Hole], leaders: Mapping[Key, object], at: dict[Key, int | None]
     ) -> dict[Key, Epochs]:
-        """The last markers in those partitions whose log still ends where it did when they were asked for."""
+        """The last markers of the partitions, if their logs end at the hole; the others get None in ``at``."""
         last: dict[Key, Epochs] = {}
         for key in holes.keys() & self._last.keys():
             leader, epochs = self._last[key]
-            # Where records were lost with the leader, a marker for this hole would lie in the place of one of them.
+            # If records were lost with the leader, a marker for this hole would take the offset of one of them.
             if leader == leaders.get(key):
                 last[key] = epochs
             else:
                 del self._last[key]
         unknown = [key for key in holes if key not in last]
+        # ``require_current`` comes last: a session that was replaced before these answers must not use them.
         if unknown:
             answers = await self._port.last_markers(unknown)
             ends = await self._port.ends(unknown)

@@ -1,8 +1,8 @@
-"""How far a copy at the same offsets is: what the target's leader says, and what that allows.
+"""The place of a copy at the same offsets, from the answers of the target's leader.
 
-The position is the target's log end. Data carries one producer id and one epoch for the life of the copy and a
-sequence that counts its records, so the leader takes nothing but the very next record, from any sender. The sequence
-begins at the offset of the first record, modulo 2^31, and again so once the leader has forgotten the producer.
+The position is the target's log end. All data of a copy has one producer id, one epoch, and a sequence that counts its
+records, so the leader accepts only the very next record, from any sender. The sequence begins with the offset of the
+first record, modulo 2^31, and so again after the leader has forgotten the producer.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.records.batches import SEQUENCES
 
 DATA_EPOCH = 0
-"""Of the producer id that writes data. It never changes: nothing fences it but its sequences."""
+"""Epoch of the data's producer. It never changes: only sequences fence this producer."""
 TRIES, PAUSE = 5, 0.005
 _BUSY = 6
-"""As if the leader had moved: tried again a moment later."""
+"""NOT_LEADER_OR_FOLLOWER, so that the caller tries again a moment later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What the leader says of a partition, at one moment. ``last_sequence`` of the copy's producer id; None: the leader
-    does not know it, because it has not written yet or not for ``producer.id.expiration.ms``."""
+    """Log end and last sequence of a partition at one moment. ``last_sequence``: of the copy's producer id; None if the
+    leader does not know that, because it has not written, or not for ``producer.id.expiration.ms``."""
 
     end: int
     last_sequence: int | None
 
     @property
     def next_sequence(self) -> int:
-        """Of a record that is appended now."""
+        """The sequence of the next record."""
         return (self.end if self.last_sequence is None else self.last_sequence + 1) % SEQUENCES
 
     def after(self, records: int, next_offset: int) -> Look:
-        """Once so many records were appended, or none where a hole was filled."""
+        """After ``records`` records were appended; 0 for a filled hole."""
         return Look(next_offset, (self.next_sequence + records - 1) % SEQUENCES if records else self.last_sequence)
 
 
 class LookPort(Protocol):
-    """What leaders are asked; of what one does not answer, why."""
+    """Questions to leaders; a failed one gives its error."""
 
     async def sequences(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError | None]:
         """The last sequence of the copy's producer id; None: unknown to the leader."""
         ...
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
-        """Log end offsets, as the leaders have them, replicated or not."""
+        """Log end offsets at the leaders, replicated or not."""
         ...
 
     async def replicated(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
@@ -58,10 +58,10 @@ class LookPort(Protocol):
 
 
 async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerError]:
-    """Sequence and log end as they were at one moment: while another producer appends they do not match, and a
-    batch would be taken for a repetition of another one. And only where all is replicated: what is not may go with its
-    leader, and a marker that is written again later would move what was appended meanwhile. Partitions in which that
-    goes on get a retriable error."""
+    """Sequence and log end of one moment. While another producer appends, the two do not match, and the leader would
+    take a new batch for a repetition. Waits for full replication, too: unreplicated records may vanish with the leader,
+    and a marker written again later would shift records appended meanwhile. Partitions that remain in such a state get
+    a retriable error."""
     looks: dict[Key, Look | BrokerError] = {}
     left = list(keys)
     for tried in range(TRIES):
@@ -69,8 +69,8 @@ async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerEr
             await asyncio.sleep(PAUSE)
         if not left:
             return looks
-        # Sequences before and after the ends: if they are equal, nothing of this producer was appended in between, so
-        # they belong to that end.
+        # Equal sequences before and after the ends mean that this producer appended nothing in between, so that they
+        # belong to these ends.
         before = await port.sequences(left)
         ends = await port.ends(left)
         high = await port.replicated(left)
@@ -91,13 +91,13 @@ async def look(port: LookPort, keys: Iterable[Key]) -> dict[Key, Look | BrokerEr
 
 @dataclass(frozen=True, slots=True)
 class CopyPlace:
-    """Of one partition. All offsets below ``reached`` mean the same on both sides, as far as is known. ``look``: the
-    target when it was last looked at; what lies from ``reached`` to its end was appended without an answer, by this
-    holder or another.
+    """The place of one partition. As far as known, all offsets below ``reached`` have the same records on both sides.
+    ``look``: the last answers of the leader; this holder or another one appended the records from ``reached`` to its
+    end, but got no answer.
 
-    ``last``: the sequence that the last record had when the place was last known for sure, None for no record;
-    ``trusted``: whether that is known at all. Since then the source had ``count`` records, the first at ``first``;
-    ``absent``: also offsets without a batch, so compaction may have changed how many there were.
+    ``last``: the last record's sequence when the place was last certain, None for no record; ``trusted``: whether that
+    is known. Since then the source had ``count`` records, the first at ``first``; ``absent``: and offsets without a
+    batch, where compaction may have removed records.
     """
 
     reached: int
@@ -110,11 +110,11 @@ class CopyPlace:
 
     @property
     def level(self) -> bool:
-        """Nothing lies beyond ``reached``: data may be appended."""
+        """Whether ``reached`` is the target's log end, so that data may be appended."""
         return self.reached == self.look.end
 
     def seen(self, records: int, first: int, next_offset: int, *, absent: bool) -> CopyPlace:
-        """The source has so many records from ``first`` to ``next_offset``, which the target has already."""
+        """The source has ``records`` records from ``first`` to ``next_offset``, which the target has already."""
         return replace(
             self,
             reached=next_offset,
@@ -124,59 +124,59 @@ class CopyPlace:
         )
 
     def appended(self, records: int, next_offset: int) -> CopyPlace:
-        """Records or a filled hole, answered by the leader."""
+        """The leader has acknowledged records or a filled hole."""
         look = self.look.after(records, next_offset)
         return CopyPlace(next_offset, look, look.last_sequence, trusted=True)
 
     def looked(self, look: Look) -> CopyPlace:
-        """Looked at again. A shorter log has lost what was appended: it is copied again."""
+        """After a new look. A shorter log has lost records, which are copied again."""
         return CopyPlace(look.end, look) if look.end < self.reached else replace(self, look=look)
 
     @property
     def displaced(self) -> bool:
-        """``reached`` has come to the target's end, and the target has another number of records there than the source:
-        another producer has written to it."""
+        """At the target's end: whether the target has another number of records there than the source, because another
+        producer has written to it."""
         last = self.look.last_sequence
         if not self.trusted or self.absent or last is None:
             return False
         if not self.count:
             return last != self.last
-        # A leader that had forgotten the producer let it begin again.
+        # A leader that had forgotten the producer let the sequence begin again.
         return (last - self.count) % SEQUENCES not in {(self.first - 1) % SEQUENCES, self.last}
 
     @property
     def unproved(self) -> bool:
-        """Likewise at the target's end, and how many records the target has there was not known before, or is not now:
-        their number shows nothing, the records themselves may. Compaction leaves nothing to compare."""
+        """At the target's end: whether the number of records there is unknown, before or now, so that only a comparison
+        of the records could prove the copy. Compaction leaves nothing to compare."""
         return not self.absent and (not self.trusted or self.look.last_sequence is None)
 
     def settled(self) -> CopyPlace:
-        """At the target's end, known for sure."""
+        """At the target's end, with certainty."""
         return CopyPlace(self.reached, self.look, self.look.last_sequence, trusted=True)
 
 
 @dataclass(slots=True, eq=False)
 class SamePartition:
-    """What a partition has beside what all have, from when its start is known."""
+    """A partition's state for copies at the same offsets, once its start is known."""
 
     producer: int
-    """Producer id that writes its data."""
+    """Producer id of its data."""
     start: int
-    """Source offset of the first record that is copied; 0 for a copy that is continued: nothing is filled."""
+    """Source offset of the first copied record; 0 for a continued copy, where nothing is filled."""
     place: CopyPlace | None = None
-    """None before the leader was first looked at."""
+    """None before the first answers of the leader."""
     begun: bool = False
     """``start`` and ``producer`` are committed, so data may be written."""
     displaced: bool = False
-    """Another producer has written to the target, or may have. Check whether that is still the beginning of the
-    source before anything is written."""
+    """Another producer has, or may have, written to the target. Before any write the target's log must prove to be the
+    source's beginning."""
     diverged: int | None = None
-    """Source offset from which on the two logs mean different records: nothing is written, for good."""
+    """Source offset from which on the two logs have different records: nothing is written there again."""
     left_out: set[int] = field(default_factory=set)
-    """Source offsets of records that the target refused, where the flow goes on: they become holes."""
+    """Source offsets of records that the target refused under ``continue_on``: they become holes."""
     at: float = 0.0
-    """Monotonic: when the leader last said anything about the target's log."""
+    """Monotonic: the leader's last answer about the target's log."""
     end_at: float = 0.0
-    """Monotonic: when the leader last said that the log ends where the lane left it."""
+    """Monotonic: the leader's last confirmation that the log ends as the lane left it."""
     trusted_last: int | None = None
     """Sequence of the last record as the committed position has it, -1 for no record; None: it does not say."""

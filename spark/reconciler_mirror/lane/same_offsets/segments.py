@@ -1,9 +1,9 @@
-"""What a stretch of the source's log means for a copy at the same offsets: records to append, and holes to fill.
+"""Splits a range of the source's log into segments for a copy at the same offsets: records to append, holes to fill.
 
-A hole is a run of offsets at which a reader of committed records gets nothing: control markers, aborted records,
-records that compaction removed. The target's leader gives out offsets without gaps, so a batch with holes inside is
-taken apart into batches without any, and each hole is filled by as many offsets as it has. ``pieces_at_offsets`` makes
-pieces to produce of the segments of fetched batches.
+A hole is a run of offsets without a record for committed readers: control markers, aborted records, records removed by
+compaction. The target's leader assigns offsets without gaps, so a batch with holes is split into batches without any,
+and each hole is filled with as many offsets. ``pieces_at_offsets`` makes pieces to produce from the segments of fetched
+batches.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -19,8 +19,8 @@ from reconciler_mirror.lane.same_offsets.place import SamePartition
 
 
 class Hole(NamedTuple):
-    """Offsets ``first`` to ``next_offset`` - 1. ``timestamp``: of the source's batch there, -1 where there is none.
-    ``absent``: the source has no batch there, so compaction, or what else removed records, has made it."""
+    """Offsets ``first`` to ``next_offset`` - 1. ``timestamp``: of the source's batch there, -1 without one. ``absent``:
+    the source has no records there, because compaction or another cleanup has removed them."""
 
     first: int
     next_offset: int
@@ -33,7 +33,7 @@ class Hole(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A batch that travels as it is."""
+    """A batch that travels unchanged."""
 
     batch: Batch
 
@@ -51,7 +51,7 @@ class Whole(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Records at consecutive offsets, taken out of ``batch``."""
+    """Records of ``batch`` at consecutive offsets."""
 
     batch: Batch
     codec: int
@@ -72,7 +72,7 @@ class Run(NamedTuple):
 
 Segment = Hole | Whole | Run
 WhyOpened = Callable[[Batch], str | None]
-"""Why a batch cannot travel as it is; None: it can."""
+"""The reason to decode a batch; None: it may travel unchanged."""
 
 
 def segments(
@@ -82,13 +82,12 @@ def segments(
     opened: WhyOpened,
     left_out: Collection[int] = (),
 ) -> Iterator[Segment]:
-    """All offsets from ``position`` to the end of the last batch, in order and without gaps.
+    """Segments of all offsets from ``position`` to the end of the last batch, in order and without gaps.
 
-    ``batches``: those of one answer in order, and whether a reader of committed records gets them. ``left_out``:
-    offsets whose records become holes. Raises CorruptBatchError and MalformedResponseError for a batch that has to be
-    opened and cannot.
+    ``batches``: of one answer in order, each with whether committed readers get it. ``left_out``: offsets of records
+    that become holes. Raises CorruptBatchError and MalformedResponseError for a batch that must be decoded but cannot.
     """
-    # Holes side by side become one: each run of fillers costs a request and a marker of its own.
+    # Adjacent holes are merged: each run of fillers costs a request and a marker of its own.
     hole: Hole | None = None
     for segment in _segments(view, batches, position, opened, left_out):
         if isinstance(segment, Hole):
@@ -112,9 +111,8 @@ def _segments(
     opened: WhyOpened,
     left_out: Collection[int],
 ) -> Iterator[Segment]:
-    """Before neighbouring holes are joined. Offsets are missing between batches where compaction removed whole ones,
-    and inside of one where it removed some; a batch that no committed reader gets (control, aborted) is a hole as
-    well."""
+    """Segments before adjacent holes are merged. Compaction leaves holes between batches, where it removed whole ones,
+    and within batches; a batch that no committed reader gets (control, aborted) is a hole as well."""
     at = position
     for batch, delivered in batches:
         if batch.next_offset <= at:
@@ -124,7 +122,7 @@ def _segments(
             at = batch.next_offset
             continue
 
-        # Offsets between batches are absent from the log. A batch that is not delivered is so only without records.
+        # No batch has the offsets between batches. Compaction empties an undelivered batch, too, but keeps its offsets.
         if batch.base > at:
             yield Hole(at, batch.base, absent=True)
             at = batch.base
@@ -133,7 +131,7 @@ def _segments(
             at = batch.next_offset
             continue
 
-        # A batch travels whole if no offset in it is missing or to be left out, and nothing asks for its records.
+        # A batch travels whole if it has every offset, none is to be left out, and no reason asks for its records.
         dense = batch.records == batch.last_delta + 1 and batch.base >= at
         kept = not any(batch.base <= offset < batch.next_offset for offset in left_out)
         if dense and kept and opened(batch) is None:
@@ -144,9 +142,9 @@ def _segments(
 
 
 def _opened(view: memoryview, batch: Batch, at: int, left_out: Collection[int]) -> Iterator[Segment]:
-    """A compressed or sparse batch as runs of consecutive records and the holes between them, from ``at`` on. A broker
-    gives consecutive offsets to the records of a batch, so a batch with gaps has to be split where they are.
-    ``left_out``: offsets of records that the target refuses; they become holes, too."""
+    """A decoded batch as runs of consecutive records and the holes between them, from ``at`` on. A broker assigns
+    consecutive offsets to the records of a batch, so a batch is split at its gaps. ``left_out``: offsets of records
+    that the target refuses; they become holes, too."""
     codec = codec_of(view, batch)
     run: list[Record] = []
     for record in records_of(view, batch):
@@ -168,7 +166,7 @@ def _opened(view: memoryview, batch: Batch, at: int, left_out: Collection[int]) 
 
 
 def split(view: memoryview, segment: Segment, at: int) -> tuple[Segment, Segment]:
-    """``segment`` in two, the second beginning at the source offset ``at`` within it."""
+    """Splits ``segment`` in two at source offset ``at``, the first offset of the second part."""
     match segment:
         case Hole(first, after, timestamp, absent):
             return Hole(first, at, timestamp, absent), Hole(at, after, timestamp, absent)
@@ -190,10 +188,10 @@ def pieces_at_offsets(
     batches: Sequence[tuple[Batch, bool]],
     buffer: Buffer | None,
 ) -> tuple[list[Piece], int]:
-    """(pieces in offset order, the offset after them). What the target has already is passed over and counted; then
-    ``partition.log.reached`` moves, of which nothing is queued. What lies before a batch that cannot be read is copied.
+    """Pieces in offset order, and the offset after them. Records that the target has already are counted but not sent,
+    and move ``partition.log.reached``. Batches before an unreadable one are copied.
 
-    Raises CorruptBatchError or MalformedResponseError where that batch is the first.
+    Raises CorruptBatchError or MalformedResponseError if the unreadable batch is the first.
     """
     pieces = _whole_ones(partition, same, view, batches, buffer)
     covered = pieces[-1].next_offset if pieces else partition.log.covered
@@ -213,8 +211,8 @@ def pieces_at_offsets(
                 pieces += _pieces(partition, view, part, buffer)
             covered = segment.next_offset
         pieces += _gathered(partition, view, small, buffer)
-    # The pieces before the batch that cannot be read travel; the next answer begins with it. Without such pieces, and
-    # at a cancellation, nothing is handed on, and buffers must not leak.
+    # Pieces before an unreadable batch travel, and the next answer begins with it. Without such pieces, and after a
+    # cancellation, nothing is handed on, so the pieces' buffers must be released here.
     except BaseException as error:
         covered = pieces[-1].next_offset if pieces else small[0].base if small else covered
         if covered == partition.log.covered or not isinstance(error, Exception):
@@ -231,7 +229,7 @@ def _whole_ones(
     batches: Sequence[tuple[Batch, bool]],
     buffer: Buffer | None,
 ) -> list[Piece]:
-    """The batches before the first that is anything but the next one, to be sent as they are: of most sources all."""
+    """The leading batches without any gap, to be sent unchanged: for most sources all batches."""
     pieces: list[Piece] = []
     at = partition.log.covered
     if partition.sizes.gathers or same.left_out or same.place is None or not same.place.level:
@@ -245,7 +243,7 @@ def _whole_ones(
 
 
 def _new(partition: Partition, same: SamePartition, view: memoryview, segment: Segment) -> list[Segment]:
-    """What of it the target does not have yet."""
+    """The part of ``segment`` that the target does not have yet."""
     place = same.place
     if place is None or place.level:
         return [segment]
@@ -265,8 +263,8 @@ def _new(partition: Partition, same: SamePartition, view: memoryview, segment: S
 
 
 def _pieces(partition: Partition, view: memoryview, segment: Segment, buffer: Buffer | None) -> Iterator[Piece]:
-    """A whole batch travels as it is: its offsets are consecutive. The members of a run are encoded again, in batches
-    that the target takes; ``hold.why`` says so in the status."""
+    """A whole batch travels unchanged, because its offsets are consecutive. The records of a run are encoded again, in
+    batches that the target takes; ``hold.why`` shows the reason in the status."""
     match segment:
         case Hole(first, after, timestamp):
             yield Piece.of_hole(first, after, timestamp)
@@ -288,5 +286,5 @@ def _gathered(partition: Partition, view: memoryview, small: list[Batch], buffer
     largest = partition.sizes.at(batches[0].base)
     try:
         return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, batches, largest)]
-    except TooMuchToOpenError:  # they need not be opened
+    except TooMuchToOpenError:  # gathering is optional
         return [Piece.whole(view[batch.start : batch.end], batch, buffer, batch) for batch in batches]

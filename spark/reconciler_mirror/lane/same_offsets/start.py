@@ -1,4 +1,4 @@
-"""Before a partition that keeps offsets is fetched: the target's log end is where it goes on."""
+"""Starts partitions that keep the source's offsets: copying continues at the target's log end."""
 
 import asyncio
 import time
@@ -25,7 +25,8 @@ _MOVED = 6
 
 
 class SameStarter(Starter):
-    """As ``Starter``; positions in the group say who owns the flow and what was known, the leaders how far it is."""
+    """A ``Starter`` that takes the flow's owner and earlier facts from the group, but the progress from the target's
+    leaders."""
 
     _fetched_uncommitted = True
 
@@ -39,6 +40,7 @@ class SameStarter(Starter):
             p for p in there if p.hold.phase is Phase.STARTING and self._same.state_of(p) is not None and p.outbox.idle
         ]
         looks = await look(self._same.leaders, [p.target for p in idle])
+        # Only copies without a position need the offset map, to tell an earlier copy of this flow from foreign records.
         least, _ = await self._least([p for p in idle if self._state(p).place is None and p.log.committed < 0])
         for partition in idle:
             seen = looks[partition.target]
@@ -50,7 +52,7 @@ class SameStarter(Starter):
                 raise seen
             else:
                 self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.log.reached))
-        # A process may have filled a start and died before it deleted the fillers.
+        # A process may have died between filling the offsets before the start and deleting these fillers.
         placed = [p for p in idle if p.hold.phase is Phase.STARTING]
         due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.log.reached}
         begins = await self._lane.target.list_offsets(dict.fromkeys(due, EARLIEST), committed=False) if due else {}
@@ -65,7 +67,7 @@ class SameStarter(Starter):
         return same
 
     async def _known(self, unknown: Sequence[Partition]) -> None:
-        """What the group has of them; a fresh one begins where the flow says."""
+        """Reads the unknown positions; a partition without one begins at the flow's ``start``."""
         lane = self._lane
         committed = await lane.target.positions(lane.spec.group, [p.target for p in unknown]) if unknown else {}
         fresh: list[Partition] = []
@@ -82,7 +84,7 @@ class SameStarter(Starter):
         await self._begin_fresh(fresh)
 
     def _goes_on(self, partition: Partition, known: positions.LanePosition) -> None:
-        """A position without a producer was written at the takeover: there the flow starts."""
+        """Continues from a position. One without a producer comes from the takeover, which chose the flow's start."""
         lane, of = self._lane, known.same
         was = SameOffsetsPosition(self._same.producer, start=known.offset) if of is None else of
         last = None if of is None else was.last
@@ -97,7 +99,7 @@ class SameStarter(Starter):
             self._write_soon(partition)
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
-        """The target's log end says what was copied."""
+        """Stops none: the target's log end shows the copied part."""
         return fresh
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
@@ -106,22 +108,22 @@ class SameStarter(Starter):
         self._write_soon(partition)
 
     async def _compared(self, partition: Partition, seen: Look, known: int | None) -> None:
-        """Stops it where another client has written to the target, and the target is not the source's beginning either.
-        ``known``: up to where the flow has copied a partition without a position, as the offset map says. A copy that
-        is continued has no start: nothing before it may be filled, nor deleted as empty offsets."""
+        """Stops the partition if another client has written to the target, unless the target's log still equals the
+        source's beginning. ``known``: the end of a copy without a position, from the offset map. A continued copy has
+        no start, so that no offsets before it are filled or deleted."""
         same = self._state(partition)
-        # A log that is shorter than it was has lost what was copied: a replica that lacked it was elected. Its end may
-        # have been written before the lane noticed, so it is compared before the rest is copied again.
+        # A shorter log has lost copies: the cluster elected a replica without them. Another client may have appended
+        # before the lane noticed, so both logs are compared before anything is copied again.
         shorter = seen.end < (partition.log.reached if same.place is None else same.place.reached)
         if same.displaced or shorter:
-            # Fillers whose marker was lost with the leader hold the last stable offset back: they lie in their hole.
+            # Fillers that lost their marker with the leader keep a transaction open, but they lie in their own hole.
             if await self._beginning(partition, seen, stable=same.displaced) is not None:
                 same.displaced = False
                 same.place = CopyPlace(seen.end, seen).settled()
             else:
                 self._same.diverged(partition, partition.log.reached, "it has other records before it than the source")
         elif same.place is None and not same.begun and partition.log.reached < 0 < seen.end:
-            if known is not None and known <= seen.end:  # what lies behind is compared once the source has sent it
+            if known is not None and known <= seen.end:  # later records are compared once the source has sent them
                 partition.log.reach(known)
                 same.start = 0
             elif (parting := await self._beginning(partition, seen)) is None:
@@ -131,16 +133,15 @@ class SameStarter(Starter):
                 same.start = 0
 
     async def _beginning(self, partition: Partition, seen: Look, *, stable: bool = True) -> Parting | None:
-        """Not None where the target's log is the beginning of the source's, as after a failover whose target goes back
-        to be the source: then it may be continued. What lies before all that the source still has can be compared with
-        nothing, and would be deleted with the empty offsets that follow it: only a log without records may.
-        ``stable``: and no transaction is open in it."""
+        """Not None if the target's log equals the beginning of the source's, as after a failover and failback: then the
+        copy may continue. Records before the source's first one cannot be compared, and would be deleted along with the
+        fillers after them, so there must be none. ``stable``: nor an open transaction."""
         lane = self._lane
         source = Log(lane.source, partition.source, committed=lane.committed_only)
         target = Log(lane.target, partition.target, committed=True)
         try:
             parting = await parting_of(source, target)
-        except NotPairedError as error:  # a log's beginning goes meanwhile: compared again
+        except NotPairedError as error:  # retention deleted records meanwhile: another comparison follows
             raise BrokerError(_MOVED, str(error)) from error
         if parting.target.end > seen.end:
             raise BrokerError(_MOVED, f"another producer appends to {partition.target[0]}-{partition.target[1]}")
@@ -151,9 +152,10 @@ class SameStarter(Starter):
         return None if unlike else parting
 
     def _placed(self, partition: Partition, seen: Look) -> None:
+        """Places the partition at the target's log end, and queues a hole up to the flow's start where necessary."""
         lane, same = self._lane, self._state(partition)
-        # At first, ``reached`` is the committed position, -1 for a fresh one; the sequence is trusted if the position
-        # says which was the last.
+        # At first ``reached`` is the committed position, -1 for a fresh partition. Its sequence is proof only if the
+        # position names the last one.
         place, reached, last = same.place, partition.log.reached, same.trusted_last
         if place is None and reached < 0:
             place = CopyPlace(seen.end, seen)
@@ -161,7 +163,7 @@ class SameStarter(Starter):
             place = CopyPlace(reached, seen, None if last is None or last < 0 else last, trusted=last is not None)
         place = place.looked(seen)
         if place.reached < reached:
-            partition.log.forget_epochs()  # the batch copied last lies behind this place: no proof of the source
+            partition.log.forget_epochs()  # the last copied batch lies after this place, so it proves nothing here
         if place.reached < same.start:
             reached = min(seen.end, same.start)
             place = CopyPlace(reached, seen, trusted=reached == same.start)
@@ -181,8 +183,8 @@ class SameStarter(Starter):
             lane.routes.offer(partition)
 
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
-        """A copy that goes on behind its source has records that this flow did not write. It is checked again: after
-        a failover a flow the other way brings them to the source, and then both logs are compared."""
+        """A copy that is longer than its source has records that this flow did not write, so it stops, and is checked
+        again: after a failover a flow the other way brings them to the source, and then both logs are compared."""
         (low, end, top), same = bounds, self._same.state_of(partition)
         copied = -1 if same is None or same.place is None else same.place.look.end
         in_order = truncated is None and low <= partition.log.covered <= top and not partition.hold.pausing
@@ -194,9 +196,9 @@ class SameStarter(Starter):
         self._lane.stop(partition, faults.offsets_diverged(partition.spec, min(partition.log.reached, end), why))
 
     def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:
-        """The source deleted records before they were copied (``low`` is its first offset). Where the flow goes on
-        behind losses, the lost offsets become one hole: the copy keeps the source's offsets behind it. Waits until
-        nothing is under way, since the hole has to begin where the copy's log ends."""
+        """The source deleted records before they were copied (``low``: its log start). Under ``continue_on`` the lost
+        offsets become one hole, after which the copy has the source's offsets again. Waits until nothing is in flight,
+        since the hole has to begin at the copy's log end."""
         lane, same, position = self._lane, self._same.state_of(partition), partition.log.covered
         condition = faults.position_lost(partition.spec, position, low, high, top)
         if position >= low or same is None or same.place is None or not lane.goes_on(condition.code):
