@@ -303,6 +303,8 @@ class Survey:
                 for each in self.destination.checkpoints(flow.source, separator).values()
                 if self._groups.why_not(each.group) is None and (each.topic, each.partition) in known
             ]
+            # A checkpoint outlives its remote topic. One that points past the end of the present log is from a former
+            # topic, so the group starts at the beginning, where it misses nothing.
             logs = self.destination.bounds((each.topic, each.partition) for each in checkpoints)
             for checkpoint in checkpoints:
                 key = (checkpoint.topic, checkpoint.partition)

@@ -1,4 +1,4 @@
-"""`import` and `mirror import-positions`: files from MirrorMaker 2's configuration, and its last positions.
+"""`import`, `takeover` and `mirror import-positions`: take over MirrorMaker 2's configuration and positions.
 
-Belongs here: reading, writing, reporting. Not here: what a setting or a position becomes (`environment.importers`).
+Belongs here: reading, writing, reporting. Not here: translating settings and positions (`environment.importers`).
 """

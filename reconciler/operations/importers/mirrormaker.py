@@ -1,5 +1,5 @@
-"""``import``: writes MirrorMaker 2's configuration as an environment that ``validate`` accepts; with ``--into`` it adds
-clusters and flows to an environment, and changes nothing that is there."""
+"""``import``: turns MirrorMaker 2's configuration into an environment that ``validate`` accepts; with ``--into`` it
+adds clusters and flows to an existing environment, and changes nothing in it."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ SHOWN = 10
 
 
 def run(paths: Sequence[Path], out: Path, *, onward: bool = True) -> str:
-    """Writes nothing unless all files are valid. Raises ReconcilerError with all mistakes of all files."""
+    """Writes files only if all input files are valid. Raises ReconcilerError with all mistakes of all files."""
     if files.is_taken(out):
         why = "Files that exist are never changed, and a second declaration of a flow would contradict them."
         into = shlex.quote(str(out))
@@ -34,7 +34,7 @@ def run(paths: Sequence[Path], out: Path, *, onward: bool = True) -> str:
 
 
 def run_into(paths: Sequence[Path], folder: Path, *, onward: bool = True) -> str:
-    """Adds what an environment lacks; raises as ``run``."""
+    """Adds missing clusters and flows to an environment; raises as ``run``."""
     imported, asked = read(paths, folder)
     added = add(imported, asked, folder)
     written = added.path.read_text(encoding="utf-8") if added.path is not None else ""
@@ -42,8 +42,8 @@ def run_into(paths: Sequence[Path], folder: Path, *, onward: bool = True) -> str
 
 
 def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
-    """What the files say, and what they declare by themselves."""
-    # By file name, or by the whole path where two files have one name.
+    """The imported environment, and the topology that it declares by itself."""
+    # Messages name files by name, or by path if two of them share a name.
     names, texts = [path.name for path in paths], dict[str, str]()
     for path in dict.fromkeys(paths):
         try:
@@ -53,7 +53,7 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
             todo = "Name the file of connect-mirror-maker, JSON or properties of connectors, or Strimzi's resource."
             raise ReconcilerError(f"{path} cannot be read: {error.strerror or error}", why, todo) from None
 
-    # Besides mistakes of the import, problems of validate count only on other lines: the rest may follow from them.
+    # A problem that validate finds on a line with a mistake of the import is dropped: it may follow from the mistake.
     imported = environment(texts)
     mistakes = list(imported.notes.mistakes)
     known = {(mistake.where.file, mistake.where.line) for mistake in mistakes}
@@ -72,8 +72,8 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
 
 
 def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> tuple[Mistake, bool]:
-    """A problem that ``validate`` found in a line, placed at the line of MirrorMaker 2's file that it comes from, and
-    whether it comes from that line alone."""
+    """A problem of ``validate``, placed at the originating line of MirrorMaker 2's file, and whether that line alone
+    causes it."""
     lines, index = imported.lines.get(problem.where.file, ()), problem.where.line - 1
     origin = lines[index].origin if 0 <= index < len(lines) else ""
     words = f"{problem.what}. {problem.why}. {problem.todo}."
@@ -86,7 +86,7 @@ def _at_its_origin(problem: Problem, imported: ImportedEnvironment) -> tuple[Mis
 
 
 def _report(imported: ImportedEnvironment, flows: Sequence[str], written: str, env: Path | None) -> Iterator[str]:
-    """What is different, which secrets ``written`` refers to, and the next steps in ``env``. ``flows``: those in it."""
+    """Reports differences, secrets that ``written`` refers to, and the next steps in ``env``. ``flows``: its flows."""
     notes = imported.notes
     if imported.disabled:
         named = ", ".join(imported.disabled)
@@ -127,12 +127,13 @@ COMPARED = {
     "access": "access",
     "mirrormaker_topics": "mirrormaker_topics",
 }
-"""By YAML key, the field of a flow that a declared one may have otherwise than MirrorMaker 2's file."""
+"""YAML key -> field of a flow in which a declared flow may differ from MirrorMaker 2's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """``path``: the file that was written, None if nothing was missing. ``left``: what was left alone, and why."""
+    """``path``: the written file, None if nothing was missing. ``left``: imported parts that were not added, with
+    reasons."""
 
     path: Path | None
     flows: tuple[str, ...]
@@ -140,11 +141,12 @@ class Added:
 
 
 def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
-    """``asked``: what the import alone declares. Raises ReconcilerError, and then nothing is written."""
+    """Writes missing clusters and flows into a new file. ``asked``: the topology of the import alone. Raises
+    ReconcilerError before anything is written."""
     there = files.read_environment(folder)
     known = load(there, files.environment_name(folder), expired_too=True)
 
-    # One address in common is one cluster: a broker belongs to no two.
+    # Two clusters with a common address are the same one: a broker belongs to one cluster.
     apart = []
     for name, cluster in asked.clusters.items():
         ours = known.clusters.get(name)
@@ -178,15 +180,15 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
 
 
 def declared(known: Topology, flow: Flow) -> Flow | None:
-    """The flow of the same name, or of the same two clusters."""
+    """The declared flow of the same name, or between the same two clusters."""
     ends = (flow.source, flow.target)
     alike = (other for other in known.flows.values() if (other.source, other.target) == ends)
     return known.flows.get(flow.name) or next(alike, None)
 
 
 def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
-    """What the folder declares already, and in what it differs from MirrorMaker 2's file: it is compared by the user,
-    never changed here."""
+    """Flows and clusters that the folder already declares, with their differences from MirrorMaker 2's file. The user
+    decides about them; the import never changes them."""
     for name, cluster in asked.clusters.items():
         if (there := known.clusters.get(name)) is None:
             continue
@@ -203,7 +205,7 @@ def _left_alone(known: Topology, asked: Topology) -> Iterator[str]:
 
 
 def said_of(added: Added, folder: Path) -> Iterator[str]:
-    """What was written, and what was left alone, as lines."""
+    """Lines about the written file, and about parts that were not added."""
     if added.path is None:
         yield f"nothing is missing in {shlex.quote(str(folder))}; no file was written"
     else:

@@ -1,6 +1,7 @@
-"""``mirror import-positions``: reads MirrorMaker 2's positions, judges them, writes them into the YAML.
+"""``mirror import-positions``: reads MirrorMaker 2's positions, checks them, and writes them into the YAML.
 
-Everything is read as the principal ``plan``, since nothing may have been applied yet; no cluster is written to.
+It reads as the principal ``plan``, because access rules of other principals may not be applied yet, and writes to no
+cluster.
 """
 
 import time
@@ -28,13 +29,15 @@ from reconciler.resources.flows.routes import declared_flow, selector_of
 from reconciler.text import counted
 
 LOOK_AGAIN_S = 5.0
-"""Between two reads. MirrorMaker 2 stores positions only once a minute by default, so its workers are checked, too."""
+"""Seconds between two reads of positions. MirrorMaker 2 stores them only once a minute by default, so its workers are
+checked, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """Empty: as a dedicated MirrorMaker 2 has it. ``on``: the cluster with the offsets topic. ``alias``: a blank one is
-    blank in MirrorMaker 2's records, too (``source.cluster.alias =``), and its topics are named after the cluster."""
+    """Empty fields mean the defaults of a dedicated MirrorMaker 2. ``on``: the cluster with the offsets topic.
+    ``alias``: a blank alias is blank in MirrorMaker 2's records, too (``source.cluster.alias =``), and its topics are
+    named after the cluster."""
 
     flow: str = ""
     offsets_topic: str = ""
@@ -45,7 +48,7 @@ class ImportRequest:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """``absent``: flow -> the missing offsets topic. ``files``: those that were written."""
+    """``absent``: flow -> its missing offsets topic. ``files``: the written files."""
 
     environment: str
     flows: tuple[Inheritance, ...]
@@ -54,8 +57,8 @@ class Imported:
 
 
 def import_positions(folder: Path, request: ImportRequest, write: bool, say: Callable[[str], None]) -> Imported:
-    """What was found, and written if ``write``. Raises ReconcilerError before any file is changed, and BlockedError
-    for what speaks against taking positions over."""
+    """Imports positions; writes them if ``write``. Raises ReconcilerError before any file is changed, and BlockedError
+    for obstacles, such as a running MirrorMaker 2."""
     with open_session(folder, Principal.PLAN) as session:
         flows = _flows(session, request)
         places = {flow.name: _place(flow, request) for flow in flows}
@@ -72,7 +75,7 @@ def import_positions(folder: Path, request: ImportRequest, write: bool, say: Cal
         if not write:
             return imported
 
-        # Nothing is written for one flow while something speaks against another: they are imported together.
+        # Flows are imported together: an obstacle of one flow keeps all positions from being written.
         if against := [f"flow {each.flow.name}: {why}." for each in imported.flows for why in each.obstacles]:
             raise BlockedError("no position was taken over, no file was changed", "\n".join(against))
         starts = {each.flow.name: each.offsets for each in imported.flows if each.offsets}
@@ -91,7 +94,7 @@ def import_positions(folder: Path, request: ImportRequest, write: bool, say: Cal
 
 
 def _flows(session: Session, request: ImportRequest) -> Sequence[Flow]:
-    """Raises ReconcilerError where the options do not fit the environment."""
+    """The flows to import. Raises ReconcilerError if the options do not fit the environment."""
     declared = session.topology.flows
     if request.on and request.on not in session.topology.clusters:
         why = "The offsets topic is looked for there."
@@ -124,7 +127,8 @@ def _side(session: Session, cluster: str) -> Side:
 
 
 def _read(session: Session, places: Mapping[str, TopicRef]) -> Mapping[str, Records | None]:
-    """By flow; None if the topic does not exist or is hidden. Raises ClusterError if it cannot be read."""
+    """Flow -> records of its offsets topic; None if the topic is missing or hidden. Raises ClusterError if it cannot be
+    read."""
     names = {cluster: _side(session, cluster).partitions() for cluster in {topic.cluster for topic in places.values()}}
     records = {
         place: positions(read_records(_side(session, place.cluster), place.name))
@@ -135,7 +139,7 @@ def _read(session: Session, places: Mapping[str, TopicRef]) -> Mapping[str, Reco
 
 
 def _no_offsets_topic(session: Session, places: Mapping[str, TopicRef]) -> ReconcilerError:
-    """With the topics of all clusters that look like one."""
+    """The error about a missing offsets topic; it names topics of all clusters that look like one."""
     topics = sorted(set(places.values()))
     alike: list[str] = []
     for cluster in sorted({flow for place in topics for flow in (place.cluster, *session.topology.clusters)}):
@@ -183,7 +187,7 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
             " start"
         )
 
-    # Offsets in the middle of a transaction are looked up last, since that reads records.
+    # Offsets inside a transaction are looked up last, since only this check reads records.
     if not obstacles:
         stored = {(topic, number): at for topic, each in judged.offsets.items() for number, at in each.items()}
         fresh = dict.fromkeys(_without_position(flow, judged, world))
@@ -194,8 +198,8 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
 
 
 def _without_position(flow: Flow, judged: Inheritance, world: PositionAnswers) -> Iterator[tuple[str, int]]:
-    """What would be stopped where its remote partition holds records: MirrorMaker 2 may have ended before it stored a
-    position. Flows with the same offsets or with provenance have other ways to go on."""
+    """Partitions without a position that has records in its copy, where the mirror would stop: MirrorMaker 2 may have
+    ended before it stored a position. Flows with same offsets or provenance find the place by other means."""
     start = flow.start
     if flow.keeps_offsets or flow.provenance is not None or AGAIN in (start.kind, start.otherwise):
         return
@@ -208,7 +212,7 @@ def _without_position(flow: Flow, judged: Inheritance, world: PositionAnswers) -
 def _in_flight(
     session: Session, flow: Flow, wanted: Mapping[tuple[str, int], int | None]
 ) -> Mapping[tuple[str, int], InFlight | str]:
-    """Records in flight at the positions, read as plan, or as the mirror what plan may not read."""
+    """Records in flight at the positions, read as plan, or as the mirror where plan lacks the right."""
     remote, committed = selector_of(flow).remote_name, flow.isolation is Isolation.READ_COMMITTED
     known: dict[tuple[str, int], InFlight | str] = {}
     for principal in (Principal.PLAN, Principal.MIRROR):
@@ -220,7 +224,8 @@ def _in_flight(
 
 
 def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) -> PositionAnswers:
-    """Raises ClusterError, also when the source does not report the offsets of a partition that has a position."""
+    """Answers of both clusters. Raises ClusterError, also if the source does not report the offsets of a partition with
+    a position."""
     source, target = _side(session, flow.source), _side(session, flow.target)
     names, selector = source.partitions(), selector_of(flow)
     carried = {name: count for name, count in names.items() if selector.why_not(name) is None}

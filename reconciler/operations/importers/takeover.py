@@ -1,7 +1,7 @@
-"""``takeover``: the flows of MirrorMaker 2 continue here, as one path that can be left and resumed.
+"""``takeover``: continues the flows of MirrorMaker 2, in one command that can be ended and resumed.
 
-Nothing is remembered but what the steps leave: the files, ``start: {offsets: ...}`` in them, and mirrors that run. Each
-run looks first, and begins with what is missing.
+It keeps no state besides the results of its steps: the files, ``start: {offsets: ...}`` in them, and running mirrors.
+Each run checks these, and begins with the first missing one.
 """
 
 import shlex
@@ -32,8 +32,9 @@ STOP = (
 def take_over(
     paths: Sequence[Path], folder: Path, *, yes: bool, show: Say, say: Say, positions_text: Callable[[Imported], str]
 ) -> Verification | ExitCode:
-    """The proof, where the mirror of every flow had been started by an earlier run; else what this one came to.
-    ``yes``: the plan is applied unasked. Raises ReconcilerError, and BlockedError while MirrorMaker 2 runs."""
+    """Returns the result of ``verify`` if an earlier run has started the mirrors of all flows, else the progress of
+    this run. ``yes``: apply the plan without asking. Raises ReconcilerError, and BlockedError while MirrorMaker 2
+    runs."""
     again = shlex.join(["reconciler", "takeover", *map(str, paths), "--out", str(folder)])
     imported, asked = mirrormaker.read(paths, folder)
     if not is_taken(folder):
@@ -46,7 +47,7 @@ def take_over(
         else:
             say(f"{folder} already declares its flows")
 
-    # Positions, of flows that have none here. While MirrorMaker 2 runs it would go on writing behind them.
+    # Imports positions of flows without one. A running MirrorMaker 2 would keep copying records after these positions.
     with open_session(folder, Principal.PLAN) as session:
         flows = [flow for each in asked.flows.values() if (flow := mirrormaker.declared(session.topology, each))]
         begun = {flow.name: _has_begun(session, flow) for flow in flows}
@@ -55,7 +56,7 @@ def take_over(
         if flow.start.kind == "offsets" or begun[flow.name]:
             say(f"flow {flow.name} already has its positions")
             continue
-        # Where its positions are is said by MirrorMaker 2's own file, by the names that flows have there.
+        # MirrorMaker 2's own file says where its positions are, under its own names of flows.
         connector, topic = imported.connectors.get(names[flow.name], (CONNECTOR, ""))
         request = ImportRequest(flow.name, topic, connector, imported.aliases.get(names[flow.name]))
         try:

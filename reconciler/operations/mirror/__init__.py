@@ -1,5 +1,6 @@
-"""Commands about running mirrors and their positions: ``pause``, ``seek``, ``verify``, ``host``, waiting until one has
-caught up.
+"""Commands on running mirrors and their positions: ``pause``, ``seek``, ``verify``, ``host``, and ``start
+--until-caught-up``.
 
-Belongs here: what one of these commands does. Not here: failing over (`failover`), who runs a mirror (`session`).
+Belongs here: one module for each of these commands. Not here: failing over (`failover`), choosing where a mirror runs
+(`session`).
 """

@@ -1,4 +1,4 @@
-"""Jobs that a command waits for: ``mirror start --until-caught-up``, ``verify``, and all jobs of a ``mirror host``."""
+"""Commands that wait for their jobs: ``mirror start --until-caught-up``, ``verify`` and ``mirror host``."""
 
 import json
 import os
@@ -43,7 +43,7 @@ _ENDED = ("stopped", "failed", "superseded")
 
 @dataclass(frozen=True, slots=True)
 class EndedJob:
-    """``reached``: the job said so itself and ended with exit code 0. ``log``: the end of its log."""
+    """``reached``: the job reported its goal as reached, by ending with exit code 0. ``log``: the end of its log."""
 
     mirror: str
     reached: bool
@@ -52,12 +52,14 @@ class EndedJob:
 
 
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:
-    """Returns the closing words. Raises ReconcilerError when a job could not reach its goal."""
+    """Runs mirrors until they have caught up; returns the closing words. Raises ReconcilerError if a job does not reach
+    its goal."""
     texts = handovers(execute.session.topology)
     goal = {"flows": [flow] if flow else [], "calm_s": calm_s}
 
     def run() -> list[EndedJob]:
-        # A job that runs is stopped: it has no goal, and two of one mirror would fence each other.
+        # A running job of the mirror is stopped first: it has no goal, and two jobs of one mirror fence each other's
+        # transactional ids.
         runner = execute.session.runner.on_this_machine(mirrors)
         asked_at_ms: dict[str, int] = {}
         for name in mirrors:
@@ -68,8 +70,8 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
             folder = runner.folder(name)
             asked_at_ms[name] = runner.launch(name, texts[name], folder, goal=json.dumps(goal))
 
-        # Each is followed to its end, by its status record and by its supervisor. Whether the goal was reached only its
-        # exit code says.
+        # Each job is followed by its status record, which shows progress, and by its supervisor, which shows its end: a
+        # job that dies leaves an old record, and only the exit code shows whether it reached its goal.
         ended: list[EndedJob] = []
         columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
         terminal = sys.stderr.isatty()
@@ -95,7 +97,7 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
         failed = [job for job in ended if not job.reached]
         names, why = [f"mirror {job.mirror} did not catch up" for job in failed], []
         for job in failed:
-            # A job that gave up says why in its status record; of one that died only the log is left.
+            # A job that gives up writes the reason into its status record; a killed job leaves only its log.
             over = job.last is not None and job.last.state in (JobState.FAILED, JobState.STOPPED)
             why.append((job.last.detail if job.last is not None and over else "") or f"Its log ends with:\n{job.log}")
         if failed:
@@ -127,7 +129,7 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
 
 
 class _Shown:
-    """A bar in a terminal, a line every few seconds in a log."""
+    """Shows progress: as a bar in a terminal, as a line every few seconds in a log."""
 
     def __init__(self, flow: str | None, bars: Progress | None) -> None:
         self.flow = flow
@@ -148,7 +150,7 @@ class _Shown:
             lag = flow.catch_up.offsets_left if flow.catch_up is not None else None
             if lag is None:
                 continue
-            # The bar is full at the largest lag so far: the goal's end is known only once all positions are.
+            # The bar's total is the largest lag so far: lag may grow until the positions of all partitions are known.
             self.most[flow.name] = most = max(1, lag, self.most.get(flow.name, 0))
             if flow.name not in self.tasks:
                 self.tasks[flow.name] = self.bars.add_task(flow.name, total=most)
@@ -167,8 +169,8 @@ def _words(flow: FlowStatus) -> str:
 def prove(
     session: Session, request: VerificationRequest, mirrors: Sequence[str], progress: Callable[[str], None]
 ) -> Verification:
-    """Compares both sides of flows by Spark, one application a mirror. ``mirrors``: those that carry the desired flows.
-    Raises ReconcilerError."""
+    """Compares both sides of flows by one Spark application for each mirror. ``mirrors``: mirrors of the requested
+    flows. Raises ReconcilerError."""
     began, at_ms, seen = time.monotonic(), now_ms(), revision(session.folder)
     topology, texts = session.topology, handovers(session.topology)
     carried = {
@@ -177,7 +179,8 @@ def prove(
     }
     flows = [flow for each in carried.values() for flow in each]
 
-    # Both sides of these flows, with the topics that no cluster lists and git or a flow names.
+    # Reads both sides of these flows; topics that git or a flow names are asked for by name, even if no cluster lists
+    # them.
     ends = sorted({side for flow in flows for side in (flow.source, flow.target)})
     with ThreadPoolExecutor(max(1, len(ends))) as pool:
         read = dict(zip(ends, pool.map(session.whole, ends), strict=True))
@@ -207,11 +210,11 @@ def prove(
 
 
 RUNS = ".host"
-"""Beside the run folders of jobs that ``apply`` on the same machine keeps."""
+"""Subfolder for a host's run folders, apart from those of jobs that ``apply`` on the same machine keeps."""
 
 
 def host(folders: list[Path], accept: Path) -> None:
-    """Returns after SIGTERM, SIGINT or SIGHUP. Raises ReconcilerError for what keeps it from serving at all."""
+    """Keeps mirrors until SIGTERM, SIGINT or SIGHUP. Raises ReconcilerError if the host cannot start."""
     accepted = read_accepted(accept)
     require_spark()
     permit_policies(allowed(os.environ))
@@ -223,5 +226,5 @@ def host(folders: list[Path], accept: Path) -> None:
             stack.enter_context(environment_lock(state, "mirror host"))
             environments.append(HostedEnvironment(read_topology(folder), state))
         stack.enter_context(ended_by_signals(lambda *_: stopping.set(), signal.SIGINT))
-        # Refusals repeat text from __mirror_control.
+        # Refusals contain text from __mirror_control, which other clients may write.
         serve(environments, accepted, stopping, say)

@@ -1,6 +1,6 @@
-"""``mirror pause`` and ``mirror resume``: pauses a flow, waits for the job's confirmation, keeps the audit record.
+"""``mirror pause`` and ``mirror resume``: write the record of a pause, wait for the job's confirmation, audit both.
 
-Takes no lock: a pause is for emergencies, and each record is of one scope.
+They take no lock: a pause is for emergencies, and must not wait for a running apply. Each record is of one scope.
 """
 
 import time
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: Say) -> str:
-    """Returns the closing words. Raises ReconcilerError, also if the job has not confirmed in time."""
+    """Pauses a flow; returns the closing words. Raises ReconcilerError, also if the job does not confirm in time."""
     with open_session(folder, Principal.APPLY) as session:
         wanted = scopes(session.topology, request)
         _require_exist(session, wanted, say)
@@ -50,7 +50,8 @@ def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: 
             if scope in held:
                 say(f"{scope} is paused already {words(held[scope])}")
 
-        # Only a status record that is newer than the one before the write can confirm it, by the job's own clock.
+        # Only a status record newer than the last one before the write confirms it. Both times are by the job's clock,
+        # so clocks of two machines are never compared.
         before = _status_times(session, wanted)
         _write(session, "mirror pause", fresh)
         later = _await(session, wanted, before, wait_s, paused=True)
@@ -59,7 +60,7 @@ def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: 
 
 
 def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
-    """Returns the closing words. Raises ReconcilerError, also if the job has not confirmed in time."""
+    """Resumes a flow; returns the closing words. Raises ReconcilerError, also if the job does not confirm in time."""
     with open_session(folder, Principal.APPLY) as session:
         wanted = scopes(session.topology, request)
         _require_exist(session, wanted, say)
@@ -77,9 +78,9 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
 
 
 def hold(session: Session, wanted: Sequence[Scope], reason: str, wait_s: float) -> list[str]:
-    """Pauses scopes of one flow as part of a command that writes the audit record itself. Returns what is worth a note.
+    """Pauses scopes of one flow within a command that writes the audit record itself. Returns remarks.
 
-    Raises ReconcilerError when they cannot be written, or when the job has not confirmed in time.
+    Raises ReconcilerError if the records cannot be written, or the job does not confirm in time.
     """
     before = _status_times(session, wanted)
     records: dict[str, bytes | None] = {_keys(session, scope)[0]: dumps(_fresh(scope, reason)) for scope in wanted}
@@ -88,7 +89,7 @@ def hold(session: Session, wanted: Sequence[Scope], reason: str, wait_s: float) 
 
 
 def lift(session: Session, wanted: Sequence[Scope], wait_s: float) -> list[str]:
-    """Resumes everything of these scopes of one flow, as ``hold`` pauses."""
+    """Resumes these scopes of one flow, in the same way as ``hold``."""
     before = _status_times(session, wanted)
     held = _held(session, wanted[0].flow, also_reported=True)
     lifted = [each_pause.scope for scope in wanted for each_pause in to_lift(scope, held)]
@@ -98,7 +99,7 @@ def lift(session: Session, wanted: Sequence[Scope], wait_s: float) -> list[str]:
 
 
 def pauses_of(session: Session, flow: str) -> Mapping[Scope, Pause]:
-    """Of the flow as a whole, its topics and partitions."""
+    """Pauses of the whole flow, of its topics and of its partitions."""
     return {each_pause.scope: each_pause for each_pause in _held(session, flow)}
 
 
@@ -108,17 +109,18 @@ def _fresh(scope: Scope, reason: str) -> Pause:
 
 
 def pause_of(session: Session, flow: str) -> Pause | None:
-    """The pause of a flow as a whole."""
+    """The pause of the whole flow."""
     return next((each_pause for each_pause in _held(session, flow) if each_pause.scope == Scope(flow)), None)
 
 
 def job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
-    """The mirror that carries a flow, as it reports itself."""
+    """The reported state of a flow's mirror."""
     return _live(session, mirror_of(session, flow))
 
 
 def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
-    """Without it no pause can be read, and a job that runs may still obey some."""
+    """Raises ReconcilerError if the status topic is missing: pauses cannot be read then, and a job may still obey
+    them."""
     for cluster in sorted({place_of(session, scope.flow).name for scope in wanted}):
         session.records[cluster].pauses()
         if session.records[cluster].topic_missing:
@@ -130,8 +132,8 @@ def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
 
 
 def _require_exist(session: Session, wanted: Sequence[Scope], say: Say) -> None:
-    """Raises ReconcilerError for a topic or partition that the source does not have; a source that does not answer is
-    only said."""
+    """Raises ReconcilerError for a topic or partition that the source lacks. A silent source is only reported: a pause
+    must work in an outage, too."""
     for scope in wanted:
         if scope.topic:
             flow = session.topology.flows[scope.flow]
@@ -149,13 +151,13 @@ def mirror_of(session: Session, flow: str) -> str:
 
 
 def place_of(session: Session, flow: str) -> Cluster:
-    """Where pauses of the flow are kept."""
+    """The cluster that keeps pauses of the flow."""
     mirror = session.topology.mirrors[mirror_of(session, flow)]
     return session.topology.clusters[session.topology.status_cluster(mirror)]
 
 
 def _held(session: Session, flow: str, *, also_reported: bool = False) -> list[Pause]:
-    """``also_reported``: with those that the job still obeys although their records are gone."""
+    """Pauses of a flow. ``also_reported``: include pauses that the job still obeys although their records are gone."""
     pauses, state = session.records[place_of(session, flow).name].pauses(), session.topology.flows[flow].state_name
     written = (pause for scope, pause in sorted(pauses.items()) if scope.flow == state)
     held = {(scope := replace(pause.scope, flow=flow)): replace(pause, scope=scope) for pause in written}
@@ -166,21 +168,21 @@ def _held(session: Session, flow: str, *, also_reported: bool = False) -> list[P
 
 
 def _keys(session: Session, scope: Scope) -> list[str]:
-    """A pause outlives a rename of its flow, whose state's name its record has, and of the environment: the key under
-    its present name is the first, and a resume deletes all."""
+    """Record keys of a scope: the one under the present name first, then those under former names of flow and
+    environment, since a pause outlives a rename. A resume deletes all."""
     topology = session.topology
     named = replace(scope, flow=topology.flows[scope.flow].state_name)
     return [pause_key(environment, named) for environment in (topology.environment, *topology.moved_from)]
 
 
 def _status_times(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
-    """Mirror -> the time of its newest status record, by the job's own clock."""
+    """Mirror -> time of its newest status record, by the job's clock."""
     mirrors = {name: session.status(name) for name in {mirror_of(session, scope.flow) for scope in wanted}}
     return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in mirrors.items()}
 
 
 def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None]) -> None:
-    """Writes pauses, None for one that ends, as one run in the audit record; without any there is no run."""
+    """Writes pauses, None to end one, as one run of the audit record; an empty mapping records no run."""
     if not pauses:
         return
     by_cluster: dict[str, dict[str, bytes | None]] = {}
@@ -196,8 +198,8 @@ def _write(session: Session, command: str, pauses: Mapping[Scope, Pause | None])
 
 @contextmanager
 def audited(session: Session, command: str, steps: Sequence[str]) -> Iterator[list[Outcome]]:
-    """One run of a command that takes no lock, in the audit file alone: the topic's chain has one writer at a time, the
-    holder of the lock. Raises as ``apply.audit.recorded``."""
+    """Audits one run of a command without the lock, in the file alone: only the holder of the lock may append to the
+    topic, or its chain of digests would fork. Raises as ``apply.audit.recorded``."""
     run, now = uuid.uuid4().hex, revision(session.folder)
     actor = Actor(command, session.topology.environment, this_process(command), now.commit, now.dirty)
     with AuditFile(session.state) as file, recorded(Audit(file), run, actor, steps) as outcomes:
@@ -211,9 +213,9 @@ def _steps(values: Mapping[str, bytes | None]) -> list[str]:
 def _await(
     session: Session, wanted: Sequence[Scope], before: Mapping[str, int], wait_s: float, *, paused: bool
 ) -> list[str]:
-    """Waits until every job concerned reports it. Returns a line for each job that does not run.
+    """Waits until every job of these flows reports the change. Returns a line for each job that does not run.
 
-    Raises ReconcilerError with what is known if one does not report it in time.
+    Raises ReconcilerError, with the last report, if a job does not report it in time.
     """
     give_up = time.monotonic() + wait_s
     word, later = "paused" if paused else "resumed", []

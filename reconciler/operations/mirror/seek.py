@@ -1,6 +1,6 @@
-"""``mirror seek``: shows the positions of a flow, or moves them while nothing copies there.
+"""``mirror seek``: shows the positions of a flow, or moves them while no job copies these partitions.
 
-Takes no lock, as with a pause; the audit record says what was done.
+It takes no lock, like a pause, and is audited.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,23 +35,24 @@ Agreed = Callable[[Sequence[str]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """``place``: earliest, latest or a source offset; or ``flow``: the positions of that flow, perhaps a former one."""
+    """``place``: earliest, latest or a source offset. Or ``flow``: take the positions of that flow, declared or
+    former."""
 
     place: str = ""
     flow: str = ""
 
 
 def look(folder: Path, request: PauseRequest) -> TopicPositions:
-    """The positions of the partitions. Raises ReconcilerError."""
+    """The present positions. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         return place.seen(place.standings())
 
 
 def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -> TopicPositions:
-    """Returns the positions before and after. ``agreed`` is asked with the costs. Raises ReconcilerError."""
+    """Returns positions before and after. ``agreed``: asks the user, who sees the costs. Raises ReconcilerError."""
     if not to.flow:
-        require_place(to.place)  # a slip is no question for clusters
+        require_place(to.place)  # a typo needs no request to clusters
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         before = place.standings()
@@ -61,15 +62,15 @@ def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -
         if not agreed([*table(before), *costs(moving, chosen)]):
             raise ReconcilerError("cancelled; no position was moved")
 
-        # A job may have started while the user decided; its own commit would overwrite the new position.
+        # A job may have started while the user decided; its next commit would overwrite the new position.
         require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         place.commit(chosen)
         return replace(place.seen(before), moved=chosen, left=not_chosen, taken_from=to.flow)
 
 
 def begin_anew(session: Session, flow: str, topic: str) -> int:
-    """Sets the positions in a former topic of this name to the beginning of the present one, within a command that
-    keeps the audit record itself. Returns how many. Raises ReconcilerError."""
+    """Sets positions in a deleted topic of this name to the beginning of the new one, within a command that writes the
+    audit record itself. Returns their number. Raises ReconcilerError."""
     place = _Place(session, PauseRequest(flow, topic))
     chosen = {each.partition: each.begin for each in place.standings() if each.former is not None}
     if chosen:
@@ -79,7 +80,7 @@ def begin_anew(session: Session, flow: str, topic: str) -> int:
 
 
 class _Place:
-    """The partitions that the request names, on both sides."""
+    """The requested partitions on both sides."""
 
     def __init__(self, session: Session, request: PauseRequest) -> None:
         (self.scope,) = scopes(session.topology, request)
@@ -100,7 +101,7 @@ class _Place:
         return TopicPositions(self.session.topology.environment, self.flow, self.scope.topic, self.remote, standings)
 
     def standings(self) -> tuple[SeekPartition, ...]:
-        """Raises ClusterError, also when a partition of the source has no leader."""
+        """Positions and bounds. Raises ClusterError, also if a partition of the source has no leader."""
         bounds = self.source.bounds((self.scope.topic, number) for number in self.partitions)
         if unanswered := [number for number in self.partitions if (self.scope.topic, number) not in bounds]:
             raise unreported(self.source, self.scope.topic, unanswered[0])
@@ -122,7 +123,7 @@ class _Place:
         return tuple(seek_partitions)
 
     def chosen(self, standings: Sequence[SeekPartition], to: Destination) -> tuple[Mapping[int, int], tuple[int, ...]]:
-        """Partition -> offset, and the partitions that stay where they are. Raises ReconcilerError."""
+        """Partition -> new offset, and unchanged partitions. Raises ReconcilerError."""
         if not to.flow:
             return destinations(standings, to.place), ()
         if to.flow == self.flow.name:
@@ -145,14 +146,14 @@ class _Place:
         return taken_over(standings, here, to.flow)
 
     def commit(self, chosen: Mapping[int, int]) -> None:
-        """Raises ReconcilerError when the target did not take all of them."""
+        """Commits and audits new positions. Raises ReconcilerError if the target refuses one."""
         step = f"seek:{self.scope}"
         with audited(self.session, "mirror seek", [step]) as outcomes:
             self.place(chosen)
             outcomes.append(Outcome(step, Result.DONE))
 
     def place(self, chosen: Mapping[int, int]) -> None:
-        """As ``commit``, without a record of it."""
+        """Like ``commit``, without the audit record."""
         before = self._committed()
         wanted = {}
         for number, offset in chosen.items():
@@ -174,18 +175,18 @@ class _Place:
 
 
 def _of_other_topic(mark: PositionMark, topic_id: str) -> bool:
-    """Whether a position names a source topic with another id: one of the same name that was deleted."""
+    """Whether a position is in a deleted source topic of the same name: its topic id differs."""
     return bool(mark.topic_id and topic_id) and urlsafe(mark.topic_id) != urlsafe(topic_id)
 
 
 def unreported(side: Side, topic: str, partition: int) -> ClusterError:
-    """``side`` did not report the bounds of the partition."""
+    """The error that ``side`` did not report the bounds of the partition."""
     description = f"{side.name} does not report the offsets of {topic}-{partition}"
     return ClusterError(side.name, "other", description, "Perhaps its leader is away.", "Try again later.")
 
 
 def _job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
-    """The job that reports the flow: any mirror may still run a flow that is no longer declared."""
+    """The job that reports the flow. All mirrors are asked: one may still run a flow that is no longer declared."""
     if flow in session.topology.flows:
         return job_of(session, flow)
     for mirror in session.topology.mirrors:

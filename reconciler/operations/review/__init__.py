@@ -1,4 +1,4 @@
-"""Plans and what a reviewer sees of them: ``plan``, ``compare``, ``drift`` and ``map``.
+"""Plans and their views for a reviewer: ``plan``, ``compare``, ``drift`` and ``map``.
 
-Belongs here: how a plan is made and what is said about it. Not here: carrying it out (`apply`).
+Belongs here: making a plan and its reviews. Not here: carrying it out (`apply`).
 """

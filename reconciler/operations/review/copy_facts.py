@@ -1,4 +1,4 @@
-"""What a plan asks of the clusters about copies: what flows would write into, and what the source's offsets cost."""
+"""Questions of a plan about copies: contents of topics that flows would write, and costs of same offsets."""
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +19,9 @@ from reconciler.resources.topics.internal import heartbeats_places
 def remote_facts(
     topology: Topology, principal: Principal, copies: Mapping[str, Sequence[FlowCopies]]
 ) -> Mapping[str, RemoteFacts]:
-    """By target, all asked at once. If the principal ``apply`` may not see positions, the mirror asks; not for a plan,
-    whose edit may have changed where the mirror logs in."""
+    """Facts of remote topics by target, all asked at once. If the principal ``apply`` may not see positions, the mirror
+    asks; but never for ``plan``, because an unreviewed edit may have changed the address that gets the mirror's
+    login."""
     if not copies:
         return {}
     with ThreadPoolExecutor(len(copies)) as pool:
@@ -33,7 +34,7 @@ def remote_facts(
 
 
 def heartbeats_found(topology: Topology, principal: Principal, live: LiveState) -> Mapping[str, str | Unknown]:
-    """By cluster: a record that is no heartbeat in an existing topic of that name, to which a flow would write."""
+    """Cluster -> a record that is no heartbeat, from an existing topic ``heartbeats`` that a flow would write."""
     there = [name for name in heartbeats_places(topology) if live.topic(TopicRef(name, HEARTBEATS)) is not None]
     if not there:
         return {}
@@ -44,8 +45,8 @@ def heartbeats_found(topology: Topology, principal: Principal, live: LiveState) 
 
 
 def with_copy_facts(made: Plan, topology: Topology, live: LiveState, principal: Principal) -> Plan:
-    """The plan with what its copies with same offsets need and cost. Without such flows nothing is asked; else all
-    clusters are asked at once, and one that does not answer is unknown in the plan."""
+    """The plan with requirements and costs of copies with same offsets. Without such flows nothing is asked; else all
+    clusters are asked at once, and a silent one is unknown in the plan."""
     copies, there = new_copies(topology, live), old_copies(topology, live)
     asked = {name: at for name, at in copies_asked(topology, copies, there).items() if live.known(name)}
     if not asked:

@@ -1,4 +1,5 @@
-"""``drift --accept`` and ``drift --parity``: reads an environment and its clusters, and reports or accepts."""
+"""``drift``: causes of drift from audit records; ``--accept`` writes live values into files, ``--parity`` compares both
+sides of flows."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,12 +17,12 @@ from reconciler.resources.flows.routes import find_routes
 
 
 def past(session: Session, say: Callable[[str], None]) -> History:
-    """What earlier runs did, as far as records go."""
+    """Changes by earlier runs, as far as audit records go back."""
     return history(past_lines(session, say))
 
 
 def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
-    """Lines of this machine's audit record, and of the topic with the copies of all machines, oldest first."""
+    """Lines of this machine's audit record, and of the topic with copies from all machines, oldest first."""
     here, place = read_lines(session.state), session.topology.audit_place()
     known = session.last.live.known(place.cluster) if place and session.last.live else None
     if place is None or known is None or place.name not in {*known.topics, *known.hidden}:
@@ -36,7 +37,7 @@ def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
 
 
 def accept_drift(folder: Path, subjects: Sequence[str]) -> str:
-    """Writes live values into the files, and returns the closing words. Raises ReconcilerError before any file is
+    """Writes live values into the files; returns the closing words. Raises ReconcilerError before any file is
     changed."""
     with open_session(folder, Principal.PLAN) as session:
         live = session.observe()

@@ -1,5 +1,5 @@
-"""``plan``: what an edit means and what it would change on the live clusters; ``compare``: two folders side by side;
-``map``: the environment drawn from git, from its clusters and jobs, and with a saved plan."""
+"""``plan``: shows the meaning of an edit and its changes on live clusters; ``compare``: compares two folders; ``map``:
+draws the environment from git, clusters, jobs and a saved plan."""
 
 import os
 import shlex
@@ -45,8 +45,8 @@ from reconciler.resources.flows.renames import as_called_now
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """``revert``: plan going back to ``base`` instead of going on from it. ``offline``: ask no cluster. ``prune``: with
-    left-over topics deleted. ``allow_new_address``: log in also to clusters whose connection differs from ``base``."""
+    """``revert``: plan the way back to ``base``. ``offline``: ask no cluster. ``prune``: delete topics that git no
+    longer declares. ``allow_new_address``: also log in to clusters with another connection than in ``base``."""
 
     base: str | None = None
     revert: bool = False
@@ -60,7 +60,7 @@ class PlanRequest:
 
 
 def untouched(env: Path, ref: str) -> str | None:
-    """A sentence when no file of the environment differs from ``ref``, else None."""
+    """A sentence if no file of the environment differs from ``ref``, else None."""
     at = snapshot(env, ref)
     if is_touched(env, at):
         return None
@@ -68,7 +68,7 @@ def untouched(env: Path, ref: str) -> str | None:
 
 
 def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Review:
-    """``begun``: reads of ``env`` that have begun, if ``request`` has no base."""
+    """``begun``: early reads of ``env``, if ``request`` has no base."""
     if request.base is None:
         if request.revert or request.offline:
             word = "--revert" if request.revert else "--offline"
@@ -86,7 +86,8 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
         )
     against = Against(request.base, at.commit, revision(env).dirty, request.revert)
     try:
-        # A tombstone that has expired since was valid then; going back to it needs a valid one.
+        # In ``base``, tombstones may have expired since, so they are accepted; a plan back to ``base`` needs valid
+        # ones.
         before = load(at.named, now.environment, None if request.revert else date.min) if at.texts else None
     except TopologyError as error:
         if request.offline or request.revert:
@@ -108,10 +109,10 @@ def review(env: Path, request: PlanRequest, begun: Begun | None = None) -> Revie
 
 
 def _effects(planned: Review, before: Topology | None, now: Topology) -> Review:
-    """Adds the entries of the edit that the plan has no change for."""
+    """Adds entries of the edit without a change in the plan."""
     if planned.plan is None or planned.seen is None or planned.comparison is None:
         return planned
-    base = before or Topology(now.environment, {}, {}, {}, {})  # of an environment that is new each entry is
+    base = before or Topology(now.environment, {}, {}, {}, {})  # in a new environment every entry is new
     sides = EditAndPlan(as_called_now(base, now), now, planned.plan, planned.seen)
     return replace(planned, effectless=without_effect(planned.comparison, sides))
 
@@ -131,7 +132,8 @@ def _places(env: Path) -> Places:
 
 
 def handoff(env: Path, out: Path | None, request: PlanRequest, artifact: str) -> Handoff:
-    """No command for a way back: the folder must first be as it was, and then it is a plan like any other."""
+    """The command that applies a saved plan. A plan of the way back has none: the user first reverts the folder in git,
+    and then plans as usual."""
     command = f"reconciler apply {shlex.quote(str(env))}"
     if out is not None:
         command += f" --plan {shlex.quote(str(out))}"
@@ -141,7 +143,7 @@ def handoff(env: Path, out: Path | None, request: PlanRequest, artifact: str) ->
 
 
 def goes_on(plan: Plan, handoff: Handoff) -> str:
-    """How to apply a plan that was saved."""
+    """Words on how to apply a saved plan."""
     if not handoff.apply:
         return "to apply it, git revert first"
     if plan.refused or plan.unknown:
@@ -150,7 +152,7 @@ def goes_on(plan: Plan, handoff: Handoff) -> str:
 
 
 def worst(codes: Sequence[int]) -> ExitCode:
-    """The exit code of several environments: errors count most, then what is blocked, then changes."""
+    """The exit code for several environments: errors first, then blocked plans, then changes."""
     order = (ExitCode.DONE, ExitCode.CHANGES, ExitCode.BLOCKED, ExitCode.ERROR)
     return max((ExitCode(code) for code in codes), key=lambda code: order.index(code) if code in order else len(order))
 
@@ -164,9 +166,9 @@ def _planned(
 
 
 def _reviewed(session: Session, plan: Plan) -> Review:
-    """With what only pages show, worked out when one is made."""
+    """A plan with details that only HTML and Markdown show; they are computed on demand."""
     live, figures = session.last.live, session.last.amounts
-    assert live is not None  # a plan looks at everything
+    assert live is not None  # making a plan reads everything
     drawn = partial(topology_map, session.topology, live, plan)
     return Review(plan, drawn=drawn, owned=partial(owners, session.topology, live), amounts=figures, seen=live)
 
@@ -176,7 +178,7 @@ def _held(topology: Topology, base: Mapping[str, Cluster], request: PlanRequest)
 
 
 def compare_folders(source: Path, target: Path, names: Sequence[str]) -> PromotionReport:
-    """``names``: ``a=b`` each, a name of ``source`` and the one it has in ``target``. Raises ReconcilerError."""
+    """``names``: pairs ``a=b``, a name in ``source`` and its counterpart in ``target``. Raises ReconcilerError."""
     mapped: dict[str, str] = {}
     for word in names:
         name, sign, other = word.partition("=")
@@ -189,11 +191,11 @@ def compare_folders(source: Path, target: Path, names: Sequence[str]) -> Promoti
     report = promotion(read_topology(source), read_topology(target), mapped)
     if report.source != report.target:
         return report
-    return replace(report, source=str(source), target=str(target))  # folders of one name in different places
+    return replace(report, source=str(source), target=str(target))  # the folders may have the same name
 
 
 def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:
-    """A saved plan. ``why``: what it means that it cannot be read. Raises ReconcilerError."""
+    """A saved plan. ``why``: the consequence of a failed read, for the message. Raises ReconcilerError."""
     try:
         return planfile.loads(read_given(path).decode())
     except (OSError, UnicodeDecodeError) as error:
@@ -202,7 +204,7 @@ def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:
 
 
 def draw(env: Path, plan_file: Path | None, offline: bool) -> TopologyMap:
-    """``offline``: no cluster is asked. Raises ReconcilerError for a plan of another environment."""
+    """``offline``: ask no cluster. Raises ReconcilerError for a plan of another environment."""
     topology, plan = read_topology(env), None
     if plan_file is not None:
         plan = read_plan(plan_file, "Without it there is nothing to draw on the map.")

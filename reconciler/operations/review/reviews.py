@@ -1,4 +1,4 @@
-"""How a plan is made, and the reviews that it passes: each takes a plan and returns it with what it found."""
+"""Makes a plan, and passes it through reviews: each takes a plan and returns it with its findings."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -33,8 +33,8 @@ LOOKS_ONLY = "this principal may look and not change, as is recommended for plan
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What the reviews of one plan depend on. ``unread``: no person reads the plan, so nothing is asked for people.
-    ``stakes`` waits for the answers about records and readers that a dangerous change touches."""
+    """Input of the reviews of one plan. ``unread``: no person reads the plan, so questions for readers are skipped.
+    ``stakes``: waits for answers about records and readers that a dangerous change affects."""
 
     session: Session
     live: LiveState
@@ -44,8 +44,8 @@ class Ground:
 
 
 def _brokers_agree(made: Plan, on: Ground) -> Plan:
-    """With the brokers' own check of topics and quotas, and of the lock's topic where an apply would make it; where
-    they cannot be asked, the plan says so."""
+    """Adds the brokers' own validation (``validateOnly``) of topics and quotas, and of the lock's topic if an apply
+    would create it. If brokers cannot be asked, the plan says so."""
     session = on.session
     asked: dict[tuple[str, bool], list[TopicChange | AlterQuota]] = {}
     for planned in made.changes:
@@ -85,13 +85,13 @@ def _with_moved_pauses(made: Plan, on: Ground) -> Plan:
 
 
 REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
-    # First: a step that a broker refuses leaves the plan, and no guard counts it.
+    # First, so that guards do not count a step that a broker refuses, since it leaves the plan.
     _brokers_agree,
-    # Another repository, before the guards, which let a consent release it.
+    # Objects of another repository, before the guards, which let a consent release them.
     lambda made, on: from_here(made, on.session.last.applied, on.session.last.origin),
-    # Counts what is left to be deleted, and asks for consent.
+    # Guards count remaining deletions, and ask for consent.
     lambda made, on: guarded(made, on.session.topology, on.live, on.session.last.applied, on.consent),
-    # Topics of heartbeats that hold other records. Adds refusals alone: nothing after it depends on them.
+    # Topics of heartbeats with other records. Adds only refusals, on which no later review depends.
     lambda made, on: remote_topics.with_heartbeats(
         made,
         on.session.topology,
@@ -99,11 +99,11 @@ REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
         heartbeats_found(on.session.topology, on.session.principal, on.live),
         on.session.last.applied,
     ),
-    # Same offsets: asks the clusters itself, and refuses copies, so it comes before stakes are reported.
+    # Same offsets: asks clusters and refuses copies, so it precedes the report of stakes.
     lambda made, on: with_copy_facts(made, on.session.topology, on.live, on.session.principal),
-    # Late, because it waits for the slowest answers: how many records each step touches.
+    # Records affected by each step: late, because these answers are the slowest.
     lambda made, on: made if on.unread else weighed(made, on.session.topology, on.stakes()),
-    # Readers: raises the risk of what the reviews before it left in the plan.
+    # Readers: raises the risk of steps that the earlier reviews have left in the plan.
     lambda made, on: made if on.unread else with_readers(made, on.live, on.stakes()),
     lambda made, on: made if on.unread else _with_moved_pauses(made, on),
 )
@@ -119,13 +119,14 @@ def make_plan(
 ) -> Plan:
     """The plan of a session's topology against its live clusters; ``session.last`` keeps what it depends on.
 
-    ``seen``: the commit that is planned, where it is not the one checked out. ``base``: what the edit is compared with.
-    Raises ClusterError when the apply principal cannot read the record of the last apply.
+    ``seen``: the planned commit, if it is not the one checked out. ``base``: the topology before the edit. Raises
+    ClusterError if the apply principal cannot read the record of the last apply.
     """
     here = revision(session.folder)
     seen = seen or here
 
-    # Records, features and contents of all clusters are asked at once, and git while they answer.
+    # All reads start at once, because the slowest cluster decides how long a plan takes: record of the last apply,
+    # features, contents. Git runs while they answer.
     declared = session.topology
     with ThreadPoolExecutor(len(declared.clusters) + 2) as aside:
         applied = aside.submit(session.read_last_apply, consent)
@@ -137,11 +138,11 @@ def make_plan(
         live = observed.result()
         session.keep_last_apply(applied.result(), here)
         cluster_features = {name: future.result() for name, future in natures.items()}
-    topology = session.topology  # with the home of the lock, which was looked for meanwhile
+    topology = session.topology  # with the lock's home, which a read has found meanwhile
     live = with_replicas(topology, live, session.clusters)
 
-    # The hand-over that each job was given, as far as it is known here, explains a restart. On another machine than the
-    # job's, git may know the definition that it runs with: that of ``base``.
+    # The hand-over of a running job explains why it must restart. Only the machine of the job has it; elsewhere,
+    # ``base`` from git stands in if its fingerprint is the one that the job reports.
     handovers: dict[str, Mapping[str, object]] = {}
     for name, mirror in topology.mirrors.items():
         handovers[name] = session.runner.handover_before(mirror)
@@ -152,13 +153,13 @@ def make_plan(
     made = plan(topology, live, handovers, edition, consent.prune, session.last.left)
     made = described(made, topology, cluster_features)
 
-    # A flow that would copy into topics of others is refused before anything else is asked: its steps go with it.
+    # A flow that would write topics of others is refused first, and its steps leave the plan: they need no stakes.
     copies = remote_topics.copies_of(topology, live)
     facts = remote_facts(topology, session.principal, copies)
     judged = remote_topics.judge(topology, copies, facts)
     made = remote_topics.with_remote_topics(made, topology, live, judged, copies, facts, session.last.applied)
 
-    # Clusters count records while brokers check the steps.
+    # Counting records is slow, so it runs while the reviews ask brokers to validate the steps.
     again = () if unread else in_sight(remote_topics.copied_again(judged), live)
     begins = beginning_to_travel(made, topology, live)
     travelling = () if unread else in_sight({*begins, *remote_topics.copied_first(judged), *again}, live)

@@ -1,4 +1,4 @@
-"""`serve`: the live page of an environment. Reads, renders and answers; it changes nothing and keeps nothing.
+"""`serve`: the live page of an environment. It reads, renders and answers requests; it changes and stores nothing.
 
-Belongs here: readers on threads, who may ask, the web server. Not here: what the pages say (`render.live`).
+Belongs here: readers on threads, access, the web server. Not here: contents of the pages (`render.live`).
 """

@@ -1,7 +1,7 @@
-"""Which requests the live page answers: its names, its token, and requests that pages of other sites make.
+"""Access to the live page: allowed host names, the token, and protection from pages of other sites.
 
-A browser sends what the page of another site asks it to, also to 127.0.0.1. A foreign name that resolves to us (DNS
-rebinding) is refused by the Host header; what another site loads, by Sec-Fetch-Site.
+A page of any site can make a browser send requests to 127.0.0.1. The Host header exposes a foreign name that resolves
+to this machine (DNS rebinding); Sec-Fetch-Site exposes requests from another site.
 """
 
 import hmac
@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 COOKIE = "reconciler-live"
 PARAMETER = "token"
 ADMITTED = "reconciler.admitted"
-"""Key in the scope of a request that the guard let through: with the token, where the page has one."""
+"""Key in the ASGI scope of a request that passed the guard, with the token if the page has one."""
 _HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+\]|[^\[\]:@/]+)(:[0-9]+)?")
 LOCAL = frozenset({"localhost"})
 TOKEN_NEEDED = "This page asks for its token: open the address that reconciler serve ENV showed when it started.\n"  # noqa: S105
@@ -37,15 +37,15 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """``names``: host names, beside addresses, that the page may be called by. ``token`` empty: the page has none.
-    ``encrypted``: the page has TLS, so its cookie never travels without."""
+    """``names``: allowed host names; IP addresses are always allowed. ``token``: empty if the page has none.
+    ``encrypted``: the page has TLS, so its cookie gets the attribute Secure."""
 
     names: frozenset[str] = LOCAL
     token: str = ""
     encrypted: bool = False
 
     def takes(self, token: str) -> bool:
-        """Takes the same time however much of the token is right."""
+        """Whether the token is right, in constant time, so that response times do not give away its beginning."""
         return not self.token or hmac.compare_digest(token.encode(), self.token.encode())
 
 
@@ -54,7 +54,7 @@ def new_token() -> str:
 
 
 def may_be_called(host: str, names: frozenset[str]) -> bool:
-    """``host``: the Host header. An address cannot be rebound: it is never resolved."""
+    """``host``: the Host header. An IP address is safe: it is never resolved, so it cannot be rebound."""
     parts = _HOST.fullmatch(host.lower())
     if parts is None:
         return False
@@ -67,7 +67,7 @@ def may_be_called(host: str, names: frozenset[str]) -> bool:
 
 
 class Guard:
-    """Wraps the application: each answer carries ``policy`` and ``HEADERS``."""
+    """Wraps the application, and adds ``policy`` and ``HEADERS`` to each response."""
 
     def __init__(self, app: ASGIApp, access: Access, policy: str) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class Guard:
         self._policy = policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # no websockets, and nothing to do when the server starts
+        if scope["type"] != "http":  # no websockets, and no lifespan events
             return
 
         async def sealed(message: Message) -> None:
@@ -89,7 +89,7 @@ class Guard:
         await (answer or self._app)(scope, receive, sealed)
 
     def _instead(self, scope: Scope) -> Response | None:
-        """The answer to a request that the application does not get: a refusal, or the way in with the token."""
+        """The response to a request that the application must not get: a refusal, or the login by token."""
         headers = Headers(scope=scope)
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("This page only shows: GET and HEAD.\n", 405, {"allow": "GET, HEAD"})
@@ -102,7 +102,7 @@ class Guard:
         if site not in ("none", "same-origin") and mode != "navigate":
             return PlainTextResponse("Another site asked for this.\n", 403)
 
-        # A token in the address becomes a cookie, and the address loses it, so that it stays in no history.
+        # A token in the URL becomes a cookie, and a redirect removes it from the URL, so that no history keeps it.
         if not self._access.token:
             return None
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -115,7 +115,7 @@ class Guard:
             answer.set_cookie(COOKIE, self._access.token, httponly=True, samesite="lax", secure=self._access.encrypted)
             return answer
 
-        # Else the request shows the token itself, or the cookie.
+        # Other requests carry the token in a header, or the cookie.
         scheme, _, shown = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer":
             shown = ""

@@ -24,15 +24,15 @@ from reconciler.render.reports.status import status_json
 
 EVERY_SECONDS = 1.0
 BEAT = 10
-"""A message at least every ten looks, so that a browser notices when none comes."""
+"""Turns without news after which a stream still sends a message, so that a browser notices a lost connection."""
 MOST_STREAMS = 100
 MOST_KEPT = 64
 LONGEST = 400
-"""Characters of a search that count."""
+"""Longest search text; the rest is ignored."""
 
 
 class Renderer:
-    """Renders each page once a second at most, however many browsers show it."""
+    """Renders each page at most once a second, for any number of browsers."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class Renderer:
         self._kept: dict[LivePage, tuple[int, tuple[Region, ...]]] = {}
 
     def parts(self, page: LivePage) -> tuple[Region, ...]:
-        """Rendered at most once a second for all browsers that look at a page; groups are asked for, so that page is
-        not kept."""
+        """The regions of a page, at most a second old. The page of groups is not cached: it asks clusters for each
+        request."""
         if page.kind is PageKind.GROUPS:
             return regions(self.view(), page, self.now_ms(), self._standings(page.flow) if page.flow else None)
         with self._rendering:
@@ -64,14 +64,14 @@ class Renderer:
 
 @dataclass(eq=False, slots=True)
 class _Stream:
-    """``over``: a newer stream took its place."""
+    """``over``: a newer stream has taken its place."""
 
     address: str
     over: bool = False
 
 
 class LiveApp:
-    """``stop``: set when the streams must end."""
+    """``stop``: an event that ends all streams."""
 
     def __init__(self, renderer: Renderer, stop: threading.Event) -> None:
         self._renderer = renderer
@@ -79,7 +79,7 @@ class LiveApp:
         self._streams: list[_Stream] = []
 
     def application(self, access: Access) -> ASGIApp:
-        """Guarded as a whole: no route is served without the token or certificate that ``access`` asks for."""
+        """The application inside its guard: every route needs the access that ``access`` demands."""
         routes = [
             Route("/status.json", self._status),
             Route("/events/{flow_page:path}", self._events),
@@ -104,12 +104,12 @@ class LiveApp:
         return StreamingResponse(self._stream(page, request), media_type="text/event-stream")
 
     async def _stream(self, page: LivePage, request: Request) -> AsyncIterator[str]:
-        # Of too many streams the oldest of the address with the most ends; its browser asks again in 2 s.
+        # With too many streams, the oldest of the address with the most ends; its browser reconnects after 2 s.
         stream = _Stream(request.client.host if request.client else "")
         self._streams.append(stream)
         if len(self._streams) > MOST_STREAMS:
             numbers = Counter(one.address for one in self._streams)
-            ended = max(self._streams, key=lambda one: numbers[one.address])  # of equals the first, so the oldest
+            ended = max(self._streams, key=lambda one: numbers[one.address])  # of equals the first, the oldest
             ended.over = True
             self._streams.remove(ended)
 
@@ -118,13 +118,13 @@ class LiveApp:
             silent = 0
             yield "retry: 2000\n\n"
             while not (self._stop.is_set() or stream.over):
-                # A page of groups shows what was read when it was opened; nothing is read again for it.
+                # A page of groups shows the reading from its opening; a stream reads nothing again for it.
                 still = page.kind is PageKind.GROUPS
                 parts = () if still else await run_in_threadpool(self._renderer.parts, page)
                 changed = [part for part in parts if sent.get(part.name) != part.html]
                 silent = 0 if changed or not sent else silent + 1
                 if changed or silent % BEAT == 0:
-                    # A calm part is sent as its digest alone: the browser asks for the page when that differs.
+                    # Of a calm region only the digest is sent; the browser requests the page if it differs.
                     message = [
                         {"name": part.name, "digest": digest(part.html)} | ({} if part.calm else {"html": part.html})
                         for part in changed
@@ -139,7 +139,7 @@ class LiveApp:
 
 
 def page_of(path: str, request: Request) -> LivePage:
-    """The page of an address. Raises HTTPException where there is none."""
+    """The page of a URL path. Raises HTTPException for an unknown one."""
     head, _, flow = path.strip("/").partition("/")
     try:
         kind = PageKind(head)

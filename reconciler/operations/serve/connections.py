@@ -1,5 +1,5 @@
-"""Connections to the live page: TLS, and which are ended when there are too many. A client that only opens connections,
-drips a request or reads no answer would otherwise keep everyone else out, and take the descriptors of `run --serve`."""
+"""Connections to the live page: TLS and limits. Without limits, a client that only opens connections, drips a request
+or reads no response would keep all others out, and exhaust the file descriptors of `run --serve`."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ from reconciler.operations.serve.access import ADMITTED
 
 MOST_CONNECTIONS = 400
 REQUEST_WITHIN_S = 10.0
-"""From its beginning, or from the last answer, to the end of a request's headers; of TLS, to its handshake's end."""
+"""Seconds from the start, or the last response, to the end of a request's headers; and for a TLS handshake."""
 READ_WITHIN_S = 30.0
-"""How long an answer may wait for a client that reads nothing of it, or too little."""
+"""Seconds that a response may wait for a client that does not read."""
 ACCEPTED_AT_ONCE = 32
-"""Before requests are read: far fewer than there are places, or a request would lose its place unread."""
+"""Connections accepted before requests are read: far fewer than places, or a new connection would lose its place before
+its request is read."""
 _POLL_S = 1.0
 
 
 class SharedListener(socket.socket):
-    """Listens, and gives each connection a place from the moment it is accepted, before any TLS. One too many ends
-    another: first one that is not admitted yet (these have three quarters of the places), then an idle one, then any;
-    always of the address with the most of them, and there the oldest."""
+    """A listening socket that limits connections from their acceptance, before TLS. One connection too many ends
+    another: first one that is not admitted yet (these get three quarters of the places), then an idle one, then any;
+    always the oldest of the address with the most."""
 
     def __init__(self, listener: socket.socket) -> None:
         super().__init__(fileno=listener.dup().detach())
         self._taken: dict[socket.socket, _Place] = {}
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Closes others when there are too many. Connections that have not sent a request yet go first, so that a
-        scanner cannot lock out those that look at a page."""
+        """Accepts a connection, and closes another if there are too many. Connections without a request go first, so
+        that a port scanner cannot lock out browsers."""
         connection, address = super().accept()
         self._taken = {one: place for one, place in self._taken.items() if one.fileno() >= 0}
         self._taken[connection] = _Place(str(address[0]))
@@ -53,7 +54,7 @@ class SharedListener(socket.socket):
         return connection, address
 
     def serves(self, transport: asyncio.BaseTransport, protocol: LimitedConnection) -> None:
-        """From here on its state decides about its place."""
+        """Registers the protocol of a connection, by whose state its place is decided from now on."""
         number = transport.get_extra_info("socket").fileno()
         for connection, place in self._taken.items():
             if connection.fileno() == number:
@@ -63,7 +64,7 @@ class SharedListener(socket.socket):
         places = Counter(self._taken[one].address for one in among)
         ended = min(among, key=lambda one: (-places[self._taken[one].address], self._taken[one].since))
         del self._taken[ended]
-        with suppress(OSError):  # the other side was faster
+        with suppress(OSError):  # the client has closed it first
             ended.shutdown(socket.SHUT_RDWR)
 
 
@@ -83,12 +84,12 @@ class _Place:
 
     @property
     def since(self) -> float:
-        """When it was accepted, or had its last answer."""
+        """The time of its acceptance or last response."""
         return self._accepted if self.protocol is None else self.protocol.waiting_since
 
 
 class LimitedConnection(H11Protocol):
-    """Ends a connection whose request does not come, or whose answer is not read."""
+    """Ends a connection that sends no request or does not read its response."""
 
     places: SharedListener
     waiting_since = 0.0
@@ -120,7 +121,7 @@ class LimitedConnection(H11Protocol):
         self.admitted = self.admitted or (self.cycle is not None and ADMITTED in self.cycle.scope)
 
     def _look(self) -> None:
-        """Ends a connection that does not read what it is sent, or sends no request, in time."""
+        """Ends a connection that exceeds REQUEST_WITHIN_S or READ_WITHIN_S."""
         now = self.loop.time()
         self._admit()
         self._unread_since = (self._unread_since or now) if self.flow.write_paused else None
@@ -138,7 +139,7 @@ def limited(places: SharedListener) -> type[LimitedConnection]:
 
 
 class LimitedLoop(asyncio.SelectorEventLoop):
-    """Gives a TLS handshake as long as a request; asyncio's own limit is a minute."""
+    """Limits TLS handshakes to the time of a request; asyncio's own limit is a minute."""
 
     def create_server(self, *words: Any, **options: Any) -> Any:
         if options.get("ssl") is not None:
@@ -147,7 +148,7 @@ class LimitedLoop(asyncio.SelectorEventLoop):
 
 
 Stamp = tuple[tuple[int, int], ...]
-"""Of each file: modification time in ns, and size in bytes."""
+"""Modification time in ns and size in bytes of each file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +164,7 @@ class CertificateFiles:
 
 
 def certificate_files(certificate: Path | None, key: Path | None) -> CertificateFiles | None:
-    """None where neither is given. Raises ReconcilerError where only one is."""
+    """None without both paths. Raises ReconcilerError if only one is given."""
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
@@ -173,10 +174,10 @@ def certificate_files(certificate: Path | None, key: Path | None) -> Certificate
 
 
 class PageCertificate:
-    """``context``: for new connections; older ones keep the certificate that they began with."""
+    """``context``: for new connections; existing ones keep the certificate of their handshake."""
 
     def __init__(self, files: CertificateFiles, say: Callable[[str], None]) -> None:
-        """Raises ReconcilerError for files that cannot be used."""
+        """Raises ReconcilerError for unusable files."""
         self._files = files
         self._say = say
         self.context = _context()
@@ -187,16 +188,16 @@ class PageCertificate:
             raise _unusable(files, error) from None
 
     def renew(self) -> None:
-        """Loads the files when they have changed. An unusable pair is reported once, and the last good pair stays."""
+        """Loads changed files. An unusable pair is reported once, and the last good pair stays in use."""
         try:
             stamp = self._files.stamp()
         except OSError:
-            return  # they are being replaced
+            return  # the files are just being replaced
         if stamp == self._stamp:
             return
         self._stamp = stamp
         try:
-            _load(_context(), self._files)  # a certificate without its key must not take the place of a good pair
+            _load(_context(), self._files)  # a trial: a bad pair must not replace the good one
             _load(self.context, self._files)
         except (OSError, ValueError) as error:
             self._say(f"the renewed certificate is not used, the former one is: {_unusable(self._files, error).what}")
@@ -209,12 +210,13 @@ def _context() -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, files: CertificateFiles) -> None:
-    # Without a password OpenSSL would ask on the terminal for that of an encrypted key.
+    # Without a callback, OpenSSL would prompt on the terminal for the password of an encrypted key.
     context.load_cert_chain(files.certificate, files.key, password="")
 
 
 def _unusable(files: CertificateFiles, error: OSError | ValueError) -> ReconcilerError:
-    """OpenSSL's own reason, where it has one: "key values mismatch" says more than the exception's text."""
+    """The error about unusable files, with OpenSSL's reason if it has one: "key values mismatch" says more than the
+    exception's text."""
     both = f"{files.certificate} and {files.key}"
     reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
     path = getattr(error, "filename", None)

@@ -1,6 +1,6 @@
-"""Reads an environment again and again, once for all browsers, and keeps the newest view of it.
+"""Reads an environment periodically, once for all browsers, and holds the newest view of it.
 
-Each kind of reading has its own thread and connections, so that a silent cluster holds up nothing else.
+Each kind of reading has its own thread and connections, so that a silent cluster delays no other kind.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from reconciler.render.reports.watch import LagTrend
 from reconciler.text import ANY_FOLDER
 
 SLICE_SECONDS = 0.2
-"""How soon a requested end is noticed."""
+"""Longest delay before a thread notices a requested end."""
 Opened = TypeVar("Opened")
 
 
 @dataclass(frozen=True, slots=True)
 class Paces:
-    """Seconds from one reading to the next. Clusters and plans may take long: they are paused for nine times as long as
-    they took, so that reading takes a tenth of the time at most, and for no longer than ``most_s``; for ``clusters_s``
-    where a cluster has come back meanwhile. ``silent_s``: between looks at which clusters are silent."""
+    """Seconds between two readings. A reading of clusters or plans may take long; the pause after it is nine times as
+    long, so that brokers are busy for a tenth of the time, but at most ``most_s``, and ``clusters_s`` if a cluster has
+    come back meanwhile. ``silent_s``: seconds between checks for silent clusters."""
 
     jobs_s: float = 1.0
     lock_s: float = 1.0
@@ -61,19 +61,18 @@ class Paces:
 ReadJobs = Callable[[], Mapping[str, LiveMirror | Unknown]]
 ReadLock = Callable[[LiveState], StatusInputs]
 ReadSilence = Callable[[], Mapping[str, Unknown]]
-"""The clusters that do not answer now, and why. Raises nothing."""
+"""Silent cluster -> reason. Raises nothing."""
 
 
 class ClusterReads(Protocol):
-    """``review``: the plan, what earlier runs did, and the clusters as it saw them. ``observe``: these alone."""
+    """``review``: reads clusters, plans, and reads changes by earlier runs. ``observe``: only reads clusters."""
 
     def observe(self) -> LiveState: ...
     def review(self) -> ReviewRead: ...
 
 
 class Sources(Protocol):
-    """Where readings come from. Each is opened again when the folder declares something else; all raise
-    ReconcilerError."""
+    """Sources of readings. Each is reopened when the folder's declarations change; all raise ReconcilerError."""
 
     def read_topology(self) -> Topology: ...
     def jobs(self, topology: Topology) -> AbstractContextManager[ReadJobs]: ...
@@ -92,7 +91,7 @@ class ReviewRead:
 
 
 class LiveReader:
-    """``view`` is the newest one, at any time and for any thread. Use as a context manager."""
+    """``view`` is the newest view; any thread may read it at any time. Use as a context manager."""
 
     def __init__(
         self,
@@ -101,8 +100,8 @@ class LiveReader:
         clock: Callable[[], float] = time.time,
         folder: str = ANY_FOLDER,
     ) -> None:
-        """``folder``: of the environment, as a command names it. Raises ReconcilerError for a folder that cannot be
-        read, before anything is connected."""
+        """``folder``: the environment's folder, for commands in texts. Raises ReconcilerError for a folder that cannot
+        be read, before anything is connected."""
         self._sources = sources
         self._paces = paces or Paces()
         self._clock = clock
@@ -118,8 +117,7 @@ class LiveReader:
         return self._view
 
     def __enter__(self) -> LiveReader:
-        """One thread for each kind of reading, with paces of their own: a cluster that does not answer must not hold up
-        the rest."""
+        """Starts one thread for each kind of reading, with its own pace: a silent cluster must not delay the rest."""
         self._threads = [
             self._pool.submit(self._repeat, self._sources.jobs, self._jobs),
             self._pool.submit(self._repeat, self._sources.lock, self._lock),
@@ -133,7 +131,7 @@ class LiveReader:
         self._pool.shutdown()
 
     def require_alive(self) -> None:
-        """Raises what ended a thread: a fault of this program, after which its figures would only grow old."""
+        """Raises the exception that ended a thread: a bug, after which the page would show stale figures."""
         for thread in self._threads:
             if thread.done():
                 thread.result()
@@ -148,14 +146,14 @@ class LiveReader:
         opened: Callable[[Topology], AbstractContextManager[Opened]],
         read: Callable[[Topology, Opened], None],
     ) -> None:
-        """Opens the source of ``read``, and again whenever the folder declares something else."""
+        """Opens the source of ``read``, and reopens it when the folder's declarations change."""
         while not self._stop.is_set():
             topology = self._view.topology
             with opened(topology) as source:
                 read(topology, source)
 
     def _goes_on(self, topology: Topology, seconds: float, due: Callable[[], bool] = lambda: False) -> bool:
-        """Waits ``seconds``, or until ``due``; False if the view has another ``topology`` by then, or the server must
+        """Waits ``seconds``, or until ``due``. False if the view then has another ``topology``, or the server must
         stop."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0 and not self._over(topology) and not due():
@@ -174,8 +172,8 @@ class LiveReader:
         self._publish(**{part: replace(reading, failure=Unknown(part, error.what, error.todo))})
 
     def _jobs(self, topology: Topology, read: ReadJobs) -> None:
-        """Mirrors as they report themselves. The trend of lags is kept between looks, by which the time left is
-        estimated."""
+        """Reads status records of mirrors. The trend of lags is kept between readings, to estimate the remaining
+        time."""
         trend = LagTrend()
         while True:
             try:
@@ -188,7 +186,7 @@ class LiveReader:
                 return
 
     def _lock(self, topology: Topology, read: ReadLock) -> None:
-        """Who holds the environment's lock, and what is under way there."""
+        """Reads the holder of the environment's lock, and its progress."""
         while True:
             try:
                 lock = read(live_now(self._view, self.now_ms()))
@@ -199,8 +197,8 @@ class LiveReader:
                 return
 
     def _silent(self, topology: Topology, read: ReadSilence) -> None:
-        """Clusters that do not answer. When one comes back, the clusters are read at once, not only at the next
-        pace."""
+        """Checks for silent clusters. When one comes back, clusters are read at once, without waiting for the next
+        turn."""
         while True:
             silent, before = read(), self._view.silent.value or {}
             self._publish(silent=LiveReading(silent, self.now_ms()))
@@ -215,7 +213,7 @@ class LiveReader:
             began = time.monotonic()
             self._came_back.clear()
             try:
-                if reviewed_at is None:  # clusters alone come sooner
+                if reviewed_at is None:  # clusters without a plan are read sooner
                     self._see(topology, source.observe())
                 if reviewed_at is None or began - reviewed_at >= self._paces.review_s:
                     reviewed_at = began
@@ -233,13 +231,13 @@ class LiveReader:
             except ReconcilerError as error:
                 self._failed("clusters" if self._view.clusters.value is None else "review", error)
             least, pause = self._paces.clusters_s, self._paces.pause(time.monotonic() - began)
-            # A cluster that has come back is known again as soon as it may be read.
+            # A returned cluster counts as known again only once it is read.
             if not (self._goes_on(topology, least) and self._goes_on(topology, pause - least, self._came_back.is_set)):
                 return
 
     def _folder_changed(self, topology: Topology) -> bool:
-        """Whether the folder now declares something else; the view then begins again, but for its audit records. A
-        folder that cannot be read leaves the last topology in place, with the problem shown on the page."""
+        """Whether the folder's declarations have changed; the view then starts afresh, apart from its audit records. If
+        the folder cannot be read, the last topology stays, and the page shows the problem."""
         try:
             now = self._sources.read_topology()
         except ReconcilerError as error:

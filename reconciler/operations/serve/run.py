@@ -1,4 +1,4 @@
-"""The live page in this process: opens the port, reads, and answers; of `serve` until SIGTERM or Ctrl-C."""
+"""Serves the live page: opens the port, reads, and answers; `serve` does so until SIGTERM or Ctrl-C."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ from reconciler.text import in_shell
 
 POLL_SECONDS = 0.5
 END_WITHIN = 5
-"""Seconds that unfinished answers have at the end."""
+"""Seconds for unfinished responses when the server ends."""
 
 
 UNENCRYPTED = (
@@ -36,8 +36,8 @@ UNENCRYPTED = (
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """``names``: host names, beside addresses and localhost, that browsers may call it by. ``token``: ask for one also
-    where only this machine can reach the page. ``tls`` None: HTTP."""
+    """``names``: host names that browsers may use, besides addresses and localhost. ``token``: require one even if only
+    this machine can reach the page. ``tls``: None for HTTP."""
 
     bind: str = "127.0.0.1"
     port: int = 0
@@ -47,31 +47,31 @@ class ServeOptions:
 
     @property
     def beyond(self) -> bool:
-        """Whether other machines can reach it."""
+        """Whether other machines can reach the page."""
         return not is_loopback(self.bind)
 
     def access(self) -> Access:
-        """Beyond loopback there is always a token: no option leaves it out."""
+        """Access rules. Beyond loopback a token is always required; no option disables it."""
         token = new_token() if self.token or self.beyond else ""
         return Access(LOCAL | {name.lower() for name in self.names}, token, encrypted=self.tls is not None)
 
 
 class LivePageServer:
-    """A page that is being served. Its owner calls ``look`` now and then."""
+    """A running server of the page. Its owner calls ``look`` regularly."""
 
     def __init__(self, reader: LiveReader, certificate: connections.PageCertificate | None) -> None:
         self._reader = reader
         self._certificate = certificate
 
     def look(self) -> None:
-        """Renews the certificate. Raises what ended a thread that reads: a fault of this program."""
+        """Renews the certificate. Raises the exception that ended a reading thread, which is a bug."""
         self._reader.require_alive()
         if self._certificate is not None:
             self._certificate.renew()
 
 
 def serve(folder: Path, options: ServeOptions) -> None:
-    """Raises ReconcilerError before anything is read, for a folder, a port or a certificate that cannot be used."""
+    """Raises ReconcilerError, before anything is read, for an unusable folder, port or certificate."""
     with stopped_by_signals() as asked, live_page(folder, options) as page:
         while not asked.wait(POLL_SECONDS):
             page.look()
@@ -79,8 +79,8 @@ def serve(folder: Path, options: ServeOptions) -> None:
 
 @contextmanager
 def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
-    """Answers until it is left. The address is shown, once, with the token. Raises ReconcilerError before anything is
-    read, for a folder, a port or a certificate that cannot be used."""
+    """Serves the page until the block ends. The URL is shown once, with the token. Raises ReconcilerError, before
+    anything is read, for an unusable folder, port or certificate."""
     access, stop = options.access(), threading.Event()
     certificate = connections.PageCertificate(options.tls, say) if options.tls is not None else None
     try:
@@ -94,7 +94,7 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
         standings = StandingsReader(lambda: reader.view.topology)
         app = LiveApp(Renderer(lambda: reader.view, standings.of, reader.now_ms), stop).application(access)
         with answering(app, listener, certificate.context if certificate is not None else None):
-            # With the token: it is shown this once, and stored nowhere.
+            # The URL contains the token, which is shown only here and stored nowhere.
             host, port = listener.getsockname()[:2]
             host = options.names[0] if options.names else host
             host = f"[{host}]" if ":" in host else host
@@ -111,7 +111,8 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
 
 @contextmanager
 def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> Iterator[None]:
-    """Runs on a separate thread, so that signals stay ours. Open answers have ``END_WITHIN`` seconds at the end."""
+    """Runs uvicorn on a separate thread, so that it installs no signal handlers. At the end, open responses get
+    ``END_WITHIN`` seconds."""
     places = connections.SharedListener(listener)
     config = uvicorn.Config(
         app,

@@ -1,5 +1,5 @@
-"""Where the live page reads: sessions of the plan principal, which read what `status`, `plan` and `audit verify` read,
-and both sides of a flow's groups as `failover --dry-run` reads them."""
+"""Sources of the live page: sessions of the plan principal, which read as `status`, `plan` and `audit verify` do, and
+surveys of groups on both sides of a flow, as `failover --dry-run` makes them."""
 
 import threading
 import time
@@ -29,11 +29,11 @@ from reconciler.render.live.view import AuditTrail
 from reconciler.render.reports.status import StatusInputs
 
 POLL_SECONDS = 0.3
-"""How long one look waits for clusters that have not answered yet."""
+"""Seconds that one check waits for clusters without an answer."""
 
 
 class SessionSources:
-    """``reader.Sources`` of an environment's folder. ``say``: what could not be read of the audit record."""
+    """``reader.Sources`` of an environment's folder. ``say``: takes words about unreadable audit records."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self.folder = folder
@@ -85,7 +85,7 @@ class _Clusters:
     def review(self) -> ReviewRead:
         plan = make_plan(self._session)
         live = self._session.last.live
-        assert live is not None  # a plan looks at everything
+        assert live is not None  # making a plan reads everything
         lines = past_lines(self._session, self._say)
         trail = AuditTrail(tuple(lines), verified(self._session))
         return ReviewRead(live, plan, history(lines), trail, self._session.last.amounts)
@@ -95,7 +95,7 @@ KEPT_SECONDS = 15.0
 
 
 def survey_groups(topology: Topology, flow: str) -> Standings:
-    """Both sides as `failover --dry-run` reads them, as the principal `mirror`. Raises ReconcilerError."""
+    """Surveys groups on both sides as `failover --dry-run` does, as the principal `mirror`. Raises ReconcilerError."""
     survey = Survey(topology, move_of(topology, Way.FAILOVER, flow))
     survey.try_origin()
     groups, unsupported = survey.groups()
@@ -104,7 +104,7 @@ def survey_groups(topology: Topology, flow: str) -> Standings:
 
 
 class StandingsReader:
-    """One read at a time for all pages: each costs both clusters work."""
+    """Surveys for all pages, one at a time: each puts load on both clusters."""
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class StandingsReader:
         self._kept: dict[str, tuple[float, Standings | Unknown]] = {}
 
     def of(self, flow: str) -> Standings | Unknown:
-        """Kept for ``KEPT_SECONDS``: a survey asks both clusters for every group. One survey at a time, however many
-        browsers look."""
+        """The survey of a flow, at most ``KEPT_SECONDS`` old: a survey asks both clusters for every group, and any
+        number of browsers share it."""
         with self._asking:
             topology = self._topology()
             self._kept = {

@@ -1,5 +1,5 @@
-"""What the commands share: one environment's open clusters, early reads, and its mirrors' jobs elsewhere.
+"""The session that commands share: an environment's open clusters, early reads, and runners of its mirrors.
 
-Belongs here: connections of a command and their end, and what only looks. Not here: what one command does (the folders
-beside this one).
+Belongs here: opening and closing connections, and shared reads. Not here: single commands (the folders beside this
+one).
 """

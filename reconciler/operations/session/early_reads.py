@@ -1,6 +1,6 @@
-"""Starts reads of whole clusters as soon as their settings are known, while the program is still importing.
+"""Starts reads of whole clusters as soon as their settings are known.
 
-Imports little, so that clusters answer while the rest of the program is still being imported.
+This module imports little, so that clusters answer while the rest of the program is still being imported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from reconciler.model.environment.topology import Principal
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """``texts``: the folder's files; ``unread``: problems of files without a text. ``ahead``: reads of the clusters in
-    ``head``; None: none could begin. The session that takes it closes it."""
+    """``texts``: the folder's files; ``unread``: problems of unreadable files. ``ahead``: early reads of the clusters
+    in ``head``; None if none could begin. The session that takes it over closes it."""
 
     texts: Mapping[str, str]
     unread: Sequence[Problem]
@@ -30,7 +30,7 @@ class Begun:
 
 
 def begin(folder: Path, principal: Principal) -> Begun:
-    """``environment.load.load`` reports the problems of the files."""
+    """Starts early reads. Problems of files are left to ``environment.load.load``, which reports them."""
     texts, unread = read_readable(folder)
     head = NO_HEAD if unread else read_head(texts)
     return Begun(texts, unread, head, ReadAhead(head.clusters, principal) if head.clusters else None)

@@ -1,5 +1,4 @@
-"""What a session asks about jobs beyond this machine: drivers in deploy mode cluster, and jobs without a status
-record."""
+"""Jobs beyond this machine: drivers in deploy mode cluster, and jobs without a status record."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -23,8 +22,8 @@ LastApply = Callable[[], Applied | Unknown | None]
 
 
 class UnseenJobs:
-    """Why the state of a job without a status record is unknown. ``status``: the newest status record of a mirror.
-    ``last_apply``: what the last apply recorded."""
+    """Decides whether a job without a status record is stopped or unknown. ``status``: reads the newest status record
+    of a mirror. ``last_apply``: reads the record of the last apply."""
 
     def __init__(
         self,
@@ -42,7 +41,8 @@ class UnseenJobs:
         self._started_before: dict[str, str] = {}
 
     def here(self, mirror: str) -> Unknown | None:
-        """For a job whose process runs on this machine without a status record; None while it may only be starting."""
+        """The unknown state of a job with a process on this machine and no status record; None while it may be
+        starting."""
         declared = self._topology.mirrors.get(mirror)
         if declared is None or not (missing := self._missing(declared)):
             return None
@@ -50,8 +50,8 @@ class UnseenJobs:
         return Unknown(f"mirror {mirror}", error, "Run reconciler apply ENV, which creates the topic.")
 
     def require_heard(self, mirror: str) -> None:
-        """For a job without a process on this machine and without a status record. Raises RunnerError if it was
-        started before and could not report. If it could, waits for its report, once."""
+        """For a job without a process on this machine and without a status record: waits once for a report. Raises
+        RunnerError if the job was started before and cannot report, since it may still run elsewhere."""
         declared = self._topology.mirrors.get(mirror)
         if declared is None:
             return
@@ -79,7 +79,7 @@ class UnseenJobs:
         return missing if records.topic_missing else ""
 
     def _evidence(self, mirror: Mirror) -> str:
-        """What shows that the mirror was started before, or empty: its positions, or the last apply where those may not
+        """Evidence that the mirror was started before, or empty: its positions, or the last apply if positions may not
         be read."""
         refused = set()
         for flow in self._topology.flows_of(mirror):
@@ -94,8 +94,8 @@ class UnseenJobs:
 
 
 def order_stop(records: Mapping[str, StatusRecords], principal: Principal, reported: LiveMirror) -> None:
-    """Orders a driver in deploy mode cluster to stop, from a machine that does not follow it: on the cluster that has
-    its status record. Raises ClusterError."""
+    """Orders a driver in deploy mode cluster to stop, from a machine that does not follow it, by a record on the
+    cluster that keeps its status. Raises ClusterError."""
     for each in records.values():
         newest = each.read_all(int(time.time() * 1000)).get(reported.name)
         if isinstance(newest, LiveMirror) and newest.run == reported.run:

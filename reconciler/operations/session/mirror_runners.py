@@ -1,8 +1,8 @@
-"""Who owns a mirror: a host that is asked to keep it, or the runner of this machine.
+"""Chooses the owner of a mirror, a host or the runner of this machine, and passes orders to it.
 
-Then waits, for a bounded time, until the flows of a started mirror copy or say why they do not. A job that runs may
-still copy nothing: its target lacks what lanes need, its principal lacks rights, it crashes again and again. A flow
-that only waits (for a pause, a silent source, provenance) is reported and fails nothing.
+After a start it waits, for a bounded time, until the flows copy or report why they do not. A running job may copy
+nothing: its target lacks topics, its principal lacks rights, it crashes repeatedly. A flow that only waits (for a
+pause, a silent source, provenance) is reported, and fails nothing.
 """
 
 import time
@@ -29,13 +29,13 @@ from reconciler.text import first_of
 
 NO_RECORDS: Mapping[str, StatusRecords] = {}
 AT_MOST_S = 20.0
-"""A lane reports within seconds; one that failed tries again meanwhile, and may succeed."""
+"""Seconds to wait: a lane reports within seconds, and a failed lane may succeed at its next try."""
 POLL_S = 0.5
 
 
 class MirrorRunners:
-    """``MirrorRunner`` of all mirrors of an environment. Asks hosts only where it must: an environment without hosts
-    does not wait for any. Connects at the first question."""
+    """The ``MirrorRunner`` of an environment. It connects at the first question, and asks hosts only if it must: an
+    environment without hosts waits for none."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class MirrorRunners:
         seen: Callable[[], LiveState | None],
         records: Mapping[str, StatusRecords] = NO_RECORDS,
     ) -> None:
-        """``here``: of this machine. ``seen``: what the session observed last, None before it did. ``records``: where
-        pauses are, by cluster."""
+        """``here``: the runner of this machine. ``seen``: the session's last observation, None before the first.
+        ``records``: cluster -> status records, which include pauses."""
         self._folder, self._topology, self._principal = folder, topology, principal
         self.here = here
         self._seen = seen
@@ -63,16 +63,16 @@ class MirrorRunners:
         return self.here.observe(mirror) if hosted is None else hosted.observe()
 
     def require_startable(self, mirrors: Iterable[str]) -> None:
-        """Raises RunnerError for what would keep a job from starting, before anything else is changed."""
+        """Raises RunnerError for obstacles to starting a job, before anything is changed."""
         self.here.require_startable([name for name in mirrors if self._host_of(name) is None])
 
     def start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
-        """Returns when its flows copy, or wait for others. Raises RunnerError, also where its job runs and they do
-        not copy."""
+        """Returns once all flows copy, or wait for a reason that is no failure. Raises RunnerError, also if the job
+        runs but does not copy."""
         return self._until_copying(mirror, handover, progress, self.here.start)
 
     def restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
-        """As ``start``, while the running application copies until the new one takes over from it."""
+        """Like ``start``; the running application copies until the new one takes over."""
         return self._until_copying(mirror, handover, progress, self.here.restart)
 
     def _until_copying(
@@ -80,7 +80,7 @@ class MirrorRunners:
     ) -> LiveMirror:
         moved = self._moved_pauses(self._topology.mirrors[mirror], progress)
         moved.carry(progress)
-        # A host starts and replaces by itself: it only gets what is to run.
+        # A host starts and replaces applications by itself: it only gets the desired hand-over.
         hosted = self._host_of(mirror)
         if hosted is None:
             started = here(mirror, handover, progress)
@@ -92,7 +92,7 @@ class MirrorRunners:
         return copying
 
     def pauses_moved(self, mirror: str) -> tuple[str, ...]:
-        """What happens to pauses when the mirror starts, in words for a plan."""
+        """Words for a plan about pauses that move when the mirror starts."""
         said: list[str] = []
         try:
             moved = self._moved_pauses(self._topology.mirrors[mirror], said.append)
@@ -104,7 +104,7 @@ class MirrorRunners:
         return moved_pauses(self._topology, self._records, mirror, self.handover_before(mirror), say)
 
     def stop(self, mirror: str, progress: Progress) -> None:
-        """Graceful: open transactions are committed, then the job leaves. Returns when it has left."""
+        """Stops gracefully: the job commits open transactions and ends. Returns once it has ended."""
         hosted = self._host_of(mirror)
         if hosted is not None and hosted.is_kept():
             hosted.stop(self._asker(), progress)
@@ -112,7 +112,7 @@ class MirrorRunners:
             self.here.stop(mirror, progress)
 
     def on_this_machine(self, mirrors: Iterable[str]) -> SparkRunner:
-        """Raises RunnerError where a host keeps one of ``mirrors``."""
+        """The runner of this machine. Raises RunnerError if a host keeps one of ``mirrors``."""
         for mirror in mirrors:
             if self._host_of(mirror) is not None:
                 raise RunnerError(
@@ -123,7 +123,7 @@ class MirrorRunners:
         return self.here
 
     def handover_before(self, mirror: Mirror) -> Mapping[str, object]:
-        """What its job was last given, by a host or on this machine; empty where that is not known."""
+        """The last hand-over of the mirror's job, from its host or this machine; empty if unknown."""
         if (hosted := self._declared_hosted(mirror.name)) is not None:
             with suppress(ClusterError):
                 desired = hosted.desired()
@@ -132,20 +132,20 @@ class MirrorRunners:
         return self.here.folder(mirror.name).read("handover.json")
 
     def _host_of(self, mirror: str) -> HostedMirror | None:
-        """None: its job runs on this machine, or is to. One that is declared ``hosted`` never does, though a host that
-        cannot announce itself looks like no host. Raises ClusterError of one that is declared so."""
+        """The host of a mirror; None if this machine runs it. A mirror that is declared ``hosted`` never runs here: if
+        its host cannot announce itself, this raises ClusterError, rather than starting a second job."""
         if (hosted := self._declared_hosted(mirror)) is not None:
             return hosted
         if any(folder.supervisor_pid() for folder in (self.here.folder(mirror), self.here.other_folder(mirror))):
             return None
 
-        # One that was hosted before, or that another environment's file declared, may still be kept by a host.
+        # A host may still keep a mirror that was declared hosted before, or that another environment's files declared.
         topology, seen = self._topology, self._seen()
         declared = topology.mirrors.get(mirror)
         for cluster in [topology.status_cluster(declared)] if declared is not None else topology.clusters:
             live = seen.known(cluster) if seen is not None else None
             if seen is None or (live is not None and CONTROL_TOPIC in live.topics):
-                with suppress(ClusterError):  # it was not asked for: its absence stops nothing
+                with suppress(ClusterError):  # no host is declared, so a failed read stops nothing
                     hosted = self._on(cluster, mirror)
                     if hosted.is_kept():
                         return hosted
@@ -170,7 +170,7 @@ class MirrorRunners:
 
 @dataclass(frozen=True, slots=True)
 class CopyWait:
-    """``observe``: as ``MirrorRunner``. ``clock`` and ``sleep`` are the system's."""
+    """Waits until a started mirror copies. ``observe``: as in ``MirrorRunner``."""
 
     observe: Callable[[str], LiveMirror]
     progress: Callable[[str], None]
@@ -180,7 +180,8 @@ class CopyWait:
     docs_url: str = ""
 
     def until_copying(self, started: LiveMirror) -> LiveMirror:
-        """The mirror once every flow of it copies, or may. Raises RunnerError: it was started, and does not copy."""
+        """Returns the mirror once every flow copies, or waits for a reason that is no failure. Raises RunnerError if
+        the job has started but does not copy."""
         mirror, began, seen = started.name, self.clock(), started
         lines, unread = WaitLines(self.progress, clock=self.clock), ""
         while True:
@@ -193,8 +194,8 @@ class CopyWait:
                         self.progress(f"mirror {mirror}: {each.words}. {each.todo}")
                 return seen
 
-            # What is settled by then: a job that ends, or a flow that says that it cannot copy, failed to start. What
-            # is not known is said, and fails nothing.
+            # Time is up. An ended job, or a flow that reports that it cannot copy, fails the start. An unknown is only
+            # reported: the job may copy, and a failed apply would suggest that nothing was started.
             if self.clock() - began > self.at_most_s:
                 if unread:
                     self.progress(f"mirror {mirror}: whether it copies is not known: {unread}")
@@ -218,6 +219,7 @@ class CopyWait:
                     self.progress(f"mirror {mirror}: whether flow {each.flow} copies is not known yet; {each.words}")
                 return seen
 
+            # A silent status cluster is no failure of the job, so the last report counts until a new one arrives.
             lines.show(f"mirror {mirror}: {_words(waiting) if runs else f'it is {seen.state}: {seen.detail}'}")
             self.sleep(POLL_S)
             try:

@@ -1,6 +1,6 @@
-"""Pauses of a mirror whose status cluster changed, or of a flow that another mirror had: they are written where its job
-reads them before it starts, and are deleted where they were once it copies, so that a resume is not undone by the next
-start."""
+"""Moves pauses when a mirror gets another status cluster, or a flow another mirror. They are written to the new place
+before the job starts there, and deleted from the old one once it copies, so that the next start does not undo a
+resume."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class MovedPauses:
-    """``there``: by the cluster that kept them until now."""
+    """``there``: former cluster -> its pauses."""
 
     topology: Topology
     place: str
     there: Mapping[str, Mapping[Scope, Pause]]
 
     def lines(self) -> Iterator[str]:
-        """What ``carry`` does, for a plan."""
+        """Words for a plan about the effect of ``carry``."""
         for cluster, pauses in self.there.items():
             scopes = first_of([str(scope) for scope in sorted(pauses)], SHOWN)
             place = f"{self.place}, now the status cluster of its mirror"
@@ -55,7 +55,7 @@ class MovedPauses:
 
 
 def status_place(handover: Mapping[str, Any]) -> str:
-    """The alias of the cluster that its job reports to; empty where it is not known."""
+    """The alias of the cluster that a job reports to; empty if unknown."""
     try:
         return str(handover["status"]["cluster"]["name"])
     except (LookupError, TypeError):
@@ -69,10 +69,10 @@ def moved_pauses(
     handover: Mapping[str, Any],
     say: Callable[[str], None],
 ) -> MovedPauses:
-    """``handover``: what its job had last, empty where that is not known. Raises ClusterError where its status cluster
-    does not answer, and RunnerError where the former one does not."""
-    # A flow whose job kept its status on the same cluster has its pauses there. Only flows that are new to this mirror,
-    # or whose mirror moved to another cluster, may have left pauses elsewhere.
+    """``handover``: the last hand-over of the mirror's job, empty if unknown. Raises ClusterError if its status cluster
+    does not answer, and RunnerError if the former one does not."""
+    # Jobs keep pauses beside their status record. So only flows that are new to this mirror, or all flows of a mirror
+    # with a new status cluster, may have pauses elsewhere.
     place = topology.status_cluster(mirror)
     before = status_place(handover)
     states = {flow.state_name for flow in topology.flows_of(mirror)}
@@ -80,7 +80,8 @@ def moved_pauses(
         states -= {state_of(flow) for flow in handover.get("flows", ())}
     others: Sequence[str] = sorted(records.keys() - {place}) if states else ()
     held = records[place].pauses() if others else {}
-    # The cluster that kept them last must answer, or what is paused there would be copied. Others are only named.
+    # The former status cluster must answer, or a flow that is paused there would start to copy. Other clusters may hold
+    # pauses only from before that, so a failed read is only reported.
     there: dict[str, Mapping[Scope, Pause]] = {}
     for cluster in others:
         try:
@@ -94,12 +95,12 @@ def moved_pauses(
                     "be copied",
                     f"Run apply again once {cluster} answers. If it is gone, take it out of the files.",
                 ) from None
-            if error.kind != "denied":  # of a missing topic, too, and only for its own mirrors' logins
+            if error.kind != "denied":  # brokers also deny a missing topic, or one of other mirrors
                 say(problem)
             continue
-        mine = {scope: pause for scope, pause in pauses.items() if scope.flow in states and scope not in held}
-        if mine:
-            there[cluster] = mine
+        moved = {scope: pause for scope, pause in pauses.items() if scope.flow in states and scope not in held}
+        if moved:
+            there[cluster] = moved
     if before and before not in topology.clusters:
         say(f"mirror {mirror.name} kept its pauses on {before}, which the files no longer name: pause again what was")
     return MovedPauses(topology, place, there)

@@ -1,6 +1,6 @@
-"""Sends notices to the webhooks of an environment, whose addresses are references to secrets of this machine.
+"""Sends notices to the webhooks of an environment; their URLs are references to secrets on this machine.
 
-One that fails is reported in a line and changes nothing else.
+A failed webhook is reported in one line, and has no other effect.
 """
 
 import os
@@ -22,7 +22,7 @@ _OPENER = urllib.request.build_opener(NoRedirect)
 
 
 def notify(topology: Topology, notices: Iterable[Notice], say: Callable[[str], None]) -> None:
-    """Each notice to each webhook that takes its event; ``say`` gets a line for each that did not arrive."""
+    """Sends each notice to each webhook that subscribes to its event; ``say`` gets a line for each failure."""
     for notice in notices:
         for webhook in topology.rules.webhooks:
             if notice.event in webhook.events and (why := post(webhook.url, body(notice, webhook.form))):
@@ -30,8 +30,8 @@ def notify(topology: Topology, notices: Iterable[Notice], say: Callable[[str], N
 
 
 def post(reference: str, data: bytes) -> str:
-    """Why ``data``, a JSON text, did not arrive: without the address, and without what the server answers, which may
-    repeat it. Empty where it did."""
+    """Posts ``data``, a JSON text; returns the error, or empty. The error contains neither the URL, which is a secret,
+    nor the server's response, which may repeat it."""
     try:
         url = resolve({"url": reference}, os.environ, read_secret)["url"].strip()
     except MissingReference as error:

@@ -53,7 +53,7 @@ def _loaded(folder: Path, texts: Mapping[str, str], unread: Sequence[Problem], h
 
 
 class ReadApply(NamedTuple):
-    """``left``: what the last apply left, by cluster; None where the record was not read."""
+    """``left``: cluster -> state that the last apply left; None if the record was not read."""
 
     applied: Applied | Unknown | None
     left: Mapping[str, LeftCluster] | None = None
@@ -61,8 +61,8 @@ class ReadApply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a session last read. ``applied``: the record of the last apply; ``left``: what it left, by cluster.
-    ``origin``: repository and folder of the last plan. ``amounts``: what that plan copies, loses and moves."""
+    """The last reads of a session. ``applied``: the record of the last apply; ``left``: cluster -> state that it left.
+    ``origin``: repository and folder of the last plan. ``amounts``: records that this plan copies, loses and moves."""
 
     live: LiveState | None = None
     applied: Applied | Unknown | None = None
@@ -75,8 +75,8 @@ class Session:
     """One environment with its connections, opened for one principal. Use ``open_session``."""
 
     def __init__(self, folder: Path, topology: Topology, principal: Principal, ahead: ReadAhead | None = None) -> None:
-        """``ahead``: reads of the same clusters that have begun. The session closes it. Raises ReconcilerError."""
-        lock_cluster(topology)  # raises for a topology without any cluster
+        """``ahead``: early reads of the same clusters, which the session closes. Raises ReconcilerError."""
+        lock_cluster(topology)  # raises for a topology without clusters
         self.folder = folder
         self.topology = topology
         self.principal = principal
@@ -106,7 +106,7 @@ class Session:
         self.runner = MirrorRunners(folder, topology, principal, here, lambda: self.last.live, self.records)
 
     def close(self) -> None:
-        # Early reads first: no answer of theirs is needed any more.
+        # Early reads first: their answers are no longer needed.
         if self._ahead is not None:
             self._ahead.close()
         self.visits.close()
@@ -117,13 +117,13 @@ class Session:
             cluster.close()
 
     def status(self, mirror: str) -> LiveMirror | None:
-        """The newest status record of a mirror, from the cluster that carries it. Raises ClusterError."""
+        """The newest status record of a mirror, from the cluster that keeps it. Raises ClusterError."""
         declared = self.topology.mirrors.get(mirror)
         if declared is None:
             return self.strays.get(mirror)
         place = self.topology.status_cluster(declared)
         newest = self._status_at(place, mirror)
-        # An edit may move it, which the job learns at its next start.
+        # An edit may move it; a running job moves only at its next start.
         before = status_place(self.runner.here.folder(mirror).read(HANDOVER))
         if before == place or before not in self.records or (newest is not None and newest.state is JobState.RUNNING):
             return newest
@@ -134,8 +134,8 @@ class Session:
         return self.records[cluster].read(mirror, now_ms(), self.runner.here.has_lost)
 
     def observe(self, asked: Iterable[TopicRef] = ()) -> LiveState:
-        """Reads everything: all clusters, all mirrors of the topology, and running ones that left it. Topics that git,
-        flows or ``asked`` name and no cluster lists are read by name."""
+        """Reads all clusters, all mirrors of the topology, and running mirrors that are no longer declared. Topics that
+        git, flows or ``asked`` name are read by name if no cluster lists them."""
 
         quotas = quota_clusters(self.topology)
         wanted = ReadScope(access_clusters(self.topology), quotas, quotas, user_clusters(self.topology))
@@ -153,26 +153,26 @@ class Session:
         return live
 
     def whole(self, cluster: str, *names: str) -> LiveCluster:
-        """One cluster alone, with the topics ``names`` also if it does not list them. Raises ClusterError."""
+        """Reads one cluster, and topics ``names`` even if it does not list them. Raises ClusterError."""
         listed = self.clusters[cluster].read()
         missing = sorted(set(names) - listed.topics.keys())
         return with_answers(listed, self.clusters[cluster].read(missing)) if missing else listed
 
     def find_strays(self, mirrors: Collection[str]) -> None:
-        """Reads undeclared jobs again if one of ``mirrors`` is not declared."""
+        """Reads undeclared jobs again if one of ``mirrors`` is undeclared."""
         self.strays = self._strays() if set(mirrors) - set(self.topology.mirrors) else {}
 
     @contextmanager
     def watch(self) -> Iterator[MirrorWatch]:
-        """Reads the mirrors of the topology alone: cheap enough for every other second."""
+        """Reads only mirrors of the topology: cheap enough for every two seconds."""
         with ThreadPoolExecutor(max(1, len(self.topology.mirrors))) as pool:
             yield MirrorWatch(pool, self.runner, self.topology.mirrors)
 
     def find_home(self, live: LiveState | None = None) -> Cluster:
-        """The cluster that keeps the lock; ``topology`` remembers it. ``live``: clusters that did not answer are not
+        """The cluster that keeps the lock; ``topology`` remembers it. Clusters that ``live`` has as unknown are not
         asked again.
 
-        Raises ClusterError if a cluster that keeps it, or may keep it, does not answer, BlockedError if none keeps it.
+        Raises ClusterError if a cluster that keeps or may keep it does not answer, BlockedError if none keeps it.
         """
         names = [name for name in self.topology.clusters if live is None or live.known(name)]
         home = home_of(self.topology, look(self.topology, self.principal, names)).home
@@ -181,7 +181,7 @@ class Session:
 
     def read_last_apply(self, consent: Consent = NOTHING_AGREED) -> ReadApply:
         """The record of the last apply; Unknown if the plan principal cannot read it. Raises ReconcilerError if the
-        apply principal cannot, unless ``consent`` covers an invalid record."""
+        apply principal cannot read it, unless ``consent`` covers an invalid record."""
         try:
             place = lock_cluster(self.topology) if self.topology.lock_home else self.find_home()
             return ReadApply(*read_last_apply(place, self.topology.environment, self.principal))
@@ -194,7 +194,7 @@ class Session:
             return ReadApply(Unknown(f"its record on {name}" if name else "its record", error.what, error.todo))
 
     def keep_last_apply(self, read: ReadApply, here: Revision) -> None:
-        """``here``: what git has checked out. If the record was not read, what an earlier one said stays."""
+        """``here``: the checked-out revision. If the record was not read, an earlier one stays in use."""
         applied, left = read.applied, self.last.left if read.left is None else read.left
         origin = here.origin
         if isinstance(applied, Applied):
@@ -202,7 +202,7 @@ class Session:
         self.last = replace(self.last, applied=applied, left=left, origin=origin)
 
     def _strays(self) -> dict[str, LiveMirror]:
-        """Jobs of this environment that run without being declared. ``observe`` reports a silent cluster."""
+        """Running jobs of this environment that are undeclared. A silent cluster is skipped: ``observe`` reports it."""
 
         def ask(records: StatusRecords) -> Iterable[LiveMirror]:
             try:
@@ -221,8 +221,8 @@ def now_ms() -> int:
 
 @contextmanager
 def open_session(folder: Path, principal: Principal, begun: Begun | None = None) -> Iterator[Session]:
-    """``begun``: of the same folder and principal, for commands that will want whole clusters; closed in the end.
-    Without it nothing is connected before the topology is checked. Raises TopologyError, which waits for no cluster."""
+    """``begun``: early reads of the same folder and principal, closed at the end. Without it, nothing is connected
+    before the topology is checked. Raises TopologyError without waiting for a cluster."""
     try:
         if begun is None:
             session = Session(folder, read_topology(folder), principal)
