@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 from reconciler.backends.clusters.groups import Side
 from reconciler.errors import ClusterError
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.transactions import Identity
@@ -25,7 +25,7 @@ def producers_of(side: Side, keys: Collection[Key]) -> Mapping[Key, Producers] |
         by_node.pop(NO_LEADER, None)
         by_partition: dict[Key, Producers] = {}
         for node, led in by_node.items():
-            answer = await describe_producers.ask(await cluster.control(node), by_topic(led))
+            answer = await describe_producers.ask(await cluster.control(node), led)
             if answer is None:
                 return None
             for key, value in answer.items():

@@ -21,7 +21,7 @@ from reconciler.backends.connections.errors import SECURITY_DISABLED, Speaker
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key, by_topic, parsed_id
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, ClusterClient, Key, parsed_id
 from reconciler.kafka.client.errors import BrokerError, WireError, name_of
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol import acls, log_dirs, transactions
@@ -385,7 +385,7 @@ async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str
     last: dict[str, dict[int, int]] = {}
     for node, led in cluster.by_leader(keys).items():
         if node >= 0:
-            answer = await describe_producers.ask(await cluster.control(node), by_topic(led)) or {}
+            answer = await describe_producers.ask(await cluster.control(node), led) or {}
             for (topic, _), producers in answer.items():
                 for producer in producers if isinstance(producers, tuple) else ():
                     known = last.setdefault(topic, {})

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, BrokerError, WireError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.producers import describe_producers as active_producers
@@ -43,7 +43,7 @@ async def look(cluster: ClusterClient, keys: Iterable[Key]) -> OpenByPartition:
     unseen = frozenset(by_node.pop(NO_LEADER, ()))
     by_partition: dict[Key, Open] = {}
     for node, led in by_node.items():
-        answer = await active_producers.ask(await cluster.control(node), by_topic(led)) or {}
+        answer = await active_producers.ask(await cluster.control(node), led) or {}
         for key, value in answer.items():
             if isinstance(value, tuple):
                 by_partition[key] = tuple((p.producer_id, p.epoch) for p in value if p.open_from >= 0)

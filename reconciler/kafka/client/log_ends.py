@@ -10,11 +10,11 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key, by_topic
+from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.frames import Frame
-from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading, topics_of
 
 API, VERSION = 23, 4
 """From Kafka 2.8 on."""
@@ -73,13 +73,8 @@ def ask(cluster: ClusterClient, connection: Connection, keys: Iterable[Key]) -> 
 def pack(epochs: Mapping[Key, int]) -> bytes:
     """OffsetForLeaderEpoch: by partition the epoch that is asked for, which is sent as the current leader epoch as
     well, so that a broker that is behind refuses (KIP-320)."""
-    topics = by_topic(epochs)
-    parts = [_CLIENT, count(len(topics))]
-    for name, partitions in topics.items():
-        parts += [string(name), count(len(partitions))]
-        parts += [_ASKED.pack(p, epochs[name, p], epochs[name, p]) + NO_TAGS for p in partitions]
-        parts.append(NO_TAGS)
-    return b"".join((*parts, NO_TAGS))
+    entries = {key: _ASKED.pack(key[1], epoch, epoch) + NO_TAGS for key, epoch in epochs.items()}
+    return b"".join((_CLIENT, topics_of(entries), NO_TAGS))
 
 
 @reading("an OffsetForLeaderEpoch")
@@ -87,12 +82,7 @@ def unpack(frame: memoryview) -> tuple[int, dict[Key, tuple[int, int, int]]]:
     """(throttle in ms, by topic and partition: Kafka's error code, leader epoch, log end)."""
     reader = ResponseReader(frame)
     throttle, answers = reader.int32(), dict[Key, tuple[int, int, int]]()
-    for _ in range(reader.count()):
-        name = reader.string()
-        for _ in range(reader.count()):
-            error, partition, epoch, end = reader.fixed(_ANSWER)
-            reader.tags()
-            answers[name, partition] = error, epoch, end
-        reader.tags()
+    for topic, (error, partition, epoch, end) in reader.by_partition(_ANSWER):
+        answers[topic, partition] = error, epoch, end
     reader.finish()
     return throttle, answers

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from reconciler.kafka.client import errors
-from reconciler.kafka.client.cluster import GROUP, TRANSACTION, ClusterClient, Key, by_topic
+from reconciler.kafka.client.cluster import GROUP, TRANSACTION, ClusterClient, Key
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
@@ -207,7 +207,7 @@ class Identity:
         One that was sent and not answered may come late and open another transaction: then ``disturbed``.
         """
         api = (transaction_requests.ADD_PARTITIONS, transaction_requests.ADD_VERSION, True)
-        body, unanswered = transaction_requests.pack_add(self._holder, by_topic(keys)), False
+        body, unanswered = transaction_requests.pack_add(self._holder, keys), False
 
         async def ask(connection: Connection) -> None:
             nonlocal unanswered
@@ -231,7 +231,7 @@ class Identity:
         connection = await self.coordinator()
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         before, self.disturbed = self.disturbed, True
-        pending = transaction_requests.send_abort(connection, self._holder, by_topic(joining))
+        pending = transaction_requests.send_abort(connection, self._holder, [*joining])
         sent(connection)
         error = await transaction_requests.aborted(connection, pending)
         if error not in _AGAIN:

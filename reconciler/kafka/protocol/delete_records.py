@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient
 from reconciler.kafka.client.errors import BrokerError, check
-from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading, topics_of
 
 DELETE_RECORDS, VERSION = 21, 2
 TIMEOUT_MS = 10_000
@@ -37,15 +37,8 @@ async def _at(cluster: ClusterClient, node: int, before: Mapping[Key, int]) -> N
 
 def pack(before: Mapping[Key, int], timeout_ms: int) -> bytes:
     """Version 2. ``before``: by partition, the first offset that is kept."""
-    by_topic: dict[str, list[tuple[int, int]]] = {}
-    for (topic, partition), offset in before.items():
-        by_topic.setdefault(topic, []).append((partition, offset))
-    parts = [count(len(by_topic))]
-    for name, members in by_topic.items():
-        parts += [string(name), count(len(members))]
-        parts += [_PARTITION.pack(*member) + NO_TAGS for member in members]
-        parts.append(NO_TAGS)
-    return b"".join((*parts, struct.pack(">i", timeout_ms), NO_TAGS))
+    entries = {key: _PARTITION.pack(key[1], offset) + NO_TAGS for key, offset in before.items()}
+    return b"".join((topics_of(entries), struct.pack(">i", timeout_ms), NO_TAGS))
 
 
 @reading("a DeleteRecords")

@@ -1,7 +1,7 @@
 """Kafka's flexible encoding (KIP-482): compact strings and lists, tagged fields."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
 from uuid import UUID
@@ -31,6 +31,17 @@ def count(entries: int) -> bytes:
 def string(text: str) -> bytes:
     raw = text.encode()
     return uvarint(len(raw) + 1) + raw
+
+
+def topics_of(entries: Mapping[tuple[str, int], bytes]) -> bytes:
+    """Topics, each with its partitions, as ``ResponseReader.by_partition`` reads them. ``entries``: by partition."""
+    by_topic: dict[str, list[bytes]] = {}
+    for (topic, _), entry in entries.items():
+        by_topic.setdefault(topic, []).append(entry)
+    parts = [count(len(by_topic))]
+    for topic, members in by_topic.items():
+        parts += (string(topic), count(len(members)), *members, NO_TAGS)
+    return b"".join(parts)
 
 
 @contextmanager

@@ -3,14 +3,14 @@ and packed without a schema for those who end hundreds a second AddPartitionsToT
 
 import asyncio
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.frames import Frame
-from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string, topics_of
 from reconciler.kafka.protocol.groups.group_offsets import NO_MEMBER, CommittedOffset, Key, pack_offsets
 
 DESCRIBE_TRANSACTIONS, VERSION = 65, 0
@@ -121,16 +121,14 @@ class PendingAbort(NamedTuple):
     ended: asyncio.Future[Frame]
 
 
-def send_abort(
-    connection: Connection, holder: TransactionalProducer, topics: Mapping[str, Sequence[int]]
-) -> PendingAbort:
-    """Classic protocol: partitions join a transaction, where ``topics`` names any, and it is aborted. Both requests are
+def send_abort(connection: Connection, holder: TransactionalProducer, joining: Collection[Key]) -> PendingAbort:
+    """Classic protocol: partitions join a transaction, where ``joining`` has any, and it is aborted. Both requests are
     under way together, since a broker carries those of a connection out in order; so is what is sent behind them. For
     ``aborted``."""
     added = None
     with connection.gathered():
-        if topics:
-            added = connection.send((ADD_PARTITIONS, ADD_VERSION, True), [pack_add(holder, topics)])
+        if joining:
+            added = connection.send((ADD_PARTITIONS, ADD_VERSION, True), [pack_add(holder, joining)])
         ended = connection.send((END, END_VERSION, True), [pack_end(holder, committed=False)])
     return PendingAbort(added, ended)
 
@@ -196,12 +194,11 @@ def unpack_list(frame: memoryview) -> tuple[int, tuple[int, dict[int, str]]]:
     return throttle, (error, ids)
 
 
-def pack_add(holder: TransactionalProducer, topics: Mapping[str, Sequence[int]]) -> bytes:
-    """``topics``: partitions that join the transaction, by topic."""
-    parts = [string(holder.transactional_id), _HOLDER.pack(holder.producer_id, holder.epoch), count(len(topics))]
-    for name, partitions in topics.items():
-        parts += [string(name), count(len(partitions)), *map(_INDEX.pack, partitions), NO_TAGS]
-    return b"".join((*parts, NO_TAGS))
+def pack_add(holder: TransactionalProducer, keys: Iterable[Key]) -> bytes:
+    """``keys``: partitions that join the transaction."""
+    topics = topics_of({key: _INDEX.pack(key[1]) for key in keys})
+    producer = _HOLDER.pack(holder.producer_id, holder.epoch)
+    return b"".join((string(holder.transactional_id), producer, topics, NO_TAGS))
 
 
 @reading("an AddPartitionsToTxn")

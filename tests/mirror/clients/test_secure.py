@@ -229,7 +229,7 @@ async def _marker_epochs(flow: Flow) -> list[int]:
     target = ClusterClient("west", [client["bootstrap.servers"]], connection_settings(client))
     try:
         await target.refresh((flow.remote,))
-        answers = await describe_producers.ask(await target.control(), {flow.remote: [0]})
+        answers = await describe_producers.ask(await target.control(), [(flow.remote, 0)])
         assert answers is not None
         producers = answers[flow.remote, 0]
         assert not isinstance(producers, int), producers

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, count, reading, string, uvarint
+from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, count, reading, string, topics_of, uvarint
 
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 ONE_GROUP, MANY_GROUPS = 7, 8
@@ -102,16 +102,11 @@ def pack_commit(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
 
 def pack_offsets(offsets: Mapping[Key, CommittedOffset]) -> bytes:
     """By topic, as all requests that commit them have them."""
-    by_topic: dict[str, list[bytes]] = {}
-    for (topic, partition), committed in offsets.items():
-        entry = (
-            _PARTITION.pack(partition, committed.offset, committed.leader_epoch) + string(committed.metadata) + NO_TAGS
-        )
-        by_topic.setdefault(topic, []).append(entry)
-    parts = [count(len(by_topic))]
-    for topic, entries in by_topic.items():
-        parts += (string(topic), count(len(entries)), *entries, NO_TAGS)
-    return b"".join(parts)
+    packed = _PARTITION.pack
+    entries = {
+        key: packed(key[1], at.offset, at.leader_epoch) + string(at.metadata) + NO_TAGS for key, at in offsets.items()
+    }
+    return topics_of(entries)
 
 
 @reading("an OffsetCommit")

@@ -7,7 +7,7 @@ acknowledged; what is acknowledged beyond it is known to the broker alone.
 import struct
 from collections.abc import Iterable, Mapping
 
-from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, count, reading, string
+from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, count, reading, string, topics_of
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets, Key
 
 DESCRIBE_SHARE_OFFSETS, ALTER_SHARE_OFFSETS = 90, 91
@@ -56,13 +56,8 @@ def unpack_describe(frame: memoryview) -> tuple[int, dict[str, GroupOffsets]]:
 def pack_alter(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
     """The coordinator refuses it while the group has members (NON_EMPTY_GROUP), and takes offsets beyond the log's end
     without a word: the caller looks."""
-    by_topic: dict[str, list[bytes]] = {}
-    for (topic, partition), committed in offsets.items():
-        by_topic.setdefault(topic, []).append(_OFFSET.pack(partition, committed.offset) + NO_TAGS)
-    parts = [string(group), count(len(by_topic))]
-    for topic, entries in by_topic.items():
-        parts += (string(topic), count(len(entries)), *entries, NO_TAGS)
-    return b"".join((*parts, NO_TAGS))
+    entries = {key: _OFFSET.pack(key[1], committed.offset) + NO_TAGS for key, committed in offsets.items()}
+    return b"".join((string(group), topics_of(entries), NO_TAGS))
 
 
 @reading("an AlterShareGroupOffsets")

@@ -1,14 +1,16 @@
 """DescribeProducers (KIP-664, from Kafka 2.8): who writes to a partition, how far, in which transaction."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading, topics_of
 
 DESCRIBE_PRODUCERS, VERSION = 61, 0
-_PRODUCER = struct.Struct(">qiiqiq")
+_PRODUCER, _INDEX = struct.Struct(">qiiqiq"), struct.Struct(">i")
+
+Key = tuple[str, int]
 
 
 class ActiveProducer(NamedTuple):
@@ -28,30 +30,24 @@ class ActiveProducer(NamedTuple):
 Producers = tuple[ActiveProducer, ...]
 
 
-async def ask(
-    connection: Connection, topics: Mapping[str, Sequence[int]]
-) -> Mapping[tuple[str, int], int | Producers] | None:
+async def ask(connection: Connection, keys: Iterable[Key]) -> Mapping[Key, int | Producers] | None:
     """Of the broker that leads them. None: it is older. Raises ConnectionLostError and MalformedResponseError."""
     _, newest = connection.versions.get(DESCRIBE_PRODUCERS, (0, -1))
     if newest < VERSION:
         return None
-    return await connection.ask((DESCRIBE_PRODUCERS, VERSION, True), pack(topics), unpack)
+    return await connection.ask((DESCRIBE_PRODUCERS, VERSION, True), pack(keys), unpack)
 
 
-def pack(topics: Mapping[str, Sequence[int]]) -> bytes:
-    parts = [count(len(topics))]
-    for name, partitions in topics.items():
-        numbers = struct.pack(f">{len(partitions)}i", *partitions)
-        parts += [string(name), count(len(partitions)), numbers, NO_TAGS]
-    return b"".join((*parts, NO_TAGS))
+def pack(keys: Iterable[Key]) -> bytes:
+    return topics_of({key: _INDEX.pack(key[1]) for key in keys}) + NO_TAGS
 
 
 @reading("a DescribeProducers")
-def unpack(frame: memoryview) -> tuple[int, dict[tuple[str, int], int | Producers]]:
+def unpack(frame: memoryview) -> tuple[int, dict[Key, int | Producers]]:
     """(throttle in ms, by topic and partition: Kafka's error code, or its producers)."""
     reader = ResponseReader(frame)
     throttle = reader.int32()
-    offsets: dict[tuple[str, int], int | Producers] = {}
+    offsets: dict[Key, int | Producers] = {}
     for _ in range(reader.count()):
         name = reader.string()
         for _ in range(reader.count()):

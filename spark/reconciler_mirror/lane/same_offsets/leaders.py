@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.kafka.client import log_ends
-from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Key, Leader, by_topic
+from reconciler.kafka.client.cluster import LATEST, NO_LEADER, ClusterClient, Key, Leader
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import RETRIABLE, BrokerError, FencedError, UnsupportedBrokerError, check
 from reconciler.kafka.client.transactions import Identity
@@ -74,7 +74,7 @@ async def _producers(
     answers |= dict.fromkeys(by_node.pop(NO_LEADER, ()), NO_LEADER_KNOWN)
     for node, led in by_node.items():
         connection = await cluster.control(node)
-        answer = await describe_producers.ask(connection, by_topic(led))
+        answer = await describe_producers.ask(connection, led)
         if answer is None:
             raise UnsupportedBrokerError(
                 f"broker {connection.where} does not offer DescribeProducers: offsets: same needs Kafka 3.0 or "

@@ -98,7 +98,7 @@ def test_partitions_are_added_as_the_codec_has_it() -> None:
         v3_and_below_topics=of_topics,
         version=3,
     )
-    assert pack_add(HOLDER, topics) == body(made)
+    assert pack_add(HOLDER, [(name, each) for name, numbers in topics.items() for each in numbers]) == body(made)
 
 
 @pytest.mark.parametrize("committed", [True, False])

@@ -20,7 +20,7 @@ def answer(*producers: tuple[int, int, int], error: int = 0) -> bytes:
 
 
 def test_partitions_of_topics_are_asked_for() -> None:
-    assert pack({"t": [0, 7]}) == b"\x02\x02t\x03\0\0\0\0\0\0\0\x07\0\0"
+    assert pack([("t", 0), ("t", 7)]) == b"\x02\x02t\x03\0\0\0\0\0\0\0\x07\0\0"
 
 
 def test_every_producer_is_reported_with_its_last_sequence() -> None:
