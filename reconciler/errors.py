@@ -190,6 +190,13 @@ def or_unknown_why(subject: str, ask: Callable[[], Answer]) -> Answer | Unknown:
         return Unknown.of(subject, error)
 
 
+def known(answer: Answer | Unknown, why: str) -> Answer:
+    """The answer. Raises ReconcilerError where it is unknown; ``why`` that matters."""
+    if isinstance(answer, Unknown):
+        raise ReconcilerError(answer.error, why, answer.todo)
+    return answer
+
+
 class ExitCode(IntEnum):
     DONE = 0
     ERROR = 1

@@ -9,11 +9,11 @@ from typing import Any
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged, Why
 from reconciler.model.changes.findings import Findings, merged
-from reconciler.model.environment.topology import Flow, TopicRef, Topology
+from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, different_configs, usual_configs
 from reconciler.model.replicas import ReplicaFacts
 from reconciler.resources.acls.diff import compare_access
-from reconciler.resources.flows.routes import Routing, find_routes, selector_of
+from reconciler.resources.flows.routes import Routing, find_routes, is_copy, selector_of
 from reconciler.resources.flows.same_offsets import compare_same_offsets
 from reconciler.resources.mirrors.diff import compare_mirrors
 from reconciler.resources.prune import prune
@@ -219,12 +219,5 @@ def _unmanaged(
             topic, ref = cluster.topics[unmanaged], TopicRef(name, unmanaged)
             if ref in contested or ref in buried or topic.internal or topic.name.startswith("__"):
                 continue
-            if not any(_may_come_from(flow, topic.name) for flow in silent):
+            if not any(is_copy(selector_of(flow), topic.name) for flow in silent):  # its source did not answer
                 yield Unmanaged(ref, len(topic.partitions))
-
-
-def _may_come_from(flow: Flow, remote: str) -> bool:
-    """Whether a flow whose source did not answer could have made this topic."""
-    selector = selector_of(flow)
-    upstream = selector.policy.upstream_topic(remote)
-    return upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == remote

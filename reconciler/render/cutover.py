@@ -11,6 +11,7 @@ from reconciler.render.escape import lines_of, markdown
 from reconciler.render.plan.html import report_html
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
+from reconciler.render.reports.failover import check_sections
 from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import counted, first_of, moment, time_words, total
 
@@ -35,12 +36,8 @@ def count_words(count: int | None) -> str:
 
 
 def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
-    checks = {
-        level: tuple(SectionItem(it.text, (it.todo,) if it.todo else ()) for it in plan.checks if it.level is level)
-        for level in Level
-    }
-    yield Section("Stops it", "nothing is done until this is resolved", checks[Level.STOPS], urgent=True)
-    yield Section("To know", "it continues, with this consequence", checks[Level.WARNS], urgent=True)
+    stops, warns, fine = check_sections(plan.checks)
+    yield from (stops, warns)
     steps = [SectionItem(f"{step.name}: {step.text}", (f"back by {step.rollback}",)) for step in plan.steps]
     yield Section("Steps", "in this order; each looks first", tuple(steps))
     yield Section("Topics", "what is left to copy, and who writes", tuple(map(_topic, plan.topics)))
@@ -51,7 +48,7 @@ def _plan_sections(plan: CutoverPlan) -> Iterator[Section]:
     yield Section("Groups with more than offsets", "", others)
     rules = tuple(SectionItem(str(rule)) for rule in sorted(plan.fence.rules))
     yield Section("Fence", f"rules to create on {plan.origin}", rules)
-    yield Section("In order", "", checks[Level.FINE])
+    yield fine
 
 
 def _topic(topic: TopicSeen) -> SectionItem:

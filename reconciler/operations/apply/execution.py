@@ -159,6 +159,14 @@ class Execution:
             why = f"Without it nothing is done in environment {self.lock.environment}: someone else may act now."
             raise ReconcilerError(self.lock.cut_off, why, f"Check cluster {self.lock.cluster.name}, which keeps it.")
 
+    def keep(self, key: str, value: bytes, name: str) -> None:
+        """Writes a journal beside the lock. Raises ReconcilerError where it is not kept: the run that goes on would not
+        know of the next step. ``name``: for errors."""
+        if why := self.lock.keep(key, value):
+            self.require_kept()
+            why_not = "Without it no other run could continue, so the next step is not begun."
+            raise ReconcilerError(f"{name} could not be written: {why}", why_not, "Run it again.")
+
     def require_kept(self) -> None:
         """Raises LockHeld if the lock was found lost during the run. Sends no request."""
         if self.lock.lost_because:

@@ -7,7 +7,7 @@ from reconciler.backends.clusters.clients import abort, let_write, producers_of,
 from reconciler.backends.clusters.groups import Side, visited
 from reconciler.backends.hooks import run_hook
 from reconciler.engine.rollout.gates import faults, scope_of
-from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.errors import ClusterError, ReconcilerError, known
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding, Unsupported
@@ -22,6 +22,7 @@ from reconciler.operations.cutover.decide import within
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.copies import ReadOnlyCopies
 from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
+from reconciler.operations.failover.diverged import bounds_of_all
 from reconciler.operations.failover.steps import PAUSE_CONFIRM_S, Switch, set_positions
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
@@ -60,14 +61,10 @@ class LiveWorld:
     def rules(self) -> tuple[frozenset[AclBinding], frozenset[AclBinding]]:
         """All rules, and the rules of this tool's fence on the plan's topics. Raises ReconcilerError if they cannot be
         read: an empty answer would mean that there is no fence."""
-        standing, made = self.switch.fence.rules(), self.switch.fence.made()
-        if isinstance(standing, Unsupported):
+        rules, why = self.switch.fence.rules(), "Which rules are in force is unknown."
+        if isinstance(rules, Unsupported):
             return frozenset(), frozenset()
-        for each in (standing, made):
-            if isinstance(each, Unknown):
-                raise ReconcilerError(each.error, "Which rules are in force is unknown.", each.todo)
-        assert isinstance(standing, frozenset)
-        assert isinstance(made, frozenset)
+        standing, made = known(rules, why), known(self.switch.fence.made(), why)
         return standing, frozenset(rule for rule in made if rule.name in self.plan.names)
 
     def fence(self, rules: Collection[AclBinding]) -> None:
@@ -201,13 +198,8 @@ class LiveWorld:
         names = {name for topic in self.plan.topics for name in (topic.topic, topic.copy)}
         counts = self._survey.destination.partitions()
         keys = [(name, number) for name in sorted(names & counts.keys()) for number in range(counts[name])]
-        bounds = self._survey.destination.bounds(keys)
-        if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
-            raise ReconcilerError(
-                f"where {missing[0]} on {self.plan.destination} ends is not known: its leader does not answer",
-                "Without it no one could say later what a client wrote there.",
-                "Wait until it answers, and run this again.",
-            )
+        why = "Without it no one could say later what a client wrote there."
+        bounds = bounds_of_all(self._survey.destination, keys, why)
         copies = {topic.topic: topic.copy for topic in self.plan.topics if self._flow.keeps_offsets}
         copied = {(copies[topic], number): end for (topic, number), end in drained.items() if topic in copies}
         return {key: min(bounds[key].end, copied.get(key, bounds[key].end)) for key in keys}
@@ -216,13 +208,7 @@ class LiveWorld:
         """Partition of the destination -> number of records after ``since``, which clients wrote since the switch.
         Records of open transactions count, because they may be committed any moment."""
         side = self._survey.destination
-        bounds = side.bounds(since)
-        if missing := [f"{key[0]}-{key[1]}" for key in since if key not in bounds]:
-            raise ReconcilerError(
-                f"whether {self.plan.destination} has records of its own in {missing[0]} is not known",
-                "Its leader does not answer, or the topic is gone.",
-                "Wait until it answers, and run this again.",
-            )
+        bounds = bounds_of_all(side, since, f"Whether {side.name} has records of its own is not known.")
         grown = {key: at for key, at in since.items() if bounds[key].end > at}
 
         async def count(opened: Sequence[ClusterClient]) -> dict[Key, int]:
@@ -298,10 +284,7 @@ class LiveWorld:
 
     def keep(self, journal: CutoverJournal) -> None:
         key = cutover_key(journal.environment, journal.flow, journal.plan)
-        if why := self._execute.lock.keep(key, dumps(journal)):
-            self._execute.require_kept()
-            why_not = "Without it no other run could continue, so the next step is not begun."
-            raise ReconcilerError(f"the journal of the cut-over could not be written: {why}", why_not, "Run it again.")
+        self._execute.keep(key, dumps(journal), "the journal of the cut-over")
 
     def now(self) -> float:
         return time.monotonic()
@@ -321,10 +304,7 @@ def gate_faults(session: Session, gates: Gates, clusters: Collection[str]) -> tu
 
 def partition_states(survey: Survey) -> tuple[PartitionState, ...]:
     """Raises ReconcilerError."""
-    states = survey.partitions()
-    if isinstance(states, Unknown):
-        raise ReconcilerError(states.error, "How far the flow has copied is not known.", states.todo)
-    return states
+    return known(survey.partitions(), "How far the flow has copied is not known.")
 
 
 def topic_idents(survey: Survey, expression: str) -> Mapping[str, str]:

@@ -6,12 +6,12 @@ Both log in as the principal ``mirror``, which may read topics of both sides; ``
 import base64
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.backends.clusters.groups import Side, visited
+from reconciler.backends.clusters.groups import PartitionBounds, Side, visited
 from reconciler.backends.clusters.topics.append_records import TopicWriter
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.cluster import ClusterClient
@@ -22,9 +22,10 @@ from reconciler.model.reports.failover import Key, PartedPartition
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
 from reconciler.replication.offsets.parting import WholeRecord, count_from, parting_of, read_from, span_from
 from reconciler.replication.policy import TopicSelector
-from reconciler.resources.flows.routes import declared_flow, selector_of
+from reconciler.resources.flows.routes import declared_flow, is_copy, selector_of
 from reconciler.resources.protected_names import is_protected
 from reconciler.resources.topics.internal import internal_topics
+from reconciler.text import first_of
 
 WITHIN_S = 600.0
 
@@ -186,6 +187,19 @@ def export_topic(topology: Topology, text: str) -> ExportTopic:
     return ExportTopic(topology.clusters[cluster], topic)
 
 
+def bounds_of_all(side: Side, keys: Collection[Key], why: str) -> Mapping[Key, PartitionBounds]:
+    """Raises ReconcilerError unless every leader answers: a missing end would be taken for an empty partition. ``why``
+    that matters."""
+    bounds = side.bounds(keys)
+    if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
+        raise ReconcilerError(
+            f"where {first_of(missing, 3)} on {side.name} ends is not known: its leader does not answer",
+            why,
+            "Wait until it answers, and run this again.",
+        )
+    return bounds
+
+
 def flow_that_uses(topology: Topology, cluster: str, topic: str, besides: str) -> str:
     """``f reads`` or ``f writes``: a flow other than ``besides`` that uses the topic; empty if none does."""
     for flow in topology.flows.values():
@@ -194,8 +208,7 @@ def flow_that_uses(topology: Topology, cluster: str, topic: str, besides: str) -
         selector = selector_of(flow)
         if flow.source == cluster and selector.why_not(topic) is None:
             return f"{flow.name} reads"
-        upstream = selector.policy.upstream_topic(topic) if flow.target == cluster else None
-        if upstream is not None and selector.why_not(upstream) is None and selector.remote_name(upstream) == topic:
+        if flow.target == cluster and is_copy(selector, topic):
             return f"{flow.name} writes"
     return ""
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
 from reconciler.backends.state.ownership import FENCED, SubjectRecord
-from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
+from reconciler.errors import ClusterError, ReconcilerError, Unknown, known, or_unknown
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl
 from reconciler.model.environment.topology import Principal, Topology
@@ -83,9 +83,7 @@ class Fence:
 
     def take_back(self) -> tuple[StepResult, str]:
         """Deletes the rules that are recorded now: a failback may have narrowed them since."""
-        rules = self.made()
-        if isinstance(rules, Unknown):
-            raise ReconcilerError(rules.error, "Which rules are the fence's is not known.", rules.todo)
+        rules = known(self.made(), "Which rules are the fence's is not known.")
         if rules:
             self.strike(rules)
         return StepResult.DONE, f"{counted(len(rules), 'deny rule')} taken back on {self.cluster.name}"

@@ -6,10 +6,9 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.backends.clusters.groups import PartitionBounds, Side
 from reconciler.backends.mirror_jobs.runner.command_line import require_spark
 from reconciler.backends.state.environment_records import read_rejoin
-from reconciler.errors import ReconcilerError, RunnerError, Unknown
+from reconciler.errors import ReconcilerError, RunnerError, known
 from reconciler.model.acls import ANYONE, AclBinding
 from reconciler.model.changes import ConfigChange, CreateTopic, DeleteTopic, Reason, Role, TopicChange, Why
 from reconciler.model.environment.topology import (
@@ -31,7 +30,7 @@ from reconciler.operations.apply.execution import Execution
 from reconciler.operations.apply.records import require_met_targets
 from reconciler.operations.cutover.decide import fence_of
 from reconciler.operations.failover.decide import DivergedChoice
-from reconciler.operations.failover.diverged import flow_that_uses, parted, partitions_of, sides_of
+from reconciler.operations.failover.diverged import bounds_of_all, flow_that_uses, parted, partitions_of, sides_of
 from reconciler.operations.failover.fence import Fence
 from reconciler.operations.failover.keep_diverged import keep_in_file, keep_in_topic, topic_for
 from reconciler.operations.failover.rejoin import RejoinPlan, place_words
@@ -51,6 +50,8 @@ CALM_S = 1.0
 """Seconds without lag, after which the old source counts as filled."""
 ROOM = 1 << 20
 """Bytes that the four headers may add to a saved record."""
+_FENCE_UNKNOWN = "Whether a fence is in force is unknown."
+_UNREAD = "What cannot be read may have records that only one side has. Nothing more was done."
 
 
 RightWanted = tuple[Cluster, Principal, Ask, str]
@@ -80,11 +81,9 @@ class LiveRejoin:
             raise ReconcilerError(hidden.error, "Whether it exists is not known. Nothing was deleted.", hidden.todo)
         topics: dict[str, RejoinTopic] = {}
         for name, topic in live.topics.items():
-            if isinstance(topic.configs, Unknown):
-                why = "Without its configs it could not be created again as it was. Nothing was deleted."
-                raise ReconcilerError(topic.configs.error, why, topic.configs.todo)
+            known(topic.configs, "Without its configs it could not be created again as it was. Nothing was deleted.")
             keys = [(name, number) for number in range(len(topic.partitions))]
-            bounds = _bounds(self.sides.source, keys)
+            bounds = bounds_of_all(self.sides.source, keys, _UNREAD)
             ends = tuple(bounds[key].end for key in keys)
             topics[name] = RejoinTopic(name, topic.topic_id, topic.replication_factor, ends, dict(topic.overrides))
         return topics
@@ -92,13 +91,13 @@ class LiveRejoin:
     def undecided(self, names: Collection[str]) -> Sequence[str]:
         counts = self.sides.source.partitions() if names else {}
         keys = [(name, number) for name in sorted(names) for number in range(counts.get(name, 0))]
-        bounds = _bounds(self.sides.source, keys)
+        bounds = bounds_of_all(self.sides.source, keys, _UNREAD)
         return [f"{key[0]}-{key[1]}" for key, at in bounds.items() if at.stable < at.end]
 
     def longer(self) -> frozenset[str]:
         pairs = partitions_of(self.sides)
-        here = _bounds(self.sides.source, [source for source, _ in pairs])
-        there = _bounds(self.sides.target, [target for _, target in pairs])
+        here = bounds_of_all(self.sides.source, [source for source, _ in pairs], _UNREAD)
+        there = bounds_of_all(self.sides.target, [target for _, target in pairs], _UNREAD)
         return frozenset(source[0] for source, target in pairs if there[target].stable > here[source].end)
 
     def journal(self) -> RejoinJournal | None:
@@ -113,15 +112,11 @@ class LiveRejoin:
         return tuple(topics) if topics and any(True for _ in rights_missing([self._writes(topics)])) else ()
 
     def _wide(self, topics: Collection[str]) -> frozenset[AclBinding]:
-        made, standing = self.fence.made(), self._standing()
-        if isinstance(made, Unknown):
-            raise ReconcilerError(made.error, "Whether a fence is in force is unknown.", made.todo)
+        made, standing = known(self.fence.made(), _FENCE_UNKNOWN), self._standing()
         return frozenset(rule for rule in made & standing if rule.principal == ANYONE and rule.name in topics)
 
     def _standing(self) -> frozenset[AclBinding]:
-        rules = self.fence.rules()
-        if isinstance(rules, Unknown):
-            raise ReconcilerError(rules.error, "Whether a fence is in force is unknown.", rules.todo)
+        rules = known(self.fence.rules(), _FENCE_UNKNOWN)
         return rules if isinstance(rules, frozenset) else frozenset()
 
     def _named(self, topics: Collection[str]) -> FenceChosen:
@@ -173,8 +168,9 @@ class LiveRejoin:
             if here.get(name) != there.get(name):
                 text = f"{name} has {here.get(name)} partitions on {source} and {there.get(name)} on {target}"
                 yield _stop(f"{text}: what the others hold cannot be compared", "Make them equal: reconciler apply ENV")
-            begins = _bounds(self.sides.target, [(name, number) for number in range(there.get(name, 0))]).values()
-            if above_limit(most := max(each.begin for each in begins), self.flow.filler_limit):
+            keys = [(name, number) for number in range(there.get(name, 0))]
+            begins = [at.begin for at in bounds_of_all(self.sides.target, keys, _UNREAD).values()]
+            if above_limit(most := max(begins), self.flow.filler_limit):
                 text = f"{name} begins at {most:,} on {target}, and a new copy is begun with so many empty offsets"
                 yield _stop(f"{text}: more than filler_limit of {self.flow.name}", f"Raise it to {most} or more")
             if does := flow_that_uses(topology, source, name, besides=self.flow.name):
@@ -218,10 +214,7 @@ class LiveRejoin:
         assert self.execute is not None, "the lock is held"
         lock, environment = self.execute.lock, self.session.topology.environment
         entry = RejoinJournal(environment, self.flow.name, lock.holder.who, now_ms(), place, tuple(topics), over=over)
-        if why := lock.keep(rejoin_key(environment, self.flow.name), dumps(entry)):
-            self.execute.require_kept()
-            why_not = "Without it no other run could continue, so the next step is not begun."
-            raise ReconcilerError(f"the journal of the failback could not be written: {why}", why_not, "Run it again.")
+        self.execute.keep(rejoin_key(environment, self.flow.name), dumps(entry), "the journal of the failback")
 
     def keep(self, partitions: Sequence[failover.PartedPartition]) -> int:
         """Saves records in a file, or in one topic for each on the target. Returns the number of records read back."""
@@ -368,16 +361,3 @@ def _creation(ref: TopicRef, partitions: int, factor: int | None, configs: Mappi
 
 def _stop(text: str, todo: str) -> failover.FailoverCheck:
     return failover.FailoverCheck("rejoin", failover.Level.STOPS, text, todo)
-
-
-def _bounds(side: Side, keys: Sequence[failover.Key]) -> Mapping[failover.Key, PartitionBounds]:
-    """Bounds of all partitions. Raises ReconcilerError unless every leader answers: an unread partition may hold
-    records of one side alone."""
-    bounds = side.bounds(keys)
-    if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
-        raise ReconcilerError(
-            f"where {first_of(missing, 3)} on {side.name} ends is not known: its leader does not answer",
-            "What cannot be read may have records that only one side has. Nothing more was done.",
-            "Wait until it answers, and run this again.",
-        )
-    return bounds

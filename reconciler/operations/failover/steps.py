@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.backends.clusters.groups import Side
-from reconciler.errors import ClusterError, ReconcilerError, Unknown
+from reconciler.errors import ClusterError, ReconcilerError, Unknown, known
 from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror
@@ -74,9 +74,7 @@ class Switch:
 
         # Existing deny rules, and for a failover with --fence the missing ones.
         if self.request.fence and self.survey.lost is None:
-            partitions = self.survey.partitions()
-            if isinstance(partitions, Unknown):
-                raise ReconcilerError(partitions.error, "Which topics to fence is not known.", partitions.todo)
+            partitions = known(self.survey.partitions(), "Which topics to fence is not known.")
             fence = self.fence.look({state.source[0] for state in partitions})
         elif self.move.way is Way.FAILOVER:
             fence = FenceSeen()
@@ -249,9 +247,7 @@ class Switch:
             return SKIPPED, f"{self.move.origin} does not answer"
         if flow.paused_by:
             return SKIPPED, f"{name} is paused with {_offsets_words(flow.left)} left"
-        goal = self.survey.partitions()
-        if isinstance(goal, Unknown):
-            raise ReconcilerError(goal.error, "Nothing was changed.", goal.todo)
+        goal = known(self.survey.partitions(), "Nothing was changed.")
 
         # A partition without a leader has an unknown end, so no position proves that it is copied.
         if (unread := decide.unread_ends(goal)) and not self.request.accept_loss:

@@ -11,23 +11,7 @@ from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Isolation, Topology
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.model.reports.failover import (
-    ConsumerMove,
-    DrainedFlow,
-    FailoverCheck,
-    FailoverFacts,
-    GroupMove,
-    GroupOffset,
-    GroupState,
-    Key,
-    KnownLag,
-    Leg,
-    PartedPartition,
-    PartitionState,
-    TranslatedPartition,
-    Unmapped,
-    Way,
-)
+from reconciler.model.reports import failover
 from reconciler.operations.failover.charts import Chart, by_checkpoint, of_both, settled, translated, unbelieved
 from reconciler.operations.failover.decide import bounded, least
 from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
@@ -41,7 +25,7 @@ from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.policy import TopicSelector, is_heartbeats
 from reconciler.replication.records.pauses import Pause
 from reconciler.replication.status import FlowStatus, LastLag
-from reconciler.resources.flows.routes import selector_of
+from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.text import counted
 
 _FORMER = (
@@ -65,7 +49,7 @@ class Levers:
 class Survey:
     """The survey of one move. ``lost``: why the origin counts as lost; each ``try_origin`` decides again."""
 
-    def __init__(self, topology: Topology, move: ConsumerMove, visits: Visits | None = None) -> None:
+    def __init__(self, topology: Topology, move: failover.ConsumerMove, visits: Visits | None = None) -> None:
         self.move = move
         same = topology.flows[move.flow].keeps_offsets
         self.origin = Side(topology.clusters[move.origin], share_starts=same, visits=visits)
@@ -78,20 +62,20 @@ class Survey:
         self.lost: Unknown | None = None
         self._ids: Mapping[str, str] = {}
 
-    def look(self, levers: Levers) -> FailoverFacts:
+    def look(self, levers: Levers) -> failover.FailoverFacts:
         """Reads everything; call ``try_origin`` before. Raises ClusterError if the destination cannot be read."""
         groups, unsupported = self.groups()
         flow = self._flows[self.move.flow]
-        apart: tuple[PartedPartition, ...] = ()
-        unseen: tuple[FailoverCheck, ...] = ()
+        apart: tuple[failover.PartedPartition, ...] = ()
+        unseen: tuple[failover.FailoverCheck, ...] = ()
         # At a failover the copy can only lag; at a failback the old source may have records that the copy lacks.
-        if self.lost is None and self.move.way is Way.FAILBACK and flow.keeps_offsets:
+        if self.lost is None and self.move.way is failover.Way.FAILBACK and flow.keeps_offsets:
             sides = FlowSides(flow, self.destination, self.origin, self._selectors[flow.name])
             apart = parted(sides, partitions_of(sides))
         if self.lost is None:
             seen = [move.group for move in groups]
             unseen = tuple(hidden(self.move, (self.origin, self.destination), self._flows, self._selectors, seen))
-        return FailoverFacts(
+        return failover.FailoverFacts(
             self.move,
             self.lost is None,
             self.lost.error if self.lost else "",
@@ -120,7 +104,7 @@ class Survey:
 
     # the flow
 
-    def flow(self, levers: Levers) -> DrainedFlow:
+    def flow(self, levers: Levers) -> failover.DrainedFlow:
         """Progress of the drained flow."""
         name = self.move.drained
         pause, job = levers.pauses.get(name), levers.jobs.get(name)
@@ -130,7 +114,7 @@ class Survey:
             running = job.state in (JobState.STARTING, JobState.RUNNING)
             if flow is not None:
                 lag = known_lag(flow, job.updated_at_ms, self._selectors[name], int(time.time() * 1000))
-        return DrainedFlow(
+        return failover.DrainedFlow(
             self.partitions(),
             job.state.value if isinstance(job, LiveMirror) else "not known" if isinstance(job, Unknown) else "absent",
             pause.by if pause else "",
@@ -142,7 +126,7 @@ class Survey:
             levers.unread.get(name, ""),
         )
 
-    def partitions(self) -> tuple[PartitionState, ...] | Unknown:
+    def partitions(self) -> tuple[failover.PartitionState, ...] | Unknown:
         """Positions and ends of the drained flow; empty if the origin is lost.
 
         Without heartbeats: they are written all the time, and no consumer misses one.
@@ -167,10 +151,10 @@ class Survey:
                 # The mirror can only reach the end of its isolation level: the last stable offset with read_committed.
                 position = its.begin if position is None else position
                 end, newest = its.stable if flow.isolation is Isolation.READ_COMMITTED else its.end, its.end
-            states.append(PartitionState(key, twin, position, end, newest))
+            states.append(failover.PartitionState(key, twin, position, end, newest))
         return tuple(states)
 
-    def positions(self, name: str) -> Mapping[Key, int]:
+    def positions(self, name: str) -> Mapping[failover.Key, int]:
         """Positions of a flow to the destination; for a flow that keeps offsets, the ends of the copies. Positions in a
         deleted and recreated source topic are left out: nothing of the new topic is copied."""
         flow, selector = self._flows[name], self._selectors[name]
@@ -184,15 +168,15 @@ class Survey:
             return {key: bounds.end for key, bounds in ends if key not in former}
         return {key: at for key, at in self.destination.positions(flow.state_name).items() if key not in former}
 
-    def _copies(self, name: str) -> list[Key]:
+    def _copies(self, name: str) -> list[failover.Key]:
         """Partitions of the destination that the flow writes."""
-        leg = Leg(name, forward=False)
+        leg = failover.Leg(name, forward=False)
         counts = self.destination.partitions().items()
         return [(topic, part) for topic, n in counts if self._twin(leg, topic) is not None for part in range(n)]
 
     # groups
 
-    def groups(self) -> tuple[tuple[GroupMove, ...], Mapping[str, str]]:
+    def groups(self) -> tuple[tuple[failover.GroupMove, ...], Mapping[str, str]]:
         """Translated moves of all groups with offsets on topics of the move; and groups that cannot move -> why."""
         on_destination = self.destination.groups(self._groups)
         if self.lost is not None:
@@ -200,7 +184,7 @@ class Survey:
         here = self.origin.groups(self._groups)
         return tuple(self._translated(here, on_destination)), here.unsupported
 
-    def exact_groups(self) -> tuple[GroupMove, ...]:
+    def exact_groups(self) -> tuple[failover.GroupMove, ...]:
         """Waits until the offset map covers all committed positions, so that every translated offset is exact. After
         ``MAP_WITHIN`` seconds returns them, exact or not."""
         until = time.monotonic() + MAP_WITHIN
@@ -212,21 +196,23 @@ class Survey:
                 return moves
             time.sleep(0.5)
 
-    def _translated(self, here: GroupsSeen, there: GroupsSeen) -> Iterator[GroupMove]:
+    def _translated(self, here: GroupsSeen, there: GroupsSeen) -> Iterator[failover.GroupMove]:
         # The way back first: its entries must not be newer than those of the other map (replication.interleaved).
         charts = [self._chart(leg, here) for leg in sorted(self.move.legs, key=lambda leg: leg.forward)]
-        offers: dict[str, list[GroupOffset]] = {}
+        offers: dict[str, list[failover.GroupOffset]] = {}
         for group, positions in here.offsets.items():
             before = there.offsets.get(group, {})
             for (topic, partition), committed in positions.items():
-                at, entries = (topic, partition), list[tuple[Chart, GroupOffset]]()
+                at, entries = (topic, partition), list[tuple[Chart, failover.GroupOffset]]()
                 for chart in charts:
                     if (twin := self._twin(chart.leg, topic)) is not None:
                         on_target = before.get((twin, partition))
                         present = on_target.offset if on_target else None
                         moved = translated(chart, (at, committed), twin, present)
                         offset, metadata = committed.offset, committed.metadata
-                        entries.append((chart, GroupOffset(at, (twin, partition), offset, metadata, moved, present)))
+                        entries.append(
+                            (chart, failover.GroupOffset(at, (twin, partition), offset, metadata, moved, present))
+                        )
                 offers.setdefault(group, []).extend(of_both(entries) or [offer for _, offer in entries])
 
         # Bounds of both sides, asked once for all groups, decide offsets that the maps leave open.
@@ -238,12 +224,12 @@ class Survey:
                 state = here.states[group]
                 own = map(bounded, each) if state.is_share else each
                 offsets = tuple(settled(it, begins.get(it.origin), ends.get(it.destination)) for it in own)
-                yield GroupMove(group, state, there.states.get(group, GroupState()), least(offsets))
+                yield failover.GroupMove(group, state, there.states.get(group, failover.GroupState()), least(offsets))
 
-    def _chart(self, leg: Leg, here: GroupsSeen) -> Chart:
+    def _chart(self, leg: failover.Leg, here: GroupsSeen) -> Chart:
         """Translates all committed offsets of the groups on topics of the leg."""
         source, target = (self.origin, self.destination) if leg.forward else (self.destination, self.origin)
-        wanted: dict[Key, set[int]] = {}
+        wanted: dict[failover.Key, set[int]] = {}
         for offsets in here.offsets.values():
             for (topic, partition), committed in offsets.items():
                 if (twin := self._twin(leg, topic)) is not None:
@@ -271,23 +257,20 @@ class Survey:
         carried = {(key, at): as_committed(at, ends.get(key), beyond.get((key, at), "")) for key, at in pairs}
         return Chart(leg, {}, {}, carried, same=True)
 
-    def _twin(self, leg: Leg, topic: str) -> str | None:
+    def _twin(self, leg: failover.Leg, topic: str) -> str | None:
         """The topic's counterpart at the destination; None if the flow does not carry the topic."""
         selector = self._selectors[leg.flow]
         if leg.forward:
             return selector.remote_name(topic) if selector.why_not(topic) is None else None
-        upstream = selector.policy.upstream_topic(topic)
-        if upstream is None or selector.why_not(upstream) is not None or selector.remote_name(upstream) != topic:
-            return None
-        return upstream
+        return selector.policy.upstream_topic(topic) if is_copy(selector, topic) else None
 
-    def _from_checkpoints(self, on_destination: GroupsSeen) -> Iterator[GroupMove]:
+    def _from_checkpoints(self, on_destination: GroupsSeen) -> Iterator[failover.GroupMove]:
         """Moves by the last checkpoints that the flow wrote before the origin was lost. Only the direction from source
         to target has checkpoints."""
-        by_group: dict[str, list[GroupOffset]] = {}
+        by_group: dict[str, list[failover.GroupOffset]] = {}
         for leg in (leg for leg in self.move.legs if leg.forward):
             flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
-            ends: dict[Key, PartitionMap] = {}
+            ends: dict[failover.Key, PartitionMap] = {}
             if flow.keeps_offsets:
                 bounds = self.destination.bounds(self._copies(leg.flow))
             else:
@@ -315,22 +298,24 @@ class Survey:
                     # copy.
                     reached = min(checkpoint.downstream, bounds[key].end)
                     between = None if at is None else abs(at - reached)
-                    partition = TranslatedPartition(reached, False, "", bounds[key].end, between)
+                    partition = failover.TranslatedPartition(reached, False, "", bounds[key].end, between)
                 else:
                     partition = by_checkpoint(ends[key], leg, checkpoint.downstream, at)
                     if ends[key].source_end is None and checkpoint.downstream > 0:
-                        partition = TranslatedPartition(0, False, _FORMER.format(*key, self.destination.name))
+                        partition = failover.TranslatedPartition(0, False, _FORMER.format(*key, self.destination.name))
                     if key in bounds:
                         partition = replace(partition, end=bounds[key].end, between=None)
                     elif (log := logs.get(key)) is not None and checkpoint.downstream > log.end:
                         says = f"the checkpoint of group {checkpoint.group}"
                         partition = unbelieved(checkpoint.downstream, key, log, says)
-                offer = GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)
+                offer = failover.GroupOffset(key, key, checkpoint.upstream, checkpoint.metadata, partition, at)
                 by_group.setdefault(checkpoint.group, []).append(offer)
         for group, offers in sorted(by_group.items()):
-            yield GroupMove(group, GroupState(), on_destination.states.get(group, GroupState()), tuple(offers))
+            yield failover.GroupMove(
+                group, failover.GroupState(), on_destination.states.get(group, failover.GroupState()), tuple(offers)
+            )
 
-    def _unmapped(self, groups: Iterable[GroupMove]) -> Unmapped | None:
+    def _unmapped(self, groups: Iterable[failover.GroupMove]) -> failover.Unmapped | None:
         """The destination's own topics with renamed copies on the origin: without the origin, offsets of groups on
         those copies are unknown."""
         back = [self._selectors[leg.flow] for leg in self.move.legs if not leg.forward]
@@ -341,7 +326,7 @@ class Survey:
         moved = [move.group for move in groups]
         offsets = self.destination.offsets(moved)
         without = [name for name in moved if not any(topic in topics for topic, _ in offsets.get(name, {}))]
-        return Unmapped(tuple(sorted(topics)), tuple(without), self._server)
+        return failover.Unmapped(tuple(sorted(topics)), tuple(without), self._server)
 
 
 def _waited_for(selector: TopicSelector, topic: str) -> bool:
@@ -361,7 +346,9 @@ def stopping_conditions(flow: FlowStatus) -> tuple[tuple[str, str], ...]:
     return tuple(texts)
 
 
-def known_lag(flow: FlowStatus, reported_ms: int | None, selector: TopicSelector, now_ms: int) -> KnownLag | None:
+def known_lag(
+    flow: FlowStatus, reported_ms: int | None, selector: TopicSelector, now_ms: int
+) -> failover.KnownLag | None:
     """The last lag that the job reported; its record is from ``reported_ms``. Heartbeats are subtracted only if they
     are among the partitions with the most lag; otherwise they are few. The job caches ends for a while, so the lag is
     to ends of up to that age."""
@@ -374,4 +361,4 @@ def known_lag(flow: FlowStatus, reported_ms: int | None, selector: TopicSelector
     worst = tuple(each for each in last.worst_partitions if _waited_for(selector, each.topic))
     beats = sum(each.records_lag for each in last.worst_partitions) - sum(each.records_lag for each in worst)
     since_s = max(0, math.ceil((now_ms - last.at_ms) / 1000))
-    return KnownLag(max(0, last.records - beats), last.at_ms, since_s, last.unknown_partitions, worst)
+    return failover.KnownLag(max(0, last.records - beats), last.at_ms, since_s, last.unknown_partitions, worst)

@@ -1,9 +1,9 @@
 """The report of ``failover`` and ``failback``: verdict, checks, steps, and what each group reads again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from reconciler.model.reports.failover import GroupMove, Level, PartedPartition, Report, StepResult
+from reconciler.model.reports.failover import FailoverCheck, GroupMove, Level, PartedPartition, Report, StepResult
 from reconciler.render.escape import lines_of, markdown
 from reconciler.render.escape import page as safe
 from reconciler.render.page import code, page_html, table
@@ -12,7 +12,7 @@ from reconciler.render.plan.sections import ReportPage, Section, SectionItem
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Style
 from reconciler.render.wrap import table_lines
-from reconciler.text import counted, moment, one_line, total
+from reconciler.text import counted, grouped, moment, one_line, total
 
 MOST_ROWS = 40
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
@@ -167,17 +167,10 @@ def failover_markdown(report: Report) -> str:
 
 def failover_html(report: Report) -> str:
     """One page, in the dress of a plan's: what stops it first, then steps and groups."""
-    checks: dict[Level, list[SectionItem]] = {level: [] for level in Level}
-    for check in report.checks:
-        checks[check.level].append(SectionItem(check.text, (check.todo,) if check.todo else ()))
+    stops, warns, fine = check_sections(report.checks)
     steps = tuple(SectionItem(f"{_DONE[step.result]}: {step.name}: {one_line(step.text)}") for step in report.steps)
-    sections = (
-        Section("Stops it", "nothing is done until this is resolved", tuple(checks[Level.STOPS]), urgent=True),
-        Section("To know", "it continues, with this consequence", tuple(checks[Level.WARNS]), urgent=True),
-        Section("Steps", "dry run: nothing was changed" if report.dry else "", steps),
-        Section("In order", "", tuple(checks[Level.FINE])),
-    )
-    shown = tuple(section for section in sections if section.items)
+    course = Section("Steps", "dry run: nothing was changed" if report.dry else "", steps)
+    shown = tuple(section for section in (stops, warns, course, fine) if section.items)
     page = ReportPage(report.seen.move.way.value, report.environment, failover_verdict(report), shown)
     body = report_body(page)
     if parted := _one_sided(report):
@@ -198,6 +191,17 @@ def failover_html(report: Report) -> str:
         body.append(table(("group", *members, "offsets", again, "missed", "note"), rows))
     body += [f"<p>{safe(line)}</p>" for line in _left_behind(report) if line]
     return page_html(f"{report.environment}: {report.seen.move.way}", body)
+
+
+def check_sections(checks: Iterable[FailoverCheck]) -> tuple[Section, Section, Section]:
+    """What stops a move, what is to know before it, and what is in order."""
+    items = grouped((check.level, SectionItem(check.text, (check.todo,) if check.todo else ())) for check in checks)
+    stops, warns, fine = (tuple(items.get(level, ())) for level in (Level.STOPS, Level.WARNS, Level.FINE))
+    return (
+        Section("Stops it", "nothing is done until this is resolved", stops, urgent=True),
+        Section("To know", "it continues, with this consequence", warns, urgent=True),
+        Section("In order", "", fine),
+    )
 
 
 def failover_json(report: Report, exit_code: int) -> str:

@@ -117,9 +117,9 @@ def _sts(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, 
         _FORM if by is None else signed_post(by, url, urllib.parse.urlencode(form).encode(), (at, "sts"), time.time())
     )
     _, body = web.ask(endpoint, headers, form)
-    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # what STS never sends, and a parser could be kept busy with
-        raise web.TokenRefusedError(f"no token from {endpoint.where}: it answered with no XML of AWS STS. {todo}")
     try:
+        if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # what STS never sends, and a parser could be kept busy with
+            raise ElementTree.ParseError
         return ElementTree.fromstring(body)  # noqa: S314 - no entities, see above
     except ElementTree.ParseError:
         raise web.TokenRefusedError(
