@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from reconciler.engine.plan.summary import summarize, verdict
 from reconciler.errors import ReconcilerError
@@ -36,22 +36,6 @@ def change_document(change: Change) -> dict[str, Any]:
     return {"kind": _KIND_OF[type(change)], "action": change.action.value, **_CODEC.encoded(change)}
 
 
-def dumps(plan: Plan) -> str:
-    document = _document(plan)
-    return printable_json({**document, "digest": sealed(document)}, indent=2) + "\n"
-
-
-def digest(plan: Plan) -> str:
-    """sha256 over the canonical content of the saved plan. It finds damage and slips, not forgery: apply compares a
-    saved plan with a fresh one."""
-    return sealed(_document(plan))
-
-
-def loads(text: str) -> Plan:
-    """Raises PlanfileError for anything that is not exactly what ``dumps`` wrote."""
-    return read_back(text, SavedKind("plan", "saved plan", "plan.schema.json", _AGAIN, FORMAT_VERSION), _plan)
-
-
 def _plan(document: Mapping[str, Any]) -> Plan:
     plan = _CODEC.decoded(Plan, {key: value for key, value in document.items() if key not in _DERIVED})
     for planned in plan.changes:
@@ -60,44 +44,55 @@ def _plan(document: Mapping[str, Any]) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedKind:
+class SavedKind(Generic[T]):
     """A kind of saved plan: its word in JSON, what it is called, its schema below schemas/, what to do with one that
-    cannot be used, and the format version that is read."""
+    cannot be used, the format version that is read; and its document without the digest, written and read."""
 
     word: str
     name: str
     schema: str
     again: str
     version: int
+    document: Callable[[T], dict[str, Any]]
+    read: Callable[[Mapping[str, Any]], T]
 
+    def dumps(self, plan: T) -> str:
+        document = self.document(plan)
+        return printable_json({**document, "digest": _sealed(document)}, indent=2) + "\n"
 
-def read_back(text: str, kind: SavedKind, read: Callable[[Mapping[str, Any]], T]) -> T:
-    """What ``read`` makes of the document without its digest. Raises PlanfileError for anything that is not exactly
-    what was written."""
-    try:
-        document = parsed(text)
-    except json.JSONDecodeError as error:
-        description = f"the {kind.name} is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
-        raise PlanfileError(description, "It may have been cut off", kind.again) from None
-    except ValueError as error:
-        raise PlanfileError(f"the {kind.name} cannot be read: {error}", "No plan holds this", kind.again) from None
-    if not isinstance(document, dict) or document.get("kind") != kind.word:
-        raise PlanfileError(f"this file is no {kind.name}", f"It has no kind: {kind.word}", kind.again)
+    def digest(self, plan: T) -> str:
+        """sha256 over the canonical content. It finds damage and slips, not forgery: apply compares with what it
+        sees."""
+        return _sealed(self.document(plan))
 
-    # The version comes before the digest: a plan of another release would be called damaged otherwise.
-    version = document.get("format_version")
-    if version != kind.version:
-        description = f"the {kind.name} has format version {version}, this reconciler reads {kind.version}"
-        raise PlanfileError(description, "It was made by another release", kind.again)
-    said = document.pop("digest", None)
-    if said != (real := sealed(document)):
-        description = f"the {kind.name} is not as it was written: its digest is {real[:16]}, it says {str(said)[:16]}"
-        raise PlanfileError(description, "What was reviewed is not what would be applied", kind.again)
-    try:
-        return read(document)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        description = f"the {kind.name} has a wrong shape: {error}"
-        raise PlanfileError(description, f"It does not follow schemas/{kind.schema}", kind.again) from None
+    def loads(self, text: str) -> T:
+        """Raises PlanfileError for anything that is not exactly what ``dumps`` wrote."""
+        try:
+            document = parsed(text)
+        except json.JSONDecodeError as error:
+            problem = f"is no JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            raise self._unusable(problem, "It may have been cut off") from None
+        except ValueError as error:
+            raise self._unusable(f"cannot be read: {error}", "No plan holds this") from None
+        if not isinstance(document, dict) or document.get("kind") != self.word:
+            raise PlanfileError(f"this file is no {self.name}", f"It has no kind: {self.word}", self.again)
+
+        # The version comes before the digest: a plan of another release would be called damaged otherwise.
+        if (version := document.get("format_version")) != self.version:
+            problem = f"has format version {version}, this reconciler reads {self.version}"
+            raise self._unusable(problem, "It was made by another release")
+        said = document.pop("digest", None)
+        if said != (real := _sealed(document)):
+            problem = f"is not as it was written: its digest is {real[:16]}, it says {str(said)[:16]}"
+            raise self._unusable(problem, "What was reviewed is not what would be applied")
+        try:
+            return self.read(document)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            why = f"It does not follow schemas/{self.schema}"
+            raise self._unusable(f"has a wrong shape: {error}", why) from None
+
+    def _unusable(self, problem: str, why: str) -> PlanfileError:
+        return PlanfileError(f"the {self.name} {problem}", why, self.again)
 
 
 def _document(plan: Plan) -> dict[str, Any]:
@@ -113,7 +108,7 @@ def _document(plan: Plan) -> dict[str, Any]:
     }
 
 
-def sealed(document: Mapping[str, Any]) -> str:
+def _sealed(document: Mapping[str, Any]) -> str:
     """sha256 over the canonical content of a document."""
     return hashlib.sha256(canonical_json(document).encode()).hexdigest()
 
@@ -124,3 +119,5 @@ def _changed(document: Mapping[str, Any]) -> Change:
 
 
 _CODEC = Codec({Change: (change_document, _changed), Subject: (str, Subject.of_text)})
+_SAVED = SavedKind("plan", "saved plan", "plan.schema.json", _AGAIN, FORMAT_VERSION, _document, _plan)
+dumps, digest, loads = _SAVED.dumps, _SAVED.digest, _SAVED.loads

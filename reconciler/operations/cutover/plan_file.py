@@ -3,34 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.engine.plan.file import SavedKind, read_back, sealed
+from reconciler.engine.plan.file import SavedKind
 from reconciler.errors import ExitCode
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.render.cutover import plan_verdict
 from reconciler.render.report_json import FORMAT_VERSION
 from reconciler.replication.json_codec import Codec
-from reconciler.text import printable_json
 
 KIND = "cutoverplan"
 _CODEC = Codec()
 _DERIVED = ("kind", "format_version", "verdict", "exit_code")
 _AGAIN = "Make a new one with cutover plan --out, and do not edit it."
-
-
-def dumps(plan: CutoverPlan) -> str:
-    document = _document(plan)
-    return printable_json({**document, "digest": sealed(document)}, indent=2) + "\n"
-
-
-def digest(plan: CutoverPlan) -> str:
-    """sha256 of the canonical content. It detects damage, not forgery: for that, apply compares with the clusters."""
-    return sealed(_document(plan))
-
-
-def loads(text: str) -> CutoverPlan:
-    """Raises PlanfileError for any text other than the output of ``dumps``."""
-    kind = SavedKind(KIND, "plan of a cut-over", "reports/cutover-plan.schema.json", _AGAIN, FORMAT_VERSION)
-    return read_back(text, kind, _plan)
 
 
 def _plan(document: Mapping[str, Any]) -> CutoverPlan:
@@ -40,6 +23,11 @@ def _plan(document: Mapping[str, Any]) -> CutoverPlan:
 def _document(plan: CutoverPlan) -> dict[str, Any]:
     head = {"format_version": FORMAT_VERSION, "kind": KIND, "verdict": plan_verdict(plan)}
     return {**head, "exit_code": int(plan_exit_code(plan)), **_CODEC.encoded(plan)}
+
+
+_SCHEMA = "reports/cutover-plan.schema.json"
+_SAVED = SavedKind(KIND, "plan of a cut-over", _SCHEMA, _AGAIN, FORMAT_VERSION, _document, _plan)
+dumps, digest, loads = _SAVED.dumps, _SAVED.digest, _SAVED.loads
 
 
 def plan_exit_code(plan: CutoverPlan) -> ExitCode:
