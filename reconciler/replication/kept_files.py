@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,15 @@ def read_kept(path: Path, most: int | None = MOST_BYTES, errors: str = "strict")
 def read_json(path: Path) -> Any:
     """Raises OSError as ``read_kept``, and ValueError for what is no JSON, or JSON that is not read the same by all."""
     return parsed(read_kept(path))
+
+
+def read_object(path: Path) -> Mapping[str, object]:
+    """Empty where it cannot be read, or is no object of JSON."""
+    try:
+        document = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def reason(error: Exception) -> object:

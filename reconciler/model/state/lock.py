@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.replication.json_codec import JsonRecord
+from reconciler.text import time_words
 
 LOCK_TOPIC = "__reconciler"
 LOCK_TOPIC_REPLICAS = 3
@@ -84,8 +85,8 @@ class Holder:
     since_ms: int
 
     def words(self, now_ms: int) -> str:
-        age = age_words(now_ms - self.since_ms)
-        return f"{self.who} on {self.host}, process {self.pid} ({self.purpose}), for {age}"
+        age_s = max(0, now_ms - self.since_ms) // 1000
+        return f"{self.who} on {self.host}, process {self.pid} ({self.purpose}), for {time_words(age_s)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +119,8 @@ class LockRecord:
         if silent * 2 < self.lease_ms:
             return self.holder.words(now_ms)
         ends = f"it may have been killed, then its lock ends in {self.left_ms(now_ms) // 1000 + 1} s"
-        return f"{self.holder.words(now_ms)}; not renewed for {age_words(silent)}: {ends}"
+        return f"{self.holder.words(now_ms)}; not renewed for {time_words(silent // 1000)}: {ends}"
 
 
 _RECORD = JsonRecord(LockRecord, "lock record")
 dumps, loads = _RECORD.dumps, _RECORD.loads
-
-
-def age_words(milliseconds: int) -> str:
-    seconds = max(0, milliseconds) // 1000
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -87,6 +87,16 @@ class DriverReport:
 
 
 ORDERS = JsonRecord(RunOrders, "orders of a run", codec=Codec(lenient=True))
+
+
+def orders_in(value: bytes | None) -> RunOrders:
+    """None given, or garbage: no orders."""
+    try:
+        return ORDERS.loads(value or b"")
+    except ValueError:
+        return RunOrders()
+
+
 REPORT = JsonRecord(DriverReport, "report of a driver", codec=Codec(lenient=True))
 _DEFINITION = JsonRecord(RunDefinition, "definition of a run", codec=Codec(lenient=True))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.replication.handover import HandoverError
-from reconciler.replication.kept_files import read_json, read_kept, reason, write_json
+from reconciler.replication.kept_files import read_json, read_kept, read_object, reason, write_json
 
 SECOND = "second"
 HANDOVER, GOAL = "handover.json", "goal.json"
@@ -70,7 +70,7 @@ class RunPlace:
     def predecessor_left(self) -> bool:
         """It said so, or its driver is dead."""
         before = self.predecessor
-        return before is None or (before / _LEFT).exists() or not alive(_read(before / _DRIVER).get("pid"))
+        return before is None or (before / _LEFT).exists() or not alive(read_object(before / _DRIVER).get("pid"))
 
     def leave(self) -> None:
         """Signals a successor that no lane of ours is at work any more."""
@@ -172,11 +172,3 @@ def alive(pid: object) -> bool:
         return False
     except OSError:  # of another user, or it cannot be known: then it is not taken for dead
         return True
-
-
-def _read(path: Path) -> Mapping[str, object]:
-    try:
-        document = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}

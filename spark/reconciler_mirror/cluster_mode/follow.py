@@ -174,7 +174,7 @@ class Follower:
         until = self._clock() + ALIVE_S
         while candidates and self._clock() < until:
             for run in candidates:
-                report, orders = self._report_of(run), self._orders_of(run)
+                report, orders = self._report_of(run), driver_records.orders_in(self._records.value(run, "orders"))
                 beats = self._records.value(run, "report") != before[run]
                 if beats and report is not None and _may_live(report, digest) and not (orders.stop or orders.replaced):
                     self._orders = replace(orders, follower=self._id)
@@ -188,18 +188,12 @@ class Follower:
         except ValueError:
             return None
 
-    def _orders_of(self, run: str) -> driver_records.RunOrders:
-        try:
-            return driver_records.ORDERS.loads(self._records.value(run, "orders") or b"")
-        except ValueError:
-            return driver_records.RunOrders()
-
     # following it
 
     def _step(self) -> int | None:
         """One look at both sides; the exit code once it is over."""
         report = self._report_of(self._run)
-        other = self._orders_of(self._run).follower
+        other = driver_records.orders_in(self._records.value(self._run, "orders")).follower
         self._seen_own = self._seen_own or other == self._id
         if self._seen_own and other not in ("", self._id):
             self._say(f"run {self._run} is followed by another process ({other}) now")
@@ -244,7 +238,7 @@ class Follower:
         the run folder has moved on to another one after it was on this one; before, it is the newcomer itself."""
         is_current = self._folder.place.is_current()
         self._was_current = self._was_current or is_current
-        orders = self._orders_of(self._run)
+        orders = driver_records.orders_in(self._records.value(self._run, "orders"))
         wanted = replace(
             self._orders,
             stop=self._orders.stop or orders.stop or self._folder.stop_asked() or self._asked(),

@@ -72,11 +72,7 @@ class RecordRun:
         return self.orders().stop
 
     def orders(self) -> driver_records.RunOrders:
-        """None given, or garbage: no orders."""
-        try:
-            return driver_records.ORDERS.loads(self._topic.value(self.run, "orders") or b"")
-        except ValueError:
-            return driver_records.RunOrders()
+        return driver_records.orders_in(self._topic.value(self.run, "orders"))
 
     def announce(self, who: Application, phase: str) -> None:
         self.report(0.0, application_id=who.application_id, started_at_ms=who.started_at_ms, phase=phase)

@@ -12,7 +12,7 @@ from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner.processes import is_running, works_in
 from reconciler.backends.repository import Repository, can_ask, checkout_around
 from reconciler.errors import ReconcilerError
-from reconciler.replication.kept_files import read_json, read_kept
+from reconciler.replication.kept_files import read_kept, read_object
 from reconciler.text import first_of
 
 SUPERVISOR = "reconciler.backends.mirror_jobs.runner.supervisor"
@@ -31,11 +31,7 @@ class RunFolder:
     path: Path
 
     def read(self, name: str) -> Mapping[str, object]:
-        try:
-            document = read_json(self.path / name)
-        except (OSError, ValueError):
-            return {}
-        return document if isinstance(document, dict) else {}
+        return read_object(self.path / name)
 
     def number(self, name: str, key: str) -> int | None:
         value = self.read(name).get(key)

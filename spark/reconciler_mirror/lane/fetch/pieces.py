@@ -201,17 +201,17 @@ def _add_pieces(
             small.append(batch)
             continue
         if small:
-            pieces += _gathered(view, small, largest, buffer)
+            pieces += gathered(view, small, largest, buffer)
             small = []
         if why is None:
             pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         else:
             partition.hold.why = "a refused record is looked for" if batch.base < partition.sizes.sought_to else why
             pieces += (Piece.made(part, batch, batch.max_timestamp) for part in rebuild(view, batch, position, largest))
-    pieces += _gathered(view, small, partition.sizes.at(position), buffer)
+    pieces += gathered(view, small, partition.sizes.at(position), buffer)
 
 
-def _gathered(view: memoryview, small: list[Batch], largest: int, buffer: Buffer | None) -> list[Piece]:
+def gathered(view: memoryview, small: list[Batch], largest: int, buffer: Buffer | None) -> list[Piece]:
     try:
         return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, small, largest)]
     except TooMuchToOpenError:  # gathering is optional

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.records.batches import Batch, why_not_whole
-from reconciler.kafka.records.codecs import TooMuchToOpenError
-from reconciler.kafka.records.records import Record, codec_of, fitting, gather, records_of
+from reconciler.kafka.records.records import Record, codec_of, fitting, records_of
+from reconciler_mirror.lane.fetch.pieces import gathered
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.same_offsets.place import SamePartition
@@ -283,8 +283,4 @@ def _gathered(partition: Partition, view: memoryview, small: list[Batch], buffer
     small.clear()
     if not batches:
         return []
-    largest = partition.sizes.at(batches[0].base)
-    try:
-        return [Piece.made(part, last, last.max_timestamp) for part, last in gather(view, batches, largest)]
-    except TooMuchToOpenError:  # gathering is optional
-        return [Piece.whole(view[batch.start : batch.end], batch, buffer, batch) for batch in batches]
+    return gathered(view, batches, partition.sizes.at(batches[0].base), buffer)
