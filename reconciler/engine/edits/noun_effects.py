@@ -6,21 +6,7 @@ from dataclasses import replace
 from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, edited, quiet
 from reconciler.engine.edits.fields import NOT_SET, SAME_NAMES, SAME_SET
 from reconciler.engine.edits.flows import not_read
-from reconciler.model.changes import (
-    About,
-    AclChange,
-    AddPartitions,
-    AlterConfigs,
-    AlterQuota,
-    Change,
-    ConfigChange,
-    CreateTopic,
-    DeleteTopic,
-    MirrorChange,
-    ReassignReplicas,
-    Role,
-    UserChange,
-)
+from reconciler.model import changes
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
@@ -43,7 +29,7 @@ def of_later_runs(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         yield NoEffect(item.kind, item.name, "", why, todo, f"takes nothing away: all of {item.name} stays")
     else:
         access, quotas = item.name == "access", item.name == "quotas"
-        looked_after = AclChange if access else AlterQuota if quotas else UserChange
+        looked_after = changes.AclChange if access else changes.AlterQuota if quotas else changes.UserChange
         if not any(isinstance(change, looked_after) for change in sides.changes):
             yield quiet(item, item.means)
 
@@ -65,7 +51,9 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
     # On clusters that the topic has left, it stays without a tombstone.
     there = [ref for cluster in sorted(before - after) if sides.live.topic(ref := TopicRef(cluster, item.name))]
-    if stays := [ref for ref in there if not sides.touched((ref,), lambda change: isinstance(change, DeleteTopic))]:
+    if stays := [
+        ref for ref in there if not sides.touched((ref,), lambda change: isinstance(change, changes.DeleteTopic))
+    ]:
         where = first_of([ref.cluster for ref in stays], SHOWN)
         todo = "To delete it with its records, write a tombstone (deletions)"
         if item.renamed:
@@ -126,48 +114,48 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     return NoEffect(item.kind, item.name, edited(field), why, todo, short)
 
 
-def _sets(change: Change, key: str, *, made: bool = True) -> bool:
+def _sets(change: changes.Change, key: str, *, made: bool = True) -> bool:
     """``made``: also a topic that is made with it."""
     match change:
-        case DeleteTopic():
+        case changes.DeleteTopic():
             return True
-        case CreateTopic() if not made:
+        case changes.CreateTopic() if not made:
             return False
-        case CreateTopic() | AlterConfigs():
+        case changes.CreateTopic() | changes.AlterConfigs():
             return any(config.key == key for config in change.configs)
         case _:
             return False
 
 
-def _begins(change: Change, refs: Collection[TopicRef]) -> bool:
+def _begins(change: changes.Change, refs: Collection[TopicRef]) -> bool:
     """Whether one of the topics is made by it, with all that is declared and without what no longer is."""
-    return isinstance(change, CreateTopic) and change.ref in refs
+    return isinstance(change, changes.CreateTopic) and change.ref in refs
 
 
-def _follows(change: Change, setting: str, keys: Collection[str]) -> bool:
+def _follows(change: changes.Change, setting: str, keys: Collection[str]) -> bool:
     """Whether a change of a topic may follow from a setting that is no config. ``keys``: the configs."""
     match change:
-        case DeleteTopic():
+        case changes.DeleteTopic():
             return True
-        case CreateTopic():  # a new topic has no retention to lower, and no override that is not declared
+        case changes.CreateTopic():  # a new topic has no retention to lower, and no override that is not declared
             return setting not in ("lower_retention_by", "undeclared")
-        case AddPartitions():
+        case changes.AddPartitions():
             return setting == "partitions"
-        case ReassignReplicas():
+        case changes.ReassignReplicas():
             return setting == "replication_factor"
-        case AlterConfigs() if setting == "lower_retention_by":
+        case changes.AlterConfigs() if setting == "lower_retention_by":
             return any(config.key in keys and _lowers(config) for config in change.configs)
-        case AlterConfigs() if setting == "undeclared":
+        case changes.AlterConfigs() if setting == "undeclared":
             return any(config.undeclared for config in change.configs)
-        case AlterConfigs() if setting == "class":
+        case changes.AlterConfigs() if setting == "class":
             return any(config.key in keys for config in change.configs)
-        case AlterConfigs():
+        case changes.AlterConfigs():
             return setting == "sync_topic_configs"
         case _:
             return False
 
 
-def _lowers(config: ConfigChange) -> bool:
+def _lowers(config: changes.ConfigChange) -> bool:
     """Whether a step could be in the way of it. What is not known to rise counts."""
     try:
         before, goal = int(config.before or ""), int(config.goal or config.after or "")
@@ -196,10 +184,10 @@ def _layer_field(
     here = [change for change in sides.changes if not cluster or change.cluster == cluster]
     if sides.unknown((cluster,) if cluster else sides.after.clusters):
         return
-    made = (change for change in here if isinstance(change, CreateTopic))
+    made = (change for change in here if isinstance(change, changes.CreateTopic))
     if any(_decides(change, sides, layer, key if section == "configs" else section) for change in made):
         return
-    there = [change for change in here if not isinstance(change, CreateTopic | DeleteTopic)]
+    there = [change for change in here if not isinstance(change, changes.CreateTopic | changes.DeleteTopic)]
     if section == "configs":
         if any(_sets(change, key) for change in there):
             return
@@ -209,18 +197,18 @@ def _layer_field(
         yield quiet(item, field.means or "it counts for topics to be created", field)
 
 
-def _decides(change: CreateTopic, sides: EditAndPlan, layer: str, field: str) -> bool:
+def _decides(change: changes.CreateTopic, sides: EditAndPlan, layer: str, field: str) -> bool:
     """Whether the layer gives a new topic ``field``, on one side of the edit."""
-    if field == "partitions" and change.role is not Role.DECLARED:
+    if field == "partitions" and change.role is not changes.Role.DECLARED:
         return False  # as many as the source has
     flows = {route.flow for route in sides.routes if route.remote == change.ref}
     for topology in (sides.before, sides.after):
         ref, topic = change.ref, topology.topics.get(change.ref.name)
         declared = topic is not None and ref.cluster in topic.clusters
-        if ref.cluster not in topology.clusters or (change.role is Role.DECLARED and not declared):
+        if ref.cluster not in topology.clusters or (change.role is changes.Role.DECLARED and not declared):
             continue
         of_flow = any(topology.flows[name].replication_factor for name in flows & topology.flows.keys())
-        if field == "replication_factor" and change.role is not Role.DECLARED and of_flow:
+        if field == "replication_factor" and change.role is not changes.Role.DECLARED and of_flow:
             continue
         layers = layers_of(topology, ref.cluster, topic if declared else None)
         first = next(given(layers, field), None)
@@ -245,7 +233,9 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             yield from _layer_field(item, field, sides, item.name, f"default of cluster {item.name}")
         elif why := not_read(item.kind, field.path, field.means):
             # No job reads these settings, but changes of the plan may come of them.
-            heeding = {"prune": DeleteTopic, "reassignment": ReassignReplicas}.get(field.path.partition(".")[0])
+            heeding = {"prune": changes.DeleteTopic, "reassignment": changes.ReassignReplicas}.get(
+                field.path.partition(".")[0]
+            )
             here = (change for change in sides.changes if change.cluster == item.name)
             if heeding is None or not any(isinstance(change, heeding) for change in here):
                 yield quiet(item, field.means or f"it changes nothing on the cluster; {why}", field)
@@ -257,7 +247,7 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """Fields that its job does not read, and a job that is in the desired state already."""
-    moved = any(isinstance(change, MirrorChange) and change.mirror == item.name for change in sides.changes)
+    moved = any(isinstance(change, changes.MirrorChange) and change.mirror == item.name for change in sides.changes)
     unknown = any(each.subject == f"mirror {item.name}" for each in sides.plan.unknown)
     for field in item.fields if item.sign is Sign.CHANGED else ():
         if why := not_read(item.kind, field.path, field.means):
@@ -275,7 +265,7 @@ def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """Nothing is said where a cluster is unknown or the plan refuses the flow: then it is not known what the edit would
     do."""
     flow = sides.after.flows.get(item.name) or sides.before.flows[item.name]
-    if sides.unknown((flow.source, flow.target)) or sides.refused(About.FLOW, item.name):
+    if sides.unknown((flow.source, flow.target)) or sides.refused(changes.About.FLOW, item.name):
         return
     if item.sign is Sign.ADDED and not sides.restarts((item.name,)):
         yield quiet(item, "its mirror runs with it already")
@@ -303,7 +293,9 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
             return replace(stays, setting=edited(field))
         case "access" | "copies":
             maker = f"flow {item.name}"
-            rules = any(isinstance(change, AclChange) and change.grant.maker == maker for change in sides.changes)
+            rules = any(
+                isinstance(change, changes.AclChange) and change.grant.maker == maker for change in sides.changes
+            )
             return None if rules else quiet(item, "it changes no access rule", field)
         case "replication_factor" | "sync_topic_configs":
             touched = sides.touched(remotes, lambda change: _follows(change, section, ()))
@@ -330,7 +322,7 @@ def _tombstone(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """A tombstone for a missing topic does nothing; one that is taken back leaves the topic."""
     cluster, _, name = item.name.partition("/")
     ref = TopicRef(cluster, name)
-    if sides.unknown((cluster,)) or sides.touched((ref,), lambda change: isinstance(change, DeleteTopic)):
+    if sides.unknown((cluster,)) or sides.touched((ref,), lambda change: isinstance(change, changes.DeleteTopic)):
         return
     if sides.outside((cluster,)):
         why = OUTSIDE

@@ -2,19 +2,9 @@
 
 from collections.abc import Iterator
 
-from reconciler.environment.declarations.clusters import check_clusters, check_connections
-from reconciler.environment.declarations.expressions import check_expressions, expression_faults
-from reconciler.environment.declarations.flows import check_ends, check_flows, check_starts
-from reconciler.environment.declarations.mirrors import check_deployments, check_mirrors
+from reconciler.environment.declarations import clusters, expressions, flows, mirrors
 from reconciler.environment.declarations.topics import MAX_TOPIC_NAME, check_topics
-from reconciler.environment.validate.collisions import (
-    arrivals,
-    check_declared_apart,
-    check_flows_apart,
-    check_metric_names,
-)
-from reconciler.environment.validate.provenance_and_offsets import check_provenance, check_same_offsets
-from reconciler.environment.validate.read_only import check_read_only
+from reconciler.environment.validate import collisions, provenance_and_offsets, read_only
 from reconciler.environment.yaml.locations import Places, unknown_clusters
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence, node_at
@@ -32,13 +22,13 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
     # First the rules of each kind and entries that could not be built; then proofs over all flows, which run code of
     # custom naming policies.
     problems = [
-        *check_clusters(topology, places),
+        *clusters.check_clusters(topology, places),
         *check_topics(topology, places),
-        *check_flows(topology, places),
-        *check_mirrors(topology, places),
-        *check_connections(topology, places),
-        *check_deployments(topology, places),
-        *check_expressions(topology.flows.values(), places),
+        *flows.check_flows(topology, places),
+        *mirrors.check_mirrors(topology, places),
+        *clusters.check_connections(topology, places),
+        *mirrors.check_deployments(topology, places),
+        *expressions.check_expressions(topology.flows.values(), places),
         *_half_read(topology, places),
     ]
     try:
@@ -70,8 +60,8 @@ def _half_read(topology: Topology, places: Places) -> Iterator[Problem]:
             source, target = (_text(node_at(fields, end)) for end in ("source", "target"))
             topics, excluded = (_texts(node_at(fields, of)) for of in ("topics", "exclude_topics"))
             flow = Flow(name, source, target, topics, excluded)
-            yield from check_ends(topology, places, flow)
-            yield from expression_faults(flow, places)
+            yield from flows.check_ends(topology, places, flow)
+            yield from expressions.expression_faults(flow, places)
 
 
 def _texts(node: Node | None) -> tuple[str, ...]:
@@ -88,11 +78,11 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
     """What only all flows together show: names that collide, topics with several writers, and loops. It comes last,
     once each flow is sound by itself."""
     travels = travels_of(topology)
-    remote = arrivals(topology, travels)
-    yield from check_flows_apart(travels, places)
-    yield from check_declared_apart(topology, travels, places)
-    yield from check_metric_names(topology, remote, places)
-    yield from check_starts(travels, places)
+    remote = collisions.arrivals(topology, travels)
+    yield from collisions.check_flows_apart(travels, places)
+    yield from collisions.check_declared_apart(topology, travels, places)
+    yield from collisions.check_metric_names(topology, remote, places)
+    yield from flows.check_starts(travels, places)
     for arrival in remote:
         if len(arrival.name) > MAX_TOPIC_NAME:
             flow = topology.flows[arrival.flow]
@@ -127,6 +117,6 @@ def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
         problem = f"{possible}mirror loop, a record would come back to {loop.hops[0].source}: {loop}"
         todo = f"{sentence(cure)}, or make their topics disjoint with topics and exclude_topics"
         yield Problem("mirror-loop", where, problem, why, todo)
-    yield from check_provenance(topology, travels, places)
-    yield from check_same_offsets(topology, travels, places)
-    yield from check_read_only(topology, travels, places)
+    yield from provenance_and_offsets.check_provenance(topology, travels, places)
+    yield from provenance_and_offsets.check_same_offsets(topology, travels, places)
+    yield from read_only.check_read_only(topology, travels, places)

@@ -18,13 +18,7 @@ from reconciler.model.environment.topology import OURS, Cluster, Principal
 from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Plan
 from reconciler.model.schemas import for_editors
-from reconciler.operations.adopt.arguments import (
-    bootstrap_servers,
-    certificate,
-    client_value,
-    expressions_of,
-    require_alias,
-)
+from reconciler.operations.adopt import arguments
 from reconciler.operations.adopt.run import read_live
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import open_session
@@ -180,7 +174,7 @@ def init_request(options: InitOptions) -> InitRequest:
         )
     for name, of in settings.items():
         if (ca := of.get("ssl.ca.location", "")) and "${" not in ca:
-            certificate(ca, f"ssl.ca.location of cluster {name}")
+            arguments.certificate(ca, f"ssl.ca.location of cluster {name}")
     principals = principals_by_cluster(options, [name for name, _ in clusters])
     flows = []
     for text in options.flows:
@@ -195,7 +189,7 @@ def init_request(options: InitOptions) -> InitRequest:
         options.folder,
         tuple(Cluster(name, servers, client=settings[name], principals=principals[name]) for name, servers in clusters),
         tuple(flows),
-        expressions_of(options.exclude, "--exclude"),
+        arguments.expressions_of(options.exclude, "--exclude"),
         options.metrics_port or 0,
         options.users,
     )
@@ -299,7 +293,7 @@ def client_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[str, d
         if colon and cluster not in own:
             why = "A setting is for a cluster that --cluster names, or for all of them."
             raise ReconcilerError(f"the --client number {number} is for cluster {cluster}", why, "Correct the name.")
-        (own[cluster] if colon else whole)[key] = client_value(key, text)
+        (own[cluster] if colon else whole)[key] = arguments.client_value(key, text)
     return {name: whole | own[name] for name in names}
 
 
@@ -316,7 +310,7 @@ def principals_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[st
             raise ReconcilerError(
                 f"the --principal number {number} is no setting of a principal", why, "Write [CLUSTER:]WHO:KEY=VALUE."
             )
-        (own[cluster] if colon else whole).setdefault(Principal(who), {})[key] = client_value(key, text)
+        (own[cluster] if colon else whole).setdefault(Principal(who), {})[key] = arguments.client_value(key, text)
     return {
         name: {who: {**whole.get(who, {}), **part.get(who, {})} for who in dict.fromkeys((*whole, *part))}
         for name, part in own.items()
@@ -325,8 +319,8 @@ def principals_by_cluster(options: InitOptions, names: Sequence[str]) -> dict[st
 
 def address_of(text: str) -> tuple[str, tuple[str, ...]]:
     name, _, servers = text.partition("=")
-    require_alias(name, "the name in --cluster")
-    return name, bootstrap_servers(servers, f"--cluster {name}=")
+    arguments.require_alias(name, "the name in --cluster")
+    return name, arguments.bootstrap_servers(servers, f"--cluster {name}=")
 
 
 def no_choice(subject: str, text: str, choices: Sequence[str]) -> ReconcilerError:

@@ -12,12 +12,10 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
-from reconciler.operations.cutover.decide import ended, in_the_way, moved_since, stands_in
-from reconciler.operations.cutover.live import LiveWorld
+from reconciler.operations.cutover import decide, live, steps
 from reconciler.operations.cutover.plan import CutoverRequest, flows_back, planned
 from reconciler.operations.cutover.plan_file import digest, dumps, loads, plan_exit_code
 from reconciler.operations.cutover.rollback import CutoverRollback
-from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.render.console import require_agreement, say, say_document, say_now, show, style
 from reconciler.render.cutover import page_in, plan_page, report_document, report_page
@@ -51,11 +49,11 @@ def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
     def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
         if journal is None:
             _require_true(execute.session, plan)
-            journal = fresh_journal(plan, digest(plan), execute.lock.holder.who, now_ms())
+            journal = steps.fresh_journal(plan, digest(plan), execute.lock.holder.who, now_ms())
         if journal.state is CutoverState.DONE:  # a failback may have moved clients home since
             return CutoverReport("apply", plan, ())
-        world = LiveWorld(execute.session, plan, execute, say)
-        return CutoverRun(world, plan, journal, now_ms).run()
+        world = live.LiveWorld(execute.session, plan, execute, say)
+        return steps.CutoverRun(world, plan, journal, now_ms).run()
 
     return _carried_out(env, file, "apply", options, run)
 
@@ -66,7 +64,7 @@ def rollback(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
     def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
         if journal is None:
             return CutoverReport("rollback", plan, ())
-        world = LiveWorld(execute.session, plan, execute, say)
+        world = live.LiveWorld(execute.session, plan, execute, say)
         return CutoverRollback(world, plan, journal, now_ms).run()
 
     return _carried_out(env, file, "rollback", options, run)
@@ -115,11 +113,11 @@ def journal_of(
     come."""
     mine = next((journal for journal in journals if journal.plan == own), None)
     if mine is None:
-        mine = next((each for each in journals if stands_in(plan, each)), None)
+        mine = next((each for each in journals if decide.stands_in(plan, each)), None)
     for journal in journals:
-        if journal is not mine and (words := in_the_way(plan, journal, back)):
+        if journal is not mine and (words := decide.in_the_way(plan, journal, back)):
             why = "Two cut-overs of the same topics would undo each other's fences."
-            raise BlockedError(words, why, ended(journal))
+            raise BlockedError(words, why, decide.ended(journal))
     return None if mine is not None and mine.state is CutoverState.TAKEN_BACK else mine
 
 
@@ -127,7 +125,7 @@ def _require_true(session: Session, plan: CutoverPlan) -> None:
     """Raises StalePlan with planned and present values, BlockedError for checks that stop the plan."""
     request = CutoverRequest(plan.flow, plan.settings, plan.topics_expression, plan.groups_expression)
     now = planned(session, request, say_now)
-    if moved := tuple(moved_since(plan, now)):
+    if moved := tuple(decide.moved_since(plan, now)):
         raise StalePlan(moved, "the plan of the cut-over is stale")
     if not now.topics:
         todo = "Check with reconciler explain ENV TOPIC, and plan again."

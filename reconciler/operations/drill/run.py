@@ -19,10 +19,7 @@ from reconciler.model.state.audit_chain import digest
 from reconciler.model.state.last_drill import LastDrill, drill_key, dumps
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover.plan import CutoverRequest, planned
-from reconciler.operations.drill import decide
-from reconciler.operations.drill.live import DRILL, LiveDrill
-from reconciler.operations.drill.measure import objectives_seen
-from reconciler.operations.drill.steps import DrillRun, take_back
+from reconciler.operations.drill import decide, live, measure, steps
 from reconciler.operations.failover.decide import ALIVE, move_of
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
@@ -68,26 +65,26 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
     session, began_ms = execute.session, now_ms()
     topology = session.topology
     journals = read_cutovers(execute.lock.cluster, topology.environment, Principal.APPLY)
-    decide.require_alone(topology, flow, canary, steering.pauses_of(session, flow.name), journals, DRILL)
+    decide.require_alone(topology, flow, canary, steering.pauses_of(session, flow.name), journals, live.DRILL)
     request = CutoverRequest(flow.name, options.settings, decide.exactly_name(canary), decide.exactly_name(canary))
     plan = planned(session, request, say_now)
 
     # Leftovers of a killed drill are removed first: under its pause nothing would be copied.
     findings: tuple[str, ...] = ()
     if plan.topics:
-        former = LiveDrill(session, plan, execute, say, DrillPlaces(canary, plan.topics[0].copy), canary)
-        if leftovers := take_back(former):
+        former = live.LiveDrill(session, plan, execute, say, DrillPlaces(canary, plan.topics[0].copy), canary)
+        if leftovers := steps.take_back(former):
             findings = (f"an earlier drill was cut off, and was taken back now: {', '.join(leftovers)}",)
             plan = planned(session, request, say_now)
     decide.require_ready(plan, canary)
     places = _places(session, flow, canary)
-    world = LiveDrill(session, plan, execute, say, places, canary)
-    course = DrillRun(world, plan, options.write_s, now_ms).run()
+    world = live.LiveDrill(session, plan, execute, say, places, canary)
+    course = steps.DrillRun(world, plan, options.write_s, now_ms).run()
     now, holder = revision(session.folder), execute.lock.holder
     notes = (*findings, *decide.warnings_of(plan), *((places.note,) if places.note else ()))
     if world.strange:
         notes += (f"others write into the canary: {world.strange:,} records that are not of this drill",)
-    objectives = objectives_seen(flow.objectives, course.recovery_s, course.point)
+    objectives = measure.objectives_seen(flow.objectives, course.recovery_s, course.point)
     return DrillReport(
         topology.environment, flow.name, plan.origin, plan.destination, canary, places, world.drill, holder.who,
         holder.host, now.commit, now.dirty, began_ms, now_ms(), objectives=objectives, findings=notes, **vars(course),

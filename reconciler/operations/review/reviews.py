@@ -8,11 +8,8 @@ from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.git import Revision, revision
 from reconciler.backends.state.home import lock_topic_refused
 from reconciler.engine.guards import from_here, guarded, remote_topics
+from reconciler.engine.plan import build, fingerprints, impact, wishes
 from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions, in_sight
-from reconciler.engine.plan.build import plan, with_broker_refusals
-from reconciler.engine.plan.fingerprints import topology_digest
-from reconciler.engine.plan.impact import described, questions, together, weighed
-from reconciler.engine.plan.wishes import Modest, accepted_changes, modest, without_wishes
 from reconciler.environment.load import no_collection
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, RestartMirror, StartMirror, Subject, TopicChange
@@ -65,17 +62,17 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
                 unasked[name] = "; ".join(dict.fromkeys(filter(None, (unasked.get(name), why))))
         refusals |= of_lock.result()
 
-    accepted: dict[str, Modest] = {}
+    accepted: dict[str, wishes.Modest] = {}
     for name, some in grouped(
-        (change.cluster, (id_, change)) for id_, change in modest(made, refusals).items()
+        (change.cluster, (id_, change)) for id_, change in wishes.modest(made, refusals).items()
     ).items():
         try:
-            accepted |= accepted_changes(made, dict(some), session.clusters[name].validate)
+            accepted |= wishes.accepted_changes(made, dict(some), session.clusters[name].validate)
         except ClusterError as error:
             unasked[name] = error.what
     for change in accepted.values():
         refusals.pop(change.subject, None)
-    return with_broker_refusals(without_wishes(made, accepted), refusals, unasked)
+    return build.with_broker_refusals(wishes.without_wishes(made, accepted), refusals, unasked)
 
 
 def _with_moved_pauses(made: Plan, on: Ground) -> Plan:
@@ -102,7 +99,7 @@ REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
     # Same offsets: asks clusters and refuses copies, so it precedes the report of stakes.
     lambda made, on: with_copy_facts(made, on.session.topology, on.live, on.session.principal),
     # Records affected by each step: late, because these answers are the slowest.
-    lambda made, on: made if on.unread else weighed(made, on.session.topology, on.stakes()),
+    lambda made, on: made if on.unread else impact.weighed(made, on.session.topology, on.stakes()),
     # Readers: raises the risk of steps that the earlier reviews have left in the plan.
     lambda made, on: made if on.unread else with_readers(made, on.live, on.stakes()),
     lambda made, on: made if on.unread else _with_moved_pauses(made, on),
@@ -134,7 +131,7 @@ def make_plan(
         asked = {name: declared.clusters[name] for name in sorted(joined)} if unread else declared.clusters
         natures = {name: aside.submit(read_nature, cluster, session.principal) for name, cluster in asked.items()}
         observed = aside.submit(session.observe)
-        edition = Edition(seen.commit, seen.dirty, topology_digest(declared))
+        edition = Edition(seen.commit, seen.dirty, fingerprints.topology_digest(declared))
         live = observed.result()
         session.keep_last_apply(applied.result(), here)
         cluster_features = {name: future.result() for name, future in natures.items()}
@@ -150,8 +147,8 @@ def make_plan(
         running = live.mirrors.get(name)
         if before is not None and isinstance(running, LiveMirror) and running.fingerprint == before["fingerprint"]:
             handovers[name] = before
-    made = plan(topology, live, handovers, edition, consent.prune, session.last.left)
-    made = described(made, topology, cluster_features)
+    made = build.plan(topology, live, handovers, edition, consent.prune, session.last.left)
+    made = impact.described(made, topology, cluster_features)
 
     # A flow that would write topics of others is refused first, and its steps leave the plan: they need no stakes.
     copies = remote_topics.copies_of(topology, live)
@@ -163,8 +160,8 @@ def make_plan(
     again = () if unread else in_sight(remote_topics.copied_again(judged), live)
     begins = beginning_to_travel(made, topology, live)
     travelling = () if unread else in_sight({*begins, *remote_topics.copied_first(judged), *again}, live)
-    wanted = {} if unread else together(questions(made, live), reading_questions(made, live))
-    wanted = together(wanted, copy_questions(travelling, live))
+    wanted = {} if unread else impact.together(impact.questions(made, live), reading_questions(made, live))
+    wanted = impact.together(wanted, copy_questions(travelling, live))
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:
         stakes = ask_stakes(pool, topology.clusters, session.principal, wanted)
         ground = Ground(session, live, consent, unread, stakes)

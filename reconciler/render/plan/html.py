@@ -21,8 +21,7 @@ from reconciler.render.escape import findable
 from reconciler.render.escape import page as safe
 from reconciler.render.map.formats import map_section
 from reconciler.render.page import code, codes, column_head, folded, mono, page_html, table
-from reconciler.render.plan.impact import amounts_section
-from reconciler.render.plan.kinds import fields_of, rules_together, signature, words_of
+from reconciler.render.plan import impact, kinds, waves
 from reconciler.render.plan.outline import FOLD, EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen
 from reconciler.render.plan.sections import (
     NO_HANDOFF,
@@ -35,7 +34,6 @@ from reconciler.render.plan.sections import (
     outside_sections,
     shift_sections,
 )
-from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted, grouped
 
 Owners = Mapping[TopicRef, str]
@@ -107,14 +105,14 @@ def plan_body(
         ),
         *_sections(outside),
         *_dangers(steps),
-        *amounts_section(about.amounts),
+        *impact.amounts_section(about.amounts),
         *_sections(section for section in (*before, *sections) if section.urgent),
     ]
     if about.drawn is not None:
         body += map_section(about.drawn)
     body += _sections(section for section in before if not section.urgent)
     if plan.changes and plan.rollout and about.drawn is None:  # the map has the gates beneath its waves
-        body.append(f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>')
+        body.append(f'<p class="faint">{safe(waves.gates_words(plan.rollout.gates))}</p>')
     body += change_tables(plan, about.owners)
     if steps:  # folded where they are many: the tables have said what changes
         opened = " open" if sum(len(step.entries) for step in steps) <= _FEW else ""
@@ -247,7 +245,7 @@ def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> It
     """By step, cluster and name; equal changes on one cluster share a row, which has a line for each field."""
     together: list[list[Planned]] = []
     alike = grouped(
-        ((step_of[each.wave, each.stage], each.change.cluster, signature(each.change), each.risk), each)
+        ((step_of[each.wave, each.stage], each.change.cluster, kinds.signature(each.change), each.risk), each)
         for each in some
     )
     for members in alike.values():
@@ -257,20 +255,20 @@ def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> It
     together.sort(key=lambda members: (step_of[members[0].wave, members[0].stage], members[0].change.cluster))
     for members in together:
         first = members[0]
-        change, words, step = first.change, words_of(first.change), step_of[first.wave, first.stage]
+        change, words, step = first.change, kinds.words_of(first.change), step_of[first.wave, first.stage]
         names = list(dict.fromkeys(words.subject(planned.change) for planned in members))
         subject = (
             mono(names[0]) if len(names) == 1 else folded(f"{counted(len(names), words.noun)}, each", codes(names))
         )
         # Rules that share a row differ in their fields; of other changes with one signature all have the same.
         rules = [planned.change.acl for planned in members if isinstance(planned.change, AclChange)]
-        values = [value for planned in (members if rules else members[:1]) for value in fields_of(planned.change)]
+        values = [value for planned in (members if rules else members[:1]) for value in kinds.fields_of(planned.change)]
         texts = [value for each in values for value in (each.name, each.before or "", each.after)]
         columns = []
         for value in values if not rules else ():
             before = "" if value.before is None else mono(value.before) if value.before else _NOT_THERE
             columns.append((safe(value.name), before, mono(value.after) if value.after else _REMOVED))
-        for said, alike_rules in rules_together(rules):
+        for said, alike_rules in kinds.rules_together(rules):
             cell = mono(said) if len(alike_rules) == 1 else folded(safe(said), codes(map(str, alike_rules)))
             columns.append(("", _NOT_THERE, cell) if change.action is Action.CREATE else ("", cell, _REMOVED))
         find = findable((change.cluster, *names, *texts, f"{first.risk} risk"))

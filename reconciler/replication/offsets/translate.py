@@ -11,11 +11,8 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
 from reconciler.replication.names import OFFSETS_TOPIC
-from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
-from reconciler.replication.offsets.codec import Ids, MapPartition
+from reconciler.replication.offsets import close_gaps, codec, map_topic, position_metadata
 from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation, beyond_copy, beyond_log
-from reconciler.replication.offsets.map_topic import MapReader
-from reconciler.replication.offsets.position_metadata import is_ours, mark_of, urlsafe
 
 UNDECIDED_WITHIN = 2.0
 """Seconds in which a mirror that is not held up decides the transaction that carries its positions."""
@@ -42,7 +39,7 @@ async def translate(
     ``offset`` is None only when the other side has no such partition. Raises BrokerError, ConnectionLostError of the
     target.
     """
-    reader = MapReader(sides.target, sides.flow, frozenset(topic for topic, _ in wanted))
+    reader = map_topic.MapReader(sides.target, sides.flow, frozenset(topic for topic, _ in wanted))
     await reader.refresh()
     translations: dict[tuple[Key, int], Translation] = {}
     far = sides.source if reverse else sides.target
@@ -129,8 +126,8 @@ def _all(ours: PartitionMap, offsets: list[int], reverse: bool) -> list[Translat
 
 
 def recreated(
-    place: MapPartition | None,
-    ids: Ids,
+    place: codec.MapPartition | None,
+    ids: codec.Ids,
     clusters: tuple[ClusterClient | None, ClusterClient],
     remote: str,
     position: CommittedPosition | None,
@@ -155,8 +152,8 @@ def recreated(
     topic, now = place.topic, printed_id(ids[0].bytes)
     cluster = clusters[0].name if clusters[0] is not None else "the source"
     # A position that names the new source topic proves that the flow has gone on with it: its map is about to follow.
-    at = position and mark_of((remote, place.partition), position.offset, position.metadata)
-    if at and urlsafe(at.topic_id) == urlsafe(now):
+    at = position and position_metadata.mark_of((remote, place.partition), position.offset, position.metadata)
+    if at and position_metadata.urlsafe(at.topic_id) == position_metadata.urlsafe(now):
         return ""
     return (
         f"{topic} on {cluster} was deleted and recreated since it was mirrored (id"
@@ -179,12 +176,12 @@ async def _closed(
 ) -> tuple[PartitionMap, str]:
     """The map with its gaps closed as far as that can be proved, and why not further."""
     assert sides.source is not None
-    here, there = Log(sides.source, keys[0], sides.committed), Log(sides.target, keys[1])
+    here, there = close_gaps.Log(sides.source, keys[0], sides.committed), close_gaps.Log(sides.target, keys[1])
     stretches, why = list(ours.stretches), ""
     for gap in {translation.gap for translation in translations if translation.gap is not None}:
         try:
-            stretches.append(await close_gap(gap, here, there, position.offset if position else None))
-        except NotPairedError as error:
+            stretches.append(await close_gaps.close_gap(gap, here, there, position.offset if position else None))
+        except close_gaps.NotPairedError as error:
             why = str(error)
         except (BrokerError, ConnectionLostError) as error:
             why = f"the gap could not be read: {error}"
@@ -205,7 +202,7 @@ async def _position(sides: ClusterSides, key: Key) -> CommittedPosition | None:
                 return None
             await asyncio.sleep(ASKED_EVERY)
         else:
-            return at if at.offset >= 0 and is_ours(key, at.offset, at.metadata) else None
+            return at if at.offset >= 0 and position_metadata.is_ours(key, at.offset, at.metadata) else None
 
 
 async def _id(cluster: ClusterClient | None, topic: str) -> UUID:

@@ -12,15 +12,7 @@ from reconciler.model.acls import AccessRole, AclBinding, Operation, Permission,
 from reconciler.model.changes import About, Grant, Ignored, Subject
 from reconciler.model.environment.topology import OURS, Flow, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveState
-from reconciler.resources.acls import roles
-from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive
-from reconciler.resources.acls.read_only import (
-    declared_users,
-    denial_grant,
-    is_lifted,
-    mirror_principals,
-    write_denials,
-)
+from reconciler.resources.acls import derive_from_flows, read_only, roles
 from reconciler.resources.flows.routes import Routing
 from reconciler.text import ANY_FOLDER, counted, first_of
 
@@ -153,7 +145,11 @@ def _derive(
         cluster.client_for(kind).get("sasl.username", "") for cluster in topology.clusters.values() for kind in OURS
     )
     own = frozenset(f"User:{login}" for login in logins if login and "${" not in login)
-    carriages = [carriage_of(f, routing.routes, live) for f in flows if live.known(f.source) and live.known(f.target)]
+    carriages = [
+        derive_from_flows.carriage_of(f, routing.routes, live)
+        for f in flows
+        if live.known(f.source) and live.known(f.target)
+    ]
     fresh = {name: _roots(live.known(name), rules[name], absent[name]) for name in rules}
     for _ in rules:
         acls: dict[str, set[AclBinding]] = {name: set() for name in rules}
@@ -184,10 +180,10 @@ def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBind
     return acls | {acl for acl in access.acls if acl not in access.owned and acl not in absent and acl not in at_home}
 
 
-def _follows(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[DesiredRule]:
+def _follows(carriage: derive_from_flows.FlowTopics, rules: Iterable[AclBinding]) -> Iterator[DesiredRule]:
     """What the source's rules become on the target by this flow, each with what it rests on."""
     flow = carriage.flow
-    for acl, source in derive(carriage, sorted(rules)):
+    for acl, source in derive_from_flows.derive(carriage, sorted(rules)):
         denied = acl.permission is Permission.DENY
         does = "may not read" if denied else "reads"
         grant = Grant(
@@ -210,15 +206,15 @@ def _read_only(
         return {}, tuple(_open(flow, "no-authorizer", bare) for flow in kept)
     rules, absent, gone = desired.rules[name], desired.absent[name], left_over(access, name, desired)
     standing = [*rules, *(acl for acl in access.acls if acl not in gone and acl not in absent)]
-    spared, users = mirror_principals(topology, name), declared_users(topology, name)
+    spared, users = read_only.mirror_principals(topology, name), read_only.declared_users(topology, name)
 
     # What clients write since a failover or cut-over of any flow is no copy, whichever flow brought it.
     said: list[Ignored] = []
     written: set[str] = set()
     topics: dict[str, frozenset[str]] = {}
     for flow in arriving:
-        topics[flow.name] = frozenset(carriage_of(flow, routing.routes, live).topics.values())
-        lifted = {topic for topic in topics[flow.name] if is_lifted(access.lifted, flow, topic)}
+        topics[flow.name] = frozenset(derive_from_flows.carriage_of(flow, routing.routes, live).topics.values())
+        lifted = {topic for topic in topics[flow.name] if read_only.is_lifted(access.lifted, flow, topic)}
         written |= lifted
         if lifted and flow.read_only:
             text = f"{counted(len(lifted), 'remote topic')} may be written by others since a failover or cut-over of it"
@@ -227,10 +223,10 @@ def _read_only(
 
     denied: Rules = {}
     for flow in kept:
-        denials = write_denials(topics[flow.name] - written, standing, spared, users)
+        denials = read_only.write_denials(topics[flow.name] - written, standing, spared, users)
         for acl, rule in denials.because.items():
             if acl not in absent and acl not in rules:
-                grant = denial_grant(flow, acl.principal)
+                grant = read_only.denial_grant(flow, acl.principal)
                 denied.setdefault(acl, DesiredRule(acl, grant, f"{name}/{rule}", travels=False))
         for rule, names in denials.open.items():
             who = "anyone but declared users" if users else "anyone"

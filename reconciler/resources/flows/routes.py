@@ -16,11 +16,8 @@ from reconciler.model.live import BrokerConfigs, ConfigValue, LiveState, Source,
 from reconciler.replication.policy import HEARTBEATS, NO_MATCH, TopicSelector
 from reconciler.resources.flows.explain import idle_names, left_out, left_out_words
 from reconciler.resources.flows.names.carried import plain_names, selector_for
-from reconciler.resources.topics import expected
-from reconciler.resources.topics.config_sync import SyncedConfigs, prospect_of_remote, synced_configs
+from reconciler.resources.topics import config_sync, expected, internal, limits
 from reconciler.resources.topics.defaults import layers_of, replication_factor
-from reconciler.resources.topics.internal import COMPACTED, heartbeats_places
-from reconciler.resources.topics.limits import KeptLess, kept_less
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +36,7 @@ class Route:
     remote: TopicRef
     partitions: int | None
     replication_factor: int | None
-    configs: SyncedConfigs | Unknown
+    configs: config_sync.SyncedConfigs | Unknown
     depth: int
     two_way: bool = False
     unseen: Unknown | None = None
@@ -114,13 +111,13 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     return Routing(routes, prospects, contested, refused, notes)
 
 
-def kept_less_by(routing: Routing) -> Iterator[KeptLess]:
+def kept_less_by(routing: Routing) -> Iterator[limits.KeptLess]:
     """Of every copy that a flow makes and whose settings are known."""
     for route in routing.routes:
         both = [routing.prospects[ref].configs for ref in (route.source, route.remote) if ref in routing.prospects]
         here, there = both if len(both) == 2 else (None, None)
         if isinstance(here, Mapping) and isinstance(there, Mapping):
-            yield from kept_less(route.source, route.remote, here, there)
+            yield from limits.kept_less(route.source, route.remote, here, there)
 
 
 def hops_between(topology: Topology, live: LiveState) -> Collection[TopicHop]:
@@ -176,7 +173,7 @@ def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
     for flow in topology.flows.values():
         if cluster := live.known(flow.source):
             names[flow.source] |= plain_names(flow) & cluster.hidden.keys()
-    for name in heartbeats_places(topology):
+    for name in internal.heartbeats_places(topology):
         if name in names:
             names[name].add(HEARTBEATS)
     return names
@@ -260,7 +257,7 @@ def _values(
         depths[ref] = depths.get(hop.source, 0) + 1
         sync = replace(flow.configs, enabled=flow.configs.enabled and ref not in two_way)
         unseen = next((why for maker in makers[ref] if (why := prospects[maker.source].unseen)), None)
-        configs = unseen or synced_configs(sync, hop.source, source.configs, target)
+        configs = unseen or config_sync.synced_configs(sync, hop.source, source.configs, target)
         factor = flow.replication_factor or replication_factor(target)
         partitions = prospects[ref].partitions if ref in two_way else source.partitions
         lead = Route(
@@ -277,7 +274,7 @@ def _values(
         )
         routes += [replace(lead, flow=maker.flow, source=maker.source) for maker in makers[ref]]
         before = prospects.get(ref)
-        remote = prospect_of_remote(before, partitions, configs, target, brokers[ref.cluster])
+        remote = config_sync.prospect_of_remote(before, partitions, configs, target, brokers[ref.cluster])
         known_as = unseen if before is None else before.unseen
         remote = replace(remote, unseen=known_as, declared=remote.declared or source.declared)
         desired = topology.topics.get(ref.name)
@@ -309,7 +306,7 @@ def _prospects(
                 prospect, desired, layers_of(topology, ref.cluster, desired), brokers[ref.cluster]
             )
         if ref.name == HEARTBEATS and prospect is None:
-            values = {key: ConfigValue(value, Source.TOPIC) for key, value in COMPACTED.items()}
+            values = {key: ConfigValue(value, Source.TOPIC) for key, value in internal.COMPACTED.items()}
             prospect = expected.Prospect(1, {**brokers[ref.cluster], **values})
         assert prospect is not None
         return prospect

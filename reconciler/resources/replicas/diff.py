@@ -9,18 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
+from reconciler.model import config_values, replicas
 from reconciler.model.changes import Change, FinishReassignment, Reason, ReassignReplicas, Refused, Why, of_topic
 from reconciler.model.changes.findings import Findings, merged
-from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, LiveTopic
-from reconciler.model.replicas import (
-    THROTTLED_REPLICAS,
-    Placement,
-    ReassignmentInFlight,
-    ReassignmentPace,
-    ReplicaFacts,
-)
 from reconciler.resources.replicas.placement import (
     PartitionReplicas,
     PlacementBasis,
@@ -43,11 +36,11 @@ class Site:
     """One cluster on which factors are compared."""
 
     cluster: LiveCluster
-    facts: ReplicaFacts
+    facts: replicas.ReplicaFacts
     basis: PlacementBasis
-    pace: ReassignmentPace
+    pace: replicas.ReassignmentPace
 
-    def moves(self, topic: str) -> dict[int, ReassignmentInFlight]:
+    def moves(self, topic: str) -> dict[int, replicas.ReassignmentInFlight]:
         return {move.partition: move for move in self.facts.moves if move.topic == topic}
 
     @property
@@ -71,7 +64,7 @@ def wants_replicas(desired: DesiredTopic, topic: LiveTopic) -> bool:
     if desired.replication_factor is None:
         return False
     settled = all(len(part.replicas) == desired.replication_factor == len(part.isr) for part in topic.partitions)
-    return not settled or any(topic.overrides.get(key) for key in THROTTLED_REPLICAS)
+    return not settled or any(topic.overrides.get(key) for key in replicas.THROTTLED_REPLICAS)
 
 
 def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[DesiredTopic]) -> Findings:
@@ -86,7 +79,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
             (wants if wants_replicas(desired, topic) else settled).append(desired)
     findings = Findings(settled=tuple(of_topic(desired.ref) for desired in settled))
     facts = cluster.replicas
-    if not isinstance(facts, ReplicaFacts):
+    if not isinstance(facts, replicas.ReplicaFacts):
         # Without a closer look nothing is planned; a factor that seems right may still be on its way.
         why = facts.error if facts is not None else "it was not looked at closely"
         todo = facts.todo if facts is not None else "Run plan again."
@@ -132,7 +125,7 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
     kept = {index: move for index, move in moves.items() if len(move.target) == factor}
     fresh = [part for part in standing if part.index not in kept]
     placed = {placement.partition: placement for placement in place(topic.name, fresh, factor, site.basis)}
-    placed |= {index: Placement(index, move.before, move.target) for index, move in kept.items()}
+    placed |= {index: replicas.Placement(index, move.before, move.target) for index, move in kept.items()}
     changing = tuple(placed[i] for i in sorted(placed) if placed[i].before != placed[i].after or i in moves)
     moved = {placement.partition: placement.before for placement in changing}
     factors_now = {len(moved.get(part.index, part.replicas)) for part in topic.partitions}
@@ -204,7 +197,7 @@ def _refusals(
         yield refused(Why.UNDER_REPLICATED, why, "Wait until they are in sync, then plan again")
     # As it will be when the configs of this plan are set, which comes first.
     wanted = desired.configs.get("min.insync.replicas")
-    min_insync = number(wanted.value if wanted else topic.config("min.insync.replicas"))
+    min_insync = config_values.number(wanted.value if wanted else topic.config("min.insync.replicas"))
     least = None if min_insync is None else int(min_insync)
     if any(len(part.replicas) > factor for part in topic.partitions) and least is not None and factor < least:
         why = f"min.insync.replicas is {least}. {min_insync_above(factor)}"

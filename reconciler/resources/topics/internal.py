@@ -4,12 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
-from reconciler.replication.mirrormaker_records import (
-    HEARTBEATS,
-    checkpoints_topic,
-    internal_separator,
-    offset_syncs_topic,
-)
+from reconciler.replication import mirrormaker_records
 from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.text import grouped
 
@@ -80,17 +75,19 @@ def written_by(flow: Flow) -> Iterator[InternalTopic]:
         TopicRef(flow.target, OFFSETS_TOPIC), OFFSETS_PARTITIONS, OFFSETS_CONFIGS, "keeps its offset maps there"
     )
     asked = flow.mirrormaker_topics
-    separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
+    separator = mirrormaker_records.internal_separator(flow.naming.separator, kept=asked.internal_separator)
     if asked.heartbeats is not None:
         for cluster in (flow.source, flow.target):
-            yield InternalTopic(TopicRef(cluster, HEARTBEATS), 1, COMPACTED, "writes heartbeats there")
+            yield InternalTopic(
+                TopicRef(cluster, mirrormaker_records.HEARTBEATS), 1, COMPACTED, "writes heartbeats there"
+            )
     if flow.groups.sync_offsets:
-        ref = TopicRef(flow.target, checkpoints_topic(flow.source, separator))
+        ref = TopicRef(flow.target, mirrormaker_records.checkpoints_topic(flow.source, separator))
         yield InternalTopic(ref, 1, COMPACTED, "writes checkpoints there")
     if asked.offset_syncs is not None:
         at_source = asked.offset_syncs == "source"
         cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
-        ref = TopicRef(cluster, offset_syncs_topic(other, separator))
+        ref = TopicRef(cluster, mirrormaker_records.offset_syncs_topic(other, separator))
         yield InternalTopic(ref, 1, COMPACTED, "writes offset syncs there")
 
 

@@ -8,18 +8,8 @@ from dataclasses import dataclass, replace
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.records.pauses import Pause, scopes_around
 from reconciler.replication.status import CatchUpStatus, GroupSyncStatus
+from reconciler_mirror.board import flow_state
 from reconciler_mirror.board import unassigned as untasked
-from reconciler_mirror.board.flow_state import (
-    FlowState,
-    LaneState,
-    flow_view,
-    goal_left,
-    goal_view,
-    last_lag,
-    renew_views,
-    set_conditions,
-    take_progress,
-)
 from reconciler_mirror.model.lane import (
     Condition,
     Discovered,
@@ -37,7 +27,10 @@ _SHARE_S = 0.5
 class Board:
     def __init__(self, flows: tuple[FlowSettings, ...]) -> None:
         self._guard = threading.Lock()
-        self._flows = {flow.name: FlowState(flow, {lane: LaneState() for lane in range(flow.lanes)}) for flow in flows}
+        self._flows = {
+            flow.name: flow_state.FlowState(flow, {lane: flow_state.LaneState() for lane in range(flow.lanes)})
+            for flow in flows
+        }
 
     def discovered(self, flow: str, discovered: Discovered) -> bool:
         """True when a lane's partitions changed."""
@@ -54,7 +47,7 @@ class Board:
                     keys = {(spec.topic, spec.partition) for spec in specs}
                     here.partitions = {key: p for key, p in here.partitions.items() if key in keys}
                     here.counts = {key: c for key, c in here.counts.items() if key in keys}
-                    renew_views(here)
+                    flow_state.renew_views(here)
             return changed
 
     def discovered_now(self, flow: str) -> Discovered:
@@ -135,7 +128,7 @@ class Board:
                     flow.own.pop(code, None)
                 for silent in {gap.silent for gap in here.values()}:
                     gaps = {number: gap for number, gap in here.items() if gap.silent is silent}
-                    condition = untasked.condition(gaps, last_lag(flow.lanes[number] for number in gaps))
+                    condition = untasked.condition(gaps, flow_state.last_lag(flow.lanes[number] for number in gaps))
                     flow.own[condition.code] = condition
 
     def lease_begins(self, lane: LaneKey) -> None:
@@ -147,14 +140,14 @@ class Board:
     def progress(self, progress: LaneProgress) -> None:
         """Partitions that it does not name are unchanged."""
         with self._guard:
-            take_progress(self._flows[progress.flow].lanes[progress.lane], progress)
+            flow_state.take_progress(self._flows[progress.flow].lanes[progress.lane], progress)
 
     def report(self, report: LaneReport) -> None:
         self.progress(report.progress)
         if report.end in (LaneEnd.STOPPED, LaneEnd.SUPERSEDED):
             with self._guard:
                 lane = self._flows[report.progress.flow].lanes[report.progress.lane]
-                set_conditions(lane, tuple(c for c in lane.conditions if c.stops))
+                flow_state.set_conditions(lane, tuple(c for c in lane.conditions if c.stops))
 
     def measure_loads(self) -> Mapping[LaneKey, float]:
         """Recent bytes of each lane, plus a little for each partition, so that unknown lanes count as well.
@@ -179,11 +172,13 @@ class Board:
     def done(self, flow: str) -> frozenset[tuple[str, int]]:
         """Partitions that are copied up to their goal."""
         with self._guard:
-            return frozenset(key for key, offsets_left in goal_left(self._flows[flow]).items() if not offsets_left)
+            return frozenset(
+                key for key, offsets_left in flow_state.goal_left(self._flows[flow]).items() if not offsets_left
+            )
 
     def goal_view(self, flow: str) -> CatchUpStatus | None:
         with self._guard:
-            return goal_view(self._flows[flow])
+            return flow_state.goal_view(self._flows[flow])
 
     def rate_shares(self) -> Mapping[LaneKey, float]:
         """Bytes per second for each lane of the flows that have a limit."""
@@ -212,7 +207,7 @@ class Board:
 
     def view(self) -> tuple[FlowView, ...]:
         with self._guard:
-            return tuple(flow_view(flow) for flow in self._flows.values())
+            return tuple(flow_state.flow_view(flow) for flow in self._flows.values())
 
 
 ROOM = 1.25

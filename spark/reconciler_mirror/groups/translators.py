@@ -14,14 +14,10 @@ from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets.close_gaps import Log, NotPairedError, close_gap
-from reconciler.replication.offsets.codec import Ids, MapPartition, encode
+from reconciler.replication.offsets import close_gaps, codec, position_metadata, same, two_way
 from reconciler.replication.offsets.map import Exactness, Gap, Stretch, Translation
 from reconciler.replication.offsets.map_topic import MapReader, append
-from reconciler.replication.offsets.position_metadata import is_ours
-from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.translate import recreated
-from reconciler.replication.offsets.two_way import Interleaved
 from reconciler_mirror import log_lines
 
 
@@ -44,7 +40,7 @@ class AsCommitted:
 
     def translate(self, key: Key, offset: int) -> Translation:
         """``key``: on the other side. Unknown if the broker did not report its end."""
-        return as_committed(offset, self._ends.get(key))
+        return same.as_committed(offset, self._ends.get(key))
 
 
 DECIDED_WITHIN = 3.0
@@ -70,13 +66,13 @@ class BothWays:
         self._out_to = await _decided(self._target, out)
         await self._out.refresh()
 
-    def translate(self, key: Key, position: int, ids: Ids) -> Translation:
+    def translate(self, key: Key, position: int, ids: codec.Ids) -> Translation:
         """``key``: topic and partition, the same on both sides; ``ids``: of the topic here and there, now."""
         out_to, back_to = self._out_to.get(key), self._back_to.get(key)
         if (out_to is None and key in self._out_to) or (back_to is None and key in self._back_to):
             return _UNDECIDED
         out, back = self._out.partition(*key, ids), self._back.partition(*key, (ids[1], ids[0]))
-        return Interleaved(out, out_to, back, back_to).translate(position)
+        return two_way.Interleaved(out, out_to, back, back_to).translate(position)
 
 
 async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
@@ -84,7 +80,7 @@ async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
     committed one."""
     decided = await GroupClient(cluster).decided(group, DECIDED_WITHIN)
     return {
-        key: at.offset if at is not None and is_ours(key, at.offset, at.metadata) else None
+        key: at.offset if at is not None and position_metadata.is_ours(key, at.offset, at.metadata) else None
         for key, at in decided.items()
     }
 
@@ -145,7 +141,7 @@ class GapCloser:
         twin = (remote, key[1])
         try:
             at = (await self._target.positions(position_group(self._flow), [twin]))[twin]
-            position = at.offset if is_ours(twin, at.offset, at.metadata) else -1
+            position = at.offset if position_metadata.is_ours(twin, at.offset, at.metadata) else -1
             await self._source.refresh([key[0]])
             await self._target.refresh([remote])
             ids = (self._source.topics[key[0]].topic_id, self._target.topics[remote].topic_id)
@@ -160,9 +156,9 @@ class GapCloser:
             last = places.place(*key)
             if last is not None and (last.source_id, last.target_id) != ids:
                 return ""  # recreated, and copied since: the map of the new one comes with the next commit
-            here, there = Log(self._source, key, self._committed), Log(self._target, twin)
-            stretch = await close_gap(gap, here, there, position)
-            place = MapPartition(self._flow, *key, *ids)
+            here, there = close_gaps.Log(self._source, key, self._committed), close_gaps.Log(self._target, twin)
+            stretch = await close_gaps.close_gap(gap, here, there, position)
+            place = codec.MapPartition(self._flow, *key, *ids)
             # In chunks of the size that lanes write.
             begin, first, runs, chunks = stretch.begin, stretch.first, stretch.runs, list[Stretch]()
             while len(runs) > RUNS_A_CHUNK:
@@ -170,8 +166,8 @@ class GapCloser:
                 chunks.append(Stretch(begin, some[-1].source_end, some, first))
                 begin, first = some[-1].source_end, False
             chunks.append(Stretch(begin, stretch.end, runs, first))
-            await append(self._target, self._flow, {key: [encode(place, chunk) for chunk in chunks]})
-        except (BrokerError, NotPairedError) as error:
+            await append(self._target, self._flow, {key: [codec.encode(place, chunk) for chunk in chunks]})
+        except (BrokerError, close_gaps.NotPairedError) as error:
             return str(error)
         _log.info(
             "gap of the offset map closed by counting",

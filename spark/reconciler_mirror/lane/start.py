@@ -13,12 +13,9 @@ from reconciler.replication.offsets.map_topic import Record, copied_before, newe
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.conditions import positions as faults
-from reconciler_mirror.lane import positions
+from reconciler_mirror.lane import first_start, positions, state, target_tails
 from reconciler_mirror.lane.fetch.last_batch import LastBatches
-from reconciler_mirror.lane.first_start import never_copied, not_begun_before, not_of_others
 from reconciler_mirror.lane.partition import Partition, Phase
-from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.lane.target_tails import KnownEnd, Strange, TargetLosses, TargetTails, seen_before
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import Ahead, Condition, TargetLoss
 
@@ -36,10 +33,10 @@ class Starter:
     """Whether a partition is fetched before its first position is committed. If False, a crash never leaves records at
     the target that no position explains."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: state.Lane) -> None:
         self._lane = lane
-        self._losses = TargetLosses(lane)
-        self._tails = TargetTails(lane)
+        self._losses = target_tails.TargetLosses(lane)
+        self._tails = target_tails.TargetTails(lane)
         self._last = LastBatches(lane)
         self._pending: set[Partition] = set()
         self._wake = asyncio.Event()
@@ -224,7 +221,7 @@ class Starter:
             loss, tail = losses.get(partition), None
             copied_to, copied_from = acknowledged.get(partition, -1), least.get(partition.source)
             if loss is None and partition in ends and copied_to >= 0 and copied_from is not None:
-                known_end = KnownEnd(copied_from, copied_to, ends[partition])
+                known_end = target_tails.KnownEnd(copied_from, copied_to, ends[partition])
                 tail = await self._tails.at_start(partition, known, known_end)
             self._begin(partition, known)
             partition.copied.target_end = copied_to
@@ -232,7 +229,7 @@ class Starter:
                 # A second sighting is committed with the position: later records, such as those of aborted
                 # transactions, would make the log longer again and hide the loss. The first sighting may come from a
                 # broker that does not know yet that it leads no more.
-                again = seen_before(partition)
+                again = target_tails.seen_before(partition)
                 if known.lost is None and again:
                     self._write_soon(partition)
                 partition.copied.lost = loss if again or known.lost is not None else None
@@ -244,7 +241,7 @@ class Starter:
                 )
             elif partition in ends:
                 partition.outbox.expects(ends[partition])
-                if isinstance(tail, Strange):
+                if isinstance(tail, target_tails.Strange):
                     partition.copied.others_wrote(tail.first)
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
@@ -309,9 +306,9 @@ class Starter:
     async def _begin_fresh(self, fresh: Sequence[Partition]) -> None:
         """Begins partitions without a position, at their explicit offset or at the flow's ``start``."""
         spec = self._lane.spec
-        fresh = await not_of_others(self._lane, fresh)
+        fresh = await first_start.not_of_others(self._lane, fresh)
         # An explicit offset outside of the source's log stops its partition: the user asked for no other one.
-        given = await not_begun_before(self._lane, [p for p in fresh if p.source in spec.start_offsets])
+        given = await first_start.not_begun_before(self._lane, [p for p in fresh if p.source in spec.start_offsets])
         bounds = await self._bounds(given)
         for partition in given:
             known, wanted = bounds[partition.source], spec.start_offsets[partition.source]
@@ -339,7 +336,7 @@ class Starter:
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
         """Stops partitions whose records the target may have; returns the others."""
-        return await never_copied(self._lane, fresh)
+        return await first_start.never_copied(self._lane, fresh)
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
         spec = self._lane.spec

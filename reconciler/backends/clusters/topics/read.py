@@ -22,13 +22,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from reconciler.backends.clusters.topics.config_cache import (
-    VISIBILITY_PROBE,
-    Configs,
-    ConfigShelf,
-    hidden_topic,
-    unknown_configs,
-)
+from reconciler.backends.clusters.topics import config_cache
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import cleaned, client_settings, speaker_of
 from reconciler.backends.connections.errors import Speaker
@@ -82,7 +76,7 @@ async def _reading(
 ) -> LiveCluster:
     """Raises WireError and ClusterError."""
     line = await wire.any_control()
-    probe = await metadata(line, [VISIBILITY_PROBE])
+    probe = await metadata(line, [config_cache.VISIBILITY_PROBE])
     for broker in probe.brokers:
         wire.learn(broker.number, broker.host, broker.port)
     # All of one broker, so that all answers are consistent. A bootstrap address that no broker has itself may lead to
@@ -100,8 +94,8 @@ async def _reading(
                 denied.add(topic.name)
             elif kind not in ("missing", "invalid"):
                 raise BrokerError(topic.error, f"metadata of {topic.name}")
-    described.pop(VISIBILITY_PROBE, None)
-    shelf, parts, topics = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
+    described.pop(config_cache.VISIBILITY_PROBE, None)
+    shelf, parts, topics = config_cache.ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
     if config_broker is not None:
         line = await wire.control(config_broker)
     async for some in _configs(line, sorted(described)):
@@ -114,8 +108,8 @@ async def _reading(
                 partitions = parts.of(topic.partitions)
                 topics[pair.name] = LiveTopic(topic.name, topic_id, partitions, configs, topic.internal)
     hidden = {
-        name: hidden_topic(speaker, name, errors.denied(speaker, errors.describe_topic(name)))
-        for name in sorted(denied - {VISIBILITY_PROBE})
+        name: config_cache.hidden_topic(speaker, name, errors.denied(speaker, errors.describe_topic(name)))
+        for name in sorted(denied - {config_cache.VISIBILITY_PROBE})
     }
     return LiveCluster(
         name=speaker.cluster,
@@ -127,14 +121,16 @@ async def _reading(
     )
 
 
-def _judged(speaker: Speaker, pair: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
+def _judged(
+    speaker: Speaker, pair: wire_topics.ConfigsOf, shelf: config_cache.ConfigShelf
+) -> config_cache.Configs | None:
     """None for a topic that was deleted meanwhile."""
     if pair.error == 0:
         return shelf.mapping(pair.entries)
     failed = errors.translate(speaker, pair.error, errors.describe_configs(pair.name), pair.message)
     if failed.kind == "unreachable":
         raise failed
-    return None if failed.kind == "missing" else unknown_configs(speaker, pair.name, failed)
+    return None if failed.kind == "missing" else config_cache.unknown_configs(speaker, pair.name, failed)
 
 
 async def metadata(line: Connection, names: Sequence[str] | None) -> wire_topics.ClusterOf:

@@ -6,14 +6,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 
 from reconciler.environment.adopt.write import scalar, scalar_server, value
-from reconciler.environment.importers.mirrormaker import strimzi
-from reconciler.environment.importers.mirrormaker.client_settings import (
-    Client,
-    check_cluster,
-    check_flow,
-    servers,
-    with_shared_logins,
-)
+from reconciler.environment.importers.mirrormaker import client_settings, not_imported, strimzi
 from reconciler.environment.importers.mirrormaker.connectors import (
     Connector,
     Connectors,
@@ -24,12 +17,6 @@ from reconciler.environment.importers.mirrormaker.connectors import (
     read_standalone,
 )
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, FlowReading
-from reconciler.environment.importers.mirrormaker.not_imported import (
-    note_unused,
-    refuse_placeholders,
-    refuse_transforms,
-    settle,
-)
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, parse_plainly, sort
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
@@ -107,7 +94,7 @@ class _Import:
             words = f"{later.where}: {later.name} is written again; line {earlier.where.line} does not count"
             notes.differs(words, of=earlier)
         for cluster in config.clusters:
-            check_cluster(cluster, config, notes)
+            client_settings.check_cluster(cluster, config, notes)
             self._join(self.clusters, cluster, _Part(tuple(_cluster(cluster, config, notes)), file))
 
         # Named ones first, in their order; all pairs if ``enabled`` is written at top level.
@@ -121,8 +108,8 @@ class _Import:
                 sources.add(flow[0])
                 name = f"{flow[0]}-to-{flow[1]}"
                 self.aliases |= {name: reading.alias} if reading.alias != flow[0] else {}
-                check_flow(flow, config, notes)
-                refuse_transforms(flow, config, notes)
+                client_settings.check_flow(flow, config, notes)
+                not_imported.refuse_transforms(flow, config, notes)
                 self._join(self.flows, name, _Part(tuple(_flow(reading)), file))
                 continue
             if reading.never_started:
@@ -141,8 +128,8 @@ class _Import:
                 notes.leaves_out(prop, f"{words}, which are not written; {first}.enabled = true writes one")
             else:
                 notes.mistake(prop, f"it {words}. Write {first}.enabled = true for each flow that is to copy.")
-        note_unused(config, notes)
-        settle(config, sources, notes)
+        not_imported.note_unused(config, notes)
+        not_imported.settle(config, sources, notes)
 
     def _join(self, parts: dict[str, _Part], name: str, part: _Part) -> None:
         """Several files may name one cluster, in the same words; each flow is of one file."""
@@ -175,10 +162,10 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
     join(entries, on_connect)
 
     for file, props in _read(files, of_connect, on_connect):
-        refuse_placeholders(props, notes)
+        not_imported.refuse_placeholders(props, notes)
         if any(prop.name == "clusters" for prop in notes.unfilled.intersection(props)):
             continue  # without their names no line has a place
-        config = with_shared_logins(sort(props, notes))
+        config = client_settings.with_shared_logins(sort(props, notes))
         if file in files and file not in of_connect and not config.clusters:
             last = next((prop for prop in props if prop.name == "clusters"), None)
             words = "clusters names none. It lists the aliases of MirrorMaker 2's clusters. "
@@ -245,9 +232,11 @@ def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[SourceL
         notes.wrong(where, words)
         return
     # What is no address stays as it is, quoted, for ``validate`` to say so: a template's ":SERVERS:" breaks plain YAML.
-    addresses = (scalar_server(text) if _ADDRESS.fullmatch(text) else scalar(text) for text in servers(asked))
+    addresses = (
+        scalar_server(text) if _ADDRESS.fullmatch(text) else scalar(text) for text in client_settings.servers(asked)
+    )
     yield SourceLine(f"    bootstrap_servers: [{', '.join(addresses)}]", asked)
-    settings = Client(name, config, notes).read()
+    settings = client_settings.Client(name, config, notes).read()
     if settings:
         yield SourceLine("    client:")
     for setting in settings:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from reconciler.environment.importers.mirrormaker import flows, properties_file, scopes, token_logins
 from reconciler.environment.importers.mirrormaker.connectors import (
     CHECKPOINT,
     HEARTBEAT,
@@ -21,16 +22,12 @@ from reconciler.environment.importers.mirrormaker.connectors import (
     kind_of,
     of_settings,
 )
-from reconciler.environment.importers.mirrormaker.flows import VERSION
-from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Flow, Notes
-from reconciler.environment.importers.mirrormaker.token_logins import STRIMZI_HANDLER
 from reconciler.environment.yaml.nodes import Document, Entry, Mapping, Node, Scalar
 from reconciler.environment.yaml.nodes import Sequence as YamlSequence
 from reconciler.environment.yaml.read import read as read_yaml
 from reconciler.errors import Where
 
-Settings = dict[str, Property]
+Settings = dict[str, properties_file.Property]
 """Of one connector, by name."""
 
 _OF_WORKERS = {
@@ -72,7 +69,7 @@ def is_resource(text: str) -> bool:
     return bool(_KIND.search(text))
 
 
-def read(file: str, text: str, notes: Notes) -> Iterator[Connector]:
+def read(file: str, text: str, notes: scopes.Notes) -> Iterator[Connector]:
     """Of each resource of the file; others beside it are passed over."""
     bounds = [0, *(match.end() for match in re.finditer(r"^---[ \t\r]*(#.*)?$", text, re.M)), len(text)]
     for begin, end in pairwise(bounds):
@@ -162,7 +159,7 @@ class _Reader:
         return mappings[0] if mappings else None
 
     def _connector(
-        self, flow: Flow, ends: tuple[Mapping, Mapping], spec: Mapping, mirror: Mapping, entry: Entry
+        self, flow: scopes.Flow, ends: tuple[Mapping, Mapping], spec: Mapping, mirror: Mapping, entry: Entry
     ) -> Connector:
         """With the settings of both clusters, as Strimzi itself writes them into the connector."""
         kind, settings = _CONNECTORS[entry.key], Settings()
@@ -173,7 +170,7 @@ class _Reader:
             if key in mirror.entries and (name.startswith("topics") or kind == CHECKPOINT) and kind != HEARTBEAT:
                 self.fields.put(settings, name, self.fields.text(mirror, key), mirror.entries[key])
         if kind == SOURCE and (release := spec.entries.get("version")) is not None:
-            self.fields.put(settings, VERSION, self.fields.text(spec, "version"), release)
+            self.fields.put(settings, flows.VERSION, self.fields.text(spec, "version"), release)
         topic = settings.get("target.cluster.offset.storage.topic")
         offsets_topic = topic.value.strip() if topic else _OFFSETS_TOPIC
         named = f"{flow[0]}->{flow[1]}.{kind}"
@@ -218,7 +215,7 @@ class _Fields:
     """Fields of a resource in its YAML. What is missing, not known or of another type goes to ``notes``."""
 
     document: Document
-    notes: Notes
+    notes: scopes.Notes
 
     def where(self, node: Node | Entry) -> Where:
         return self.document.where(node)
@@ -276,7 +273,7 @@ class _Fields:
         """In the order of the operator: what comes later counts."""
         if name in settings and settings[name].value.strip() != value.strip():
             self.differs(node, f"it sets {name}, so line {settings[name].where.line} does not count")
-        settings[name] = Property(name, value, self.where(node))
+        settings[name] = properties_file.Property(name, value, self.where(node))
 
 
 @dataclass(slots=True)
@@ -376,7 +373,7 @@ class _Cluster:
         options |= {f"oauth.sasl.extension.{key}": self.fields.text(extensions, key) for key in extensions.entries}
         self._jaas(entry, "OAuthBearerLoginModule", **options)
         self._put("sasl.mechanism", "OAUTHBEARER", entry)
-        self._put("sasl.login.callback.handler.class", STRIMZI_HANDLER, entry)
+        self._put("sasl.login.callback.handler.class", token_logins.STRIMZI_HANDLER, entry)
 
     def _jaas(self, entry: Entry, module: str, **options: str) -> None:
         escaped = {name: text.replace("\\", "\\\\").replace('"', '\\"') for name, text in options.items()}
