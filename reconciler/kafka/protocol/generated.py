@@ -31,19 +31,15 @@ from kafka.protocol.admin.users import DescribeUserScramCredentialsRequest as De
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.consumer import FetchRequest as FetchRequest
 from kafka.protocol.consumer import ListOffsetsRequest as ListOffsetsRequest
-from kafka.protocol.consumer import OffsetCommitRequest as OffsetCommitRequest
 from kafka.protocol.consumer import OffsetFetchRequest as OffsetFetchRequest
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest as OffsetForLeaderEpochRequest
 from kafka.protocol.consumer.group import HeartbeatRequest as HeartbeatRequest
-from kafka.protocol.metadata import ApiVersionsRequest as ApiVersionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest as FindCoordinatorRequest
 from kafka.protocol.metadata import MetadataRequest as MetadataRequest
 from kafka.protocol.producer import AddOffsetsToTxnRequest as AddOffsetsToTxnRequest
-from kafka.protocol.producer import AddPartitionsToTxnRequest as AddPartitionsToTxnRequest
 from kafka.protocol.producer import EndTxnRequest as EndTxnRequest
 from kafka.protocol.producer import InitProducerIdRequest as InitProducerIdRequest
 from kafka.protocol.producer import ProduceRequest as ProduceRequest
-from kafka.protocol.producer import TxnOffsetCommitRequest as TxnOffsetCommitRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest as SaslAuthenticateRequest
 from kafka.protocol.sasl import SaslHandshakeRequest as SaslHandshakeRequest
 
@@ -53,12 +49,10 @@ PRODUCE, FETCH = 0, 1
 
 NEWEST: dict[Any, int] = {  # DeleteTopics, Fetch, Produce: the last ones that name topics, which need not be there then
     AddOffsetsToTxnRequest: 3,
-    AddPartitionsToTxnRequest: 3,
     AlterClientQuotasRequest: 1,
     AlterConfigsRequest: 2,
     AlterPartitionReassignmentsRequest: 1,
     AlterUserScramCredentialsRequest: 0,
-    ApiVersionsRequest: 3,
     CreateAclsRequest: 3,
     CreatePartitionsRequest: 3,
     CreateTopicsRequest: 7,
@@ -82,13 +76,11 @@ NEWEST: dict[Any, int] = {  # DeleteTopics, Fetch, Produce: the last ones that n
     ListOffsetsRequest: 5,
     ListPartitionReassignmentsRequest: 0,
     MetadataRequest: 12,
-    OffsetCommitRequest: 8,
     OffsetFetchRequest: 7,
     OffsetForLeaderEpochRequest: 4,
     ProduceRequest: 8,
     SaslAuthenticateRequest: 2,
     SaslHandshakeRequest: 1,
-    TxnOffsetCommitRequest: 5,
 }
 
 

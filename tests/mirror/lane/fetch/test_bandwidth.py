@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.metadata import ApiVersionsRequest
 from reconciler_mirror.lane.fetch.bandwidth import LEAST_FETCH, LEAST_FLIGHT, LONG, QUEUED_S, BrokerLink, Flight
 from reconciler_mirror.lane.fetch.fetcher import QUIET_FROM, Fetchers
 from reconciler_mirror.lane.partition import Partition, Phase, SourceLog, Tuning
@@ -29,7 +30,6 @@ from reconciler.kafka.client.dial import connect
 from reconciler.kafka.client.errors import ConnectionLostError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.flexible import uvarint
-from reconciler.kafka.protocol.generated import ApiVersionsRequest
 from reconciler.kafka.records.records import Record, encode, varint
 from reconciler.replication.handover import Endpoint
 from tests.support.lanes.frames import framed, versions_answer

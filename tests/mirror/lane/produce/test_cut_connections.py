@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 
 import pytest
+from kafka.protocol.consumer import OffsetCommitRequest
+from kafka.protocol.producer import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
 from reconciler_mirror.lane import session as batch_session
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import Sandbox
@@ -22,11 +24,10 @@ from tests.support.lanes.truth import map_topic
 
 CreateTopic = Callable[..., str]
 INIT, ADD, ADD_OFFSETS = (
-    one.API_KEY
-    for one in (protocol.InitProducerIdRequest, protocol.AddPartitionsToTxnRequest, protocol.AddOffsetsToTxnRequest)
+    one.API_KEY for one in (protocol.InitProducerIdRequest, AddPartitionsToTxnRequest, protocol.AddOffsetsToTxnRequest)
 )
-END, POSITIONS = protocol.EndTxnRequest.API_KEY, protocol.TxnOffsetCommitRequest.API_KEY
-COMMIT = protocol.OffsetCommitRequest.API_KEY
+END, POSITIONS = protocol.EndTxnRequest.API_KEY, TxnOffsetCommitRequest.API_KEY
+COMMIT = OffsetCommitRequest.API_KEY
 REQUESTS = {
     "classic": (protocol.PRODUCE, ADD, ADD_OFFSETS, POSITIONS, END, INIT),
     "version 2": (protocol.PRODUCE, POSITIONS, END, INIT),

@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kafka.protocol.metadata import ApiVersionsRequest
 
 from reconciler.kafka.client.auth.settings import ConnectionSettings, SaslSettings
 from reconciler.kafka.client.buffers import BufferPool, Spares
@@ -18,7 +19,6 @@ from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.dial import connect
 from reconciler.kafka.client.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
 from reconciler.kafka.client.frames import POOLED_FROM
-from reconciler.kafka.protocol.generated import ApiVersionsRequest
 from tests.support.lanes.frames import framed, versions_answer
 
 T = TypeVar("T")

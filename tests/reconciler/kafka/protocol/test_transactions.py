@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+from kafka.protocol.producer import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
 
 from reconciler.kafka.client.cluster import by_topic
 from reconciler.kafka.client.errors import MalformedResponseError
@@ -88,7 +89,7 @@ def body(request: object) -> bytes:
 
 
 def test_partitions_are_added_as_the_codec_has_it() -> None:
-    request = protocol.AddPartitionsToTxnRequest
+    request = AddPartitionsToTxnRequest
     topics = {"a": [0, 300], "b" * 200: [1]}
     of_topics = [request.AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()]
     made = request(
@@ -111,7 +112,7 @@ def test_a_transaction_is_ended_as_the_codec_has_it(committed: bool) -> None:
 
 @pytest.mark.parametrize("version", [3, 5])
 def test_positions_are_committed_within_a_transaction_as_the_codec_has_it(version: int) -> None:
-    request = protocol.TxnOffsetCommitRequest
+    request = TxnOffsetCommitRequest
     topic = request.TxnOffsetCommitRequestTopic
     partition = topic.TxnOffsetCommitRequestPartition
     offsets = {
