@@ -236,17 +236,19 @@ class Codec:
         return _Coder(encoded, decoded)
 
 
+FORMAT_VERSION = 1
+
+
 class JsonRecord(Generic[T]):
     """A value kept as a record in Kafka, with its format version. ``name``: what it is, for errors."""
 
-    def __init__(self, kind: type[T], name: str, version: int = 1, codec: Codec | None = None) -> None:
+    def __init__(self, kind: type[T], name: str, codec: Codec | None = None) -> None:
         self._kind = kind
         self._name = name
-        self._version = version
         self._codec = codec or Codec()
 
     def dumps(self, value: T) -> bytes:
-        document = {"format_version": self._version, **self._codec.encoded(value)}
+        document = {"format_version": FORMAT_VERSION, **self._codec.encoded(value)}
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     def loads(self, text: bytes) -> T:
@@ -255,8 +257,8 @@ class JsonRecord(Generic[T]):
             document = parsed(text)
             if type(document) is not dict:
                 raise ValueError("it is no JSON object")
-            if (version := document.pop("format_version", None)) != self._version:
-                raise ValueError(f"it has format version {version!r}, and this release reads {self._version}")
+            if (version := document.pop("format_version", None)) != FORMAT_VERSION:
+                raise ValueError(f"it has format version {version!r}, and this release reads {FORMAT_VERSION}")
             return self._codec.decoded(self._kind, document)
         except ValueError as error:
             raise ValueError(f"no {self._name}: {error}") from None

@@ -38,14 +38,14 @@ class ReadProgress:
     """``total``: offsets of both sides of all partitions, ``before`` of them compared by an earlier run. The clock
     starts with the first look."""
 
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic, before: int = 0) -> None:
-        self._total, self._clock, self._before = total, clock, before
-        self._began = clock()
+    def __init__(self, total: int, before: int) -> None:
+        self._total, self._before = total, before
+        self._began = time.monotonic()
 
     def words(self, done: int) -> str:
         """``done``: offsets that were read. ``1,200 of 3,400 offsets read, 600/s, about 4 s left``; empty
         once all are read, and as long as none are."""
-        seconds = self._clock() - self._began
+        seconds = time.monotonic() - self._began
         if not self._before < done < self._total:
             return ""
         text = f"{done:,} of {self._total:,} offsets read"
@@ -207,7 +207,7 @@ def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
     tracker = session and session.sparkContext.statusTracker()
     over, cores = threading.Event(), CoreWait()
 
-    reading = ReadProgress(so_far.total_offsets, before=so_far.offsets_read)
+    reading = ReadProgress(so_far.total_offsets, so_far.offsets_read)
 
     def watch() -> None:
         """Says how far it is every ``_REPORT_S`` seconds, if that has changed: while offsets are read by offsets, later

@@ -28,6 +28,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
 """Seconds: before a job that ended is started again, first and last; how long one has to run for the pause to begin
 again."""
 LOG_LIMIT_BYTES = 32 * 1024 * 1024
+PATIENCE_S = 45.0
+"""For the driver to leave, once it was asked to or another application has taken its place."""
 ONCE = "once"
 """A file in the run folder: another process starts the job again after a crash, or knows why not."""
 
@@ -88,9 +90,8 @@ def _command(run_dir: Path) -> list[str]:
 class Supervisor:
     """One run folder, one job at a time. ``stop`` may come from a signal or from the file ``stop``."""
 
-    def __init__(self, run_dir: Path, patience_s: float = 45.0) -> None:
+    def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
-        self.patience_s = patience_s
         self.stopping = threading.Event()
         self.now = Supervision(os.getpid(), int(time.time() * 1000), "starting")
 
@@ -173,13 +174,13 @@ class Supervisor:
                 if asked_at is None:
                     asked_at = time.monotonic()
                     self.ask(job.pid)
-                elif time.monotonic() - asked_at > self.patience_s:
+                elif time.monotonic() - asked_at > PATIENCE_S:
                     kill_group(job.pid, signal.SIGKILL)  # safe: an open transaction is aborted by the next holder
             is_current = place.is_current()
             is_candidate = is_candidate and not is_current
             if not is_candidate and not is_current:
                 replaced_at = replaced_at or time.monotonic()
-                if time.monotonic() - replaced_at > self.patience_s:
+                if time.monotonic() - replaced_at > PATIENCE_S:
                     kill_group(job.pid, signal.SIGKILL)  # it hangs; its successor has fenced its lanes
             _rotate(log)
             self.stopping.wait(0.2) if asked_at is None else time.sleep(0.1)
