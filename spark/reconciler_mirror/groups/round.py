@@ -1,6 +1,6 @@
-"""One round of group sync: reads the source's groups, translates their offsets, says what to commit.
+"""One round of group sync: reads the source's groups, translates their offsets, and commits them at the target.
 
-State between rounds makes a round cheap: an offset is translated again only after the group committed another one.
+State between rounds makes a round cheap: an offset is translated again only after the group has committed a new one.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ from reconciler.replication.offsets.map_topic import MapReader
 from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapCloser
 
 ACTIVE = frozenset({22, 25, 27, 68})
-"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, NON_EMPTY_GROUP: somebody has joined."""
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, NON_EMPTY_GROUP: a member has joined."""
 OTHER_KIND = 23
-"""INCONSISTENT_GROUP_PROTOCOL: of a name that is a share group on one side alone."""
+"""INCONSISTENT_GROUP_PROTOCOL: the name is a share group on only one side."""
 LOOK_AT_EMPTY_EVERY = 10  # rounds
 
 _BEGINNING = Synced(0, 0)
@@ -42,7 +42,7 @@ WriteCheckpoints = Callable[[Sequence[Checkpoint]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What one round found. ``inexact``: partitions whose offset is a safe earlier one for now, or not known yet;
+    """The results of one round. ``inexact``: partitions with a safe earlier offset for now, or an unknown one;
     ``active``: groups with members at the target, left alone; ``refused``: group -> Kafka's error code; ``gaps``: group
     -> why it stays inexact for longer than the map lags."""
 
@@ -62,16 +62,16 @@ class _Entry:
 
     committed: CommittedOffset
     ids: Ids | None = None
-    """Source and target topic that ``downstream`` belongs to; recreated topics of these names have other offsets."""
+    """Source and target topic of ``downstream``; recreated topics of the same names have other offsets."""
     map: PartitionMap | None = None
-    """The map that gave ``downstream``: a newer one may know better."""
+    """The map that gave ``downstream``; a newer one may give a better offset."""
     gap: Gap | None = None
-    """Of the map, where the group's offset lies in one."""
+    """The gap of the map that contains the group's offset, if any."""
     downstream: int | None = None
-    """The translated offset, perhaps a safe earlier one; None while it is unknown."""
+    """The translated offset, perhaps a safe earlier one; None while unknown."""
     exact: bool = False
     last: Synced | None = None
-    """What the last checkpoint says; a rewind is a commit below it."""
+    """The last checkpoint; a commit at the source before it is a rewind."""
     rewound: bool = False
     """The group went back at the source, so the target may go back, too (``follow_rewinds``)."""
 
@@ -87,10 +87,10 @@ class GroupRounds:
         checkpoints: Mapping[tuple[str, str, int], Checkpoint],
         further: BothWays | GapCloser | AsCommitted | None = None,
     ) -> None:
-        """``checkpoints``: the last of each group, target topic and partition, so that a new application continues
-        where an earlier one ended. ``further``: where the map alone is not enough. ``BothWays``: the target writes the
-        same topics, and its records come to the source. ``AsCommitted``: no map exists, copies keep the source's
-        offsets."""
+        """``checkpoints``: the last one of each group, target topic and partition, so that a new application continues
+        for the one before. ``further``: translates where the map is not enough. ``BothWays``: producers at the target
+        write to the same topics, and a returning flow copies their records. ``AsCommitted``: copies keep the source's
+        offsets, without a map."""
         self._selector: GroupSelector = settings.selector()
         self._follow = settings.follow_rewinds
         self._both = further if isinstance(further, BothWays) else None
@@ -100,9 +100,8 @@ class GroupRounds:
         self._source_groups, self._target_groups = GroupClient(source), GroupClient(target)
         self._listings = TopicListing(source), TopicListing(target)
         self._ids: dict[tuple[str, str], Ids] = {}
-        self._former: set[Key] = set()  # whose remote topic was recreated, with nothing copied into it yet
-        # Where this application or one before it set a group last: by it a rewind is recognised, and nothing is written
-        # twice.
+        self._former: set[Key] = set()  # with a recreated remote topic that has no copies yet
+        # The last offsets that this or an earlier application set: they reveal a rewind, and prevent repeated writes.
         self._last = {
             where: Synced(checkpoint.upstream, checkpoint.downstream) for where, checkpoint in checkpoints.items()
         }
@@ -113,11 +112,11 @@ class GroupRounds:
         self._shares: frozenset[str] = frozenset()
 
     async def run(self, routes: Mapping[Key, str], maps: MapReader, write: WriteCheckpoints) -> RoundResult:
-        """``routes``: source partition -> target topic; ``maps``: of the flow, as of the last refresh; ``write`` writes
-        checkpoints. Raises what ``kafka.client.groups`` and ``write`` raise.
+        """``routes``: source partition -> target topic; ``maps``: the flow's, as of the last refresh; ``write`` writes
+        checkpoints. Raises the exceptions of ``kafka.client.groups`` and ``write``.
 
-        A checkpoint of an advance is written before the offset is set, one of a rewind after it: an application killed
-        in between leaves what the next one takes for the same advance or rewind.
+        The checkpoint of an advance is written before the offset is committed, that of a rewind after it: after a crash
+        in between, the next application sees the same advance or rewind again.
         """
         self._round += 1
         listed = {
@@ -125,7 +124,7 @@ class GroupRounds:
             for name, group in (await self._source_groups.listed()).items()
             if self._selector.why_not(name) is None
         }
-        # Start offsets of share groups travel where offsets are the same and both clusters serve them.
+        # Start offsets of share groups are synced if copies keep offsets, and both clusters offer the requests.
         shares = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
         if shares and self._same is not None:
             served = [await groups.has_share_offsets() for groups in (self._source_groups, self._target_groups)]
@@ -138,12 +137,12 @@ class GroupRounds:
             if name not in self._shares and (unsupported_group := unsupported(group.kind, name, "", ()))
         }
         await self._read(listed.keys() - named.keys(), routes)
-        # Whether a group is one of Kafka Streams shows in the topics that it commits, so only after they were read.
+        # Only the topics of its commits reveal a group of Kafka Streams, so this check follows the read.
         for group, entries in self._entries.items():
             topics = {topic for topic, _ in entries}
             if group not in self._shares and (why := unsupported(listed[group].kind, group, "", topics)):
                 named[group] = why
-        # Ids are asked for in each round, just before they count: a topic that was recreated in between has other
+        # Topic ids are read in each round, just before they are used: a topic recreated since the last round has other
         # offsets under the same name.
         self._ids.clear()
         self._former.clear()
@@ -152,7 +151,8 @@ class GroupRounds:
             await self._both.refresh()
         if self._same is not None:
             await self._same.refresh({(routes[key], key[1]) for _, key, entry in self._each() if not entry.exact})
-            # An offset means the same record on both sides, and a partition without a record has its end, too.
+            # An offset is the same record on both sides, and an empty partition has the same end, too: nothing stays
+            # unknown.
             unknown: set[Key] = set()
             for _, key, entry in self._each():
                 if not entry.exact:
@@ -161,8 +161,7 @@ class GroupRounds:
                     entry.downstream, entry.exact = translation.offset, translation.exact
         else:
             unknown = self._translate(maps, routes)
-        # Only now, with every translation made: an offset behind the end of the target's log would send the group to
-        # where its auto.offset.reset says.
+        # With an offset after the target's log end, the group's auto.offset.reset would apply after a failover.
         beyond = {} if self._same is not None else await self._beyond(routes)
         gaps = {**await self._close_gaps(maps, routes), **beyond}
         await self._look_at_empty(unknown, routes)
@@ -182,15 +181,15 @@ class GroupRounds:
         )
 
     def _each(self) -> Iterator[tuple[str, Key, _Entry]]:
-        """Group, source partition, entry."""
+        """Each group, source partition and entry."""
         for group, entries in self._entries.items():
             for key, entry in entries.items():
                 yield group, key, entry
 
     async def _read(self, names: Iterable[str], routes: Mapping[Key, str]) -> None:
-        """Brings the entries up to date with what groups committed at the source. Groups and partitions that are gone
-        are dropped, so memory follows the cluster. A group that went back behind what was last written for it is a
-        rewind, which is followed only where the flow has ``follow_rewinds``."""
+        """Updates the entries with the groups' commits at the source. Drops groups and partitions that no longer exist,
+        so that memory follows the cluster. A commit before the last checkpoint is a rewind, which the target follows
+        only with ``follow_rewinds``."""
         groups = await self._source_groups.offsets(names, share=self._shares)
         for group in self._entries.keys() - groups.keys():
             del self._entries[group]
@@ -206,7 +205,7 @@ class GroupRounds:
                 del entries[key]
             for key, committed in offsets.items():
                 entry = entries.get(key)
-                # Most positions have not moved since the last round: their translation still holds.
+                # Most offsets have not changed since the last round: they keep their translation.
                 if entry is None:
                     entry = entries[key] = _Entry(committed, last=self._last.get((group, routes[key], key[1])))
                 elif entry.committed == committed:
@@ -217,31 +216,30 @@ class GroupRounds:
                 _forget(entry)
 
     async def _look_up(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Ids of source topics and their remote topics, once a round, as far as both exist. Asked for just before they
-        count: topics that the driver discovered may have been deleted and recreated since."""
+        """Reads the ids of source topics and remote topics that both exist, once a round, just before their use: topics
+        may have been deleted and recreated since the driver discovered them."""
         wanted = set(topics) - self._ids.keys()
         if not wanted:
             return
         known: list[dict[str, UUID]] = []
         for side, listing in enumerate(self._listings):
             answers = await listing.of(sorted({pair[side] for pair in wanted}))
-            there = [topic for topic in answers if not topic.error or any(topic.topic_id)]
-            known.append({topic.name: UUID(bytes=topic.topic_id) for topic in there})
+            existing = [topic for topic in answers if not topic.error or any(topic.topic_id)]
+            known.append({topic.name: UUID(bytes=topic.topic_id) for topic in existing})
         source, target = known
         pairs = [(topic, remote) for topic, remote in wanted if topic in source and remote in target]
         self._ids |= {(topic, remote): (source[topic], target[remote]) for topic, remote in pairs}
 
     def _translate(self, maps: MapReader, routes: Mapping[Key, str]) -> set[Key]:
-        """Returns the partitions that the map does not know."""
+        """Translates inexact offsets; returns the partitions without a translation."""
         unknown: set[Key] = set()
         current: dict[Key, PartitionMap] = {}
-        same: dict[tuple[Key, int], Translation] = {}  # groups that have caught up share an offset
+        same: dict[tuple[Key, int], Translation] = {}  # groups that have caught up have equal offsets
         for entries in self._entries.values():
             for key, entry in entries.items():
                 if entry.exact:
                     continue
-                # A topic that was recreated starts its offsets at 0: what was translated for the former one means
-                # nothing.
+                # Offsets of a recreated topic begin at 0, so a translation for the former topic is void.
                 ids = self._ids.get((key[0], routes[key]))
                 if ids is None or entry.ids != ids:
                     _forget(entry)
@@ -250,6 +248,7 @@ class GroupRounds:
                 known = current.get(key)
                 if known is None:
                     known = current[key] = maps.partition(*key, ids)
+                    # The newest chunk is of another remote topic, and there is none of this one: it has no copies yet.
                     place = maps.place(*key)
                     if place is not None and known.source_end is None and not place.is_of((NO_ID, ids[1])):
                         self._former.add(key)
@@ -268,10 +267,10 @@ class GroupRounds:
         return unknown
 
     async def _beyond(self, routes: Mapping[Key, str]) -> dict[str, str]:
-        """Forgets translations that the target's log cannot hold: it lost records, or another client than the mirror
-        wrote to the map. Nor does a checkpoint beyond that log show that a group went back. Returns which, in words.
+        """Forgets translations after the target's log end: the target lost records, or another client wrote to the map.
+        Nor does a checkpoint after that end prove a rewind. Returns a sentence for each group.
 
-        Asked after the map was read, and only for what the last known end does not cover."""
+        Asks for ends after the map was read, and only for translations after the last known end."""
         asked = {
             (routes[key], key[1]): entry.ids
             for _, key, entry in self._each()
@@ -297,13 +296,13 @@ class GroupRounds:
         return reasons
 
     async def _close_gaps(self, maps: MapReader, routes: Mapping[Key, str]) -> dict[str, str]:
-        """For the next round. Returns why groups stay inexact."""
+        """Closes gaps of the map, for the next round. Returns why groups stay inexact."""
         if self._closer is None:
             return {}
         wanted: dict[Key, set[Gap]] = {}
         for _, key, entry in self._each():
-            nothing_there = entry.downstream is not None and entry.map is not None and entry.map.source_end is None
-            if entry.gap is not None and not nothing_there:
+            never_copied = entry.downstream is not None and entry.map is not None and entry.map.source_end is None
+            if entry.gap is not None and not never_copied:
                 wanted.setdefault(key, set()).add(entry.gap)
         open_gaps = await self._closer.close(wanted, routes, maps)
         return {
@@ -313,8 +312,8 @@ class GroupRounds:
         }
 
     async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
-        """A partition without a record on either side translates to its end at the target. Where the map begins after
-        the group's offset, it translates to the target's beginning for now, so that the group misses nothing."""
+        """Translates offsets that the map does not know: in a partition empty on both sides to the end of the target,
+        and before the beginning of the map to the target's log start for now, so that the group misses nothing."""
         before = self._round - LOOK_AT_EMPTY_EVERY
         due = [key for key in unknown if self._empty.get(key, before) <= before]
         self._empty |= dict.fromkeys(due, self._round)
@@ -335,19 +334,20 @@ class GroupRounds:
                 entry.downstream = target_begin[twin]
 
     def _due(self, routes: Mapping[Key, str]) -> tuple[list[Checkpoint], list[Checkpoint]]:
-        """Of groups that went on, and of those that went back at the source."""
+        """Due checkpoints of advances, and of rewinds."""
         advances: list[Checkpoint] = []
         rewinds: list[Checkpoint] = []
         for group, key, entry in self._each():
             if key in self._former and entry.last not in (None, _BEGINNING):
-                # It is the former topic's. Readers of checkpoints begin with the new one until it is copied again.
+                # The last checkpoint is of the former remote topic. One at 0 makes its readers begin with the new topic
+                # until records are copied again.
                 entry.last = _BEGINNING
                 rewinds.append(Checkpoint(group, routes[key], key[1], 0, 0))
             if entry.downstream is None or not (self._same or (entry.map and entry.map.source_end is not None)):
-                continue  # nothing was mirrored yet: no checkpoint, as in MirrorMaker 2
+                continue  # without copied records there is no checkpoint, as in MirrorMaker 2
             if group in self._shares:
-                continue  # a reader of checkpoints would commit them, which makes a group of another kind
-            # Of offsets that are the same, a checkpoint says no more than the copy reaches.
+                continue  # a reader of checkpoints would commit it, and so create a group of another kind
+            # Where copies keep offsets, a checkpoint must not name an upstream offset beyond the copy's end.
             now = Synced(entry.downstream if self._same else entry.committed.offset, entry.downstream)
             if not checkpoint_due(entry.last, now, exact=entry.exact):
                 continue
@@ -358,12 +358,13 @@ class GroupRounds:
         return advances, rewinds
 
     async def _write(self, routes: Mapping[Key, str]) -> tuple[int, tuple[str, ...], dict[str, int]]:
-        """Sets the offsets of groups without members at the target, unless that is a step back. Returns how many
-        partitions, the groups that have members, and those that the target refused."""
+        """Commits the offsets of groups without members at the target, unless that is a step back. Returns the number
+        of partitions, the groups with members, and the groups that the target refused."""
         listed = await self._target_groups.listed()
         active = {name for name in self._entries.keys() & listed.keys() if not idle(listed[name].state)}
-        shared_there = {name for name in self._entries.keys() & listed.keys() if listed[name].kind is GroupKind.SHARE}
-        others = {name for name in listed if (name in self._shares) != (name in shared_there)} & self._entries.keys()
+        target_shares = {name for name in self._entries.keys() & listed.keys() if listed[name].kind is GroupKind.SHARE}
+        # A consumer group on one side and a share group of the same name on the other have no common kind of offset.
+        others = {name for name in listed if (name in self._shares) != (name in target_shares)} & self._entries.keys()
         free = self._entries.keys() - active - others
         all_offsets = await self._target_groups.offsets(free & listed.keys(), share=self._shares)
         wanted: dict[str, dict[Key, CommittedOffset]] = {}
@@ -383,8 +384,8 @@ class GroupRounds:
                     wanted.setdefault(group, {})[twin] = committed
                 elif on_target is not None and entry.downstream >= on_target.offset:
                     entry.rewound = False
-        # Kafka deletes a group's offset with its topic. What was translated for a topic that was deleted since would be
-        # set in the middle of another log, so ids are looked up once more just before the commit.
+        # Kafka deletes group offsets with their topic. An offset translated for a topic that was recreated since would
+        # lie anywhere in the new log, so the ids are read once more just before the commit.
         places = [(group, key, (routes[key], key[1])) for group in wanted for key in self._entries[group]]
         places = [place for place in places if place[2] in wanted[place[0]]]
         await self._look_up((key[0], twin[0]) for _, key, twin in places)
@@ -403,13 +404,13 @@ class GroupRounds:
 
 
 def _forget(entry: _Entry) -> None:
-    """The next round translates it again."""
+    """Drops the translation; the next round makes a new one."""
     entry.ids = entry.map = entry.gap = entry.downstream = None
     entry.exact = False
 
 
 async def _bounds(cluster: ClusterClient, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
-    """(log start, log end) of each partition; a partition with unknown bounds is in neither."""
+    """Log starts and log ends by partition; a partition with unknown bounds is in neither."""
     await cluster.refresh({topic for topic, _ in keys})
     begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)
     end = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)

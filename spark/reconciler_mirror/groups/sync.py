@@ -1,7 +1,7 @@
 """Syncs the offsets of a flow's consumer groups to the target: a thread of the driver for each flow.
 
-Paced so that it never takes more than ``SHARE`` of a core. What goes wrong is a condition of the flow and is tried
-again; copying does not wait for it.
+Its pace keeps it below ``SHARE`` of a core. A failure is a condition of the flow and is retried; copying does not wait
+for it.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapClose
 from reconciler_mirror.model.lane import GRANTS, Condition, PartitionSpec
 
 SHARE = 0.046
-"""Of one core, at most: rounds are paced by the CPU time that they took."""
+"""Largest share of a core: the CPU time of a round determines the pause after it."""
 PAUSE_FIRST, PAUSE_LAST = 1.0, 30.0
 _NAMED = 5
 _log = logs.logger("groups")
@@ -36,13 +36,13 @@ Report = Callable[[GroupSyncStatus, tuple[Condition, ...]], None]
 
 
 class GroupSync:
-    """``start`` once the flow is taken over; ``stop`` ends it after the round under way."""
+    """``start`` it after the flow's takeover; ``stop`` ends it after the current round."""
 
     def __init__(
         self, flow: FlowSettings, groups: GroupSettings, specs: Specs, report: Report, unpaused: Specs | None = None
     ) -> None:
-        """``specs`` gives the flow's partitions as they are now, ``unpaused`` those that are not paused (None: all of
-        them); ``report`` takes what a round has found."""
+        """``specs`` gives the flow's present partitions, ``unpaused`` the ones without a pause (None: all); ``report``
+        takes the result of each round."""
         self._flow, self._groups, self._specs, self._report = flow, groups, specs, report
         self._unpaused = unpaused or specs
         self._end = threading.Event()
@@ -76,7 +76,7 @@ class GroupSync:
             self._end.wait(pause)
 
     async def _rounds(self) -> None:
-        """Round after round on the same connections, until something goes wrong or a stop is asked for."""
+        """Runs rounds on the same connections, until one fails or a stop is requested."""
         flow, groups = self._flow, self._groups
         clusters: list[ClusterClient] = []
         try:
@@ -111,7 +111,7 @@ class GroupSync:
                         back = await returning.run(returning_routes(self._unpaused()), maps, _no_checkpoints)
                         round_result = together(round_result, back)
                 self._report_round(round_result, read_ms, time.thread_time() - cpu)
-                # A round that cost much CPU is followed by a pause that keeps the share of a core.
+                # A round that took much CPU time is followed by a longer pause, which keeps ``SHARE``.
                 until = began + max(groups.interval_ms / 1000, (time.thread_time() - cpu) / SHARE)
                 while not self._end.is_set() and (seconds_left := until - time.monotonic()) > 0:
                     await asyncio.sleep(min(seconds_left, 0.2))
@@ -120,8 +120,8 @@ class GroupSync:
                 cluster.close()
 
     def _report_round(self, round_result: RoundResult, read_ms: int, cpu: float) -> None:
-        """``read_ms``: when the round read the source; what groups commit later is not in it. ``cpu``: seconds of this
-        process's CPU. Totals are added to the last status, since a round knows only itself."""
+        """Adds the round to the totals of the last status. ``read_ms``: when the round read the source, so that later
+        commits are not in it. ``cpu``: seconds of CPU time."""
         before = self._status
         self.rounds += 1
         self._status = GroupSyncStatus(
@@ -138,27 +138,25 @@ class GroupSync:
 
 
 def returning_routes(specs: Iterable[PartitionSpec]) -> dict[Key, str]:
-    """Target partition -> source topic. Of partitions that are not paused: behind a failover both sides may have
-    records of their own at one offset, and a position would no longer mean the same on both."""
+    """Target partition -> source topic, for partitions without a pause: after a failover both sides may have different
+    records at the same offset, and then a group's offset no longer means the same on both."""
     return {(spec.target_topic, spec.partition): spec.topic for spec in specs}
 
 
 def together(out: RoundResult, back: RoundResult) -> RoundResult:
-    """One round of both directions. A group with members on one side is left alone only there; what is said of groups
-    is what the way out found."""
+    """The results of both directions in one. A group with members on one side is left alone only there; the figures
+    about groups are those of the way out."""
     return replace(out, written=out.written + back.written, refused={**out.refused, **back.refused})
 
 
 async def _no_checkpoints(_: Sequence[Checkpoint]) -> None:
-    """Only the way out has checkpoints: MirrorMaker 2 writes none of a target."""
+    """Writes none: as in MirrorMaker 2, only the way out has checkpoints."""
 
 
 @contextlib.contextmanager
 def _no_collection() -> Iterator[None]:
-    """A round makes tens of thousands of objects and no cycles: looking through them again and again costs half of it.
-
-    Of several flows that overlap the first turns collection on again.
-    """
+    """Disables garbage collection: a round makes tens of thousands of objects without cycles, and collections would
+    take half of its time. When rounds of several flows overlap, the first to end enables it again."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -169,7 +167,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condition]:
-    """What a round could not do, in words that name a few groups; each condition ends with the round that no longer
+    """Conditions of a round, each with the names of a few groups. A condition ends with the first round that no longer
     yields it."""
     target = flow.target.cluster
     if round_result.unsupported:
@@ -196,6 +194,6 @@ def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condi
 
 
 def _some(names: set[str], separator: str) -> str:
-    """The first few, and how many more there are."""
+    """The first few names, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return separator.join(sorted(names)[:_NAMED]) + more

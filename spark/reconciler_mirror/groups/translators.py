@@ -1,8 +1,8 @@
 """Translates offsets of groups where the flow's offset map alone is not enough.
 
-Offsets that are the same on both sides need no map; a topic that both sides write under one name needs the maps of both
-flows; a gap of the map is closed by reading both logs there. A killed lane leaves such a gap, for it has not written
-its last second: if nothing is copied afterwards, groups there would stay inexact until a record comes.
+Copies that keep offsets need no map; a topic with producers on both sides needs the maps of both flows; a gap of the
+map is closed by reading both logs there. A killed lane leaves such a gap, because it writes the map a second late. If
+nothing is copied afterwards, groups at that gap would stay inexact until the next record.
 """
 
 import time
@@ -22,16 +22,16 @@ from reconciler_mirror import log_lines
 
 
 class AsCommitted:
-    """``other``: where the offsets go. A position beyond its log would send a consumer to where ``auto.offset.reset``
-    says, so such a group is set to where the log ends, and to its own offset once the copy reaches it."""
+    """Offsets that are equal on both sides. With a position beyond the log of ``other``, ``auto.offset.reset`` would
+    apply, so such a group gets the log end, and its own offset once the copy reaches that."""
 
     def __init__(self, other: ClusterClient) -> None:
         self._other = other
         self._ends: Mapping[Key, int] = {}
 
     async def refresh(self, keys: Collection[Key]) -> None:
-        """``keys``: partitions of the other side. After the groups' offsets were read, so that what was copied when a
-        group committed is seen. Raises what ``list_offsets`` raises."""
+        """Reads the ends of ``keys`` on the other side. Call it after reading the groups' offsets, so that the ends
+        include every record copied before a commit. Raises the exceptions of ``list_offsets``."""
         if not keys:
             return
         await self._other.refresh({topic for topic, _ in keys})
@@ -48,10 +48,10 @@ _UNDECIDED = Translation(None, Exactness.UNKNOWN, "a position of the flow is not
 
 
 class BothWays:
-    """``maps``: of the flow, on ``target``; ``returning``: the flow that brings the target's records to ``source``."""
+    """Translates for a topic with producers on both sides, by the flow's map and the one of the returning flow."""
 
     def __init__(self, flows: tuple[str, str], clusters: tuple[ClusterClient, ClusterClient], maps: MapReader) -> None:
-        """``flows``: the flow and the returning one; ``clusters``: the flow's source and target."""
+        """``flows``: the flow, and the returning one; ``clusters``: its source and target; ``maps``: the flow's."""
         self._groups = tuple(position_group(name) for name in flows)
         self._source, self._target = clusters
         self._out, self._back = maps, MapReader(self._source, flows[1])
@@ -59,15 +59,17 @@ class BothWays:
         self._back_to: Mapping[Key, int | None] = {}
 
     async def refresh(self) -> None:
-        """After the groups' offsets were read. Raises WireError."""
+        """Reads positions and maps of both flows. Call it after reading the groups' offsets. Raises WireError."""
         out, back = self._groups
+        # In this order a translation is never ahead: ``back`` covers all that the group can have read, and ``out`` all
+        # that lies before the end of ``back`` (``Interleaved``).
         self._back_to = await _decided(self._source, back)
         await self._back.refresh()
         self._out_to = await _decided(self._target, out)
         await self._out.refresh()
 
     def translate(self, key: Key, position: int, ids: codec.Ids) -> Translation:
-        """``key``: topic and partition, the same on both sides; ``ids``: of the topic here and there, now."""
+        """``key``: topic and partition, equal on both sides; ``ids``: the topic's present ids at source and target."""
         out_to, back_to = self._out_to.get(key), self._back_to.get(key)
         if (out_to is None and key in self._out_to) or (back_to is None and key in self._back_to):
             return _UNDECIDED
@@ -76,8 +78,7 @@ class BothWays:
 
 
 async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
-    """Every position of a flow; None while its transaction is undecided for too long, and where another client has
-    committed one."""
+    """The positions of a flow; None for one in a transaction that stays open too long, or by another client."""
     decided = await GroupClient(cluster).decided(group, DECIDED_WITHIN)
     return {
         key: at.offset if at is not None and position_metadata.is_ours(key, at.offset, at.metadata) else None
@@ -86,18 +87,18 @@ async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:
 
 
 SEEN_ROUNDS = 2
-"""Rounds that a gap must be seen before it is taken for one: what lanes copy is in the map a moment later."""
+"""Rounds for which a gap must last: lanes write the map a moment after they copy."""
 LEAST, MOST = 2, 128
-"""Rounds until an open gap is tried again."""
+"""Rounds between two tries to close a gap, first and last."""
 CPU_S = 0.1
-"""Of one round, about; further gaps wait for the next one."""
+"""Seconds of CPU time for gaps per round, about; further gaps wait for the next round."""
 RUNS_A_CHUNK = 250
 _log = log_lines.logger("groups")
 
 
 @dataclass(slots=True)
 class _Seen:
-    """``due`` and ``last``: rounds. ``why`` it is open; empty before the first try, or while nothing is to be done."""
+    """``due`` and ``last``: rounds. ``why``: the reason it is open; empty before the first try, or if it needs none."""
 
     due: int
     last: int
@@ -106,7 +107,7 @@ class _Seen:
 
 
 class GapCloser:
-    """``clusters``: the flow's source and target. ``committed``: it copies committed records only."""
+    """``clusters``: the flow's source and target. ``committed``: the flow copies only committed records."""
 
     def __init__(self, flow: str, clusters: tuple[ClusterClient, ClusterClient], *, committed: bool) -> None:
         self._flow, self._committed = flow, committed
@@ -117,13 +118,13 @@ class GapCloser:
     async def close(
         self, gaps: Mapping[Key, set[Gap]], routes: Mapping[Key, str], places: MapReader
     ) -> Mapping[tuple[Key, Gap], str]:
-        """Once a round: those that an earlier round saw and that are due. Returns why others stay open, in words.
+        """Closes the due gaps that an earlier round has seen, too. Call it once a round. Returns why others stay open.
 
-        ``routes``: source partition -> target topic. What is closed is in the map with its next refresh. Raises
+        ``routes``: source partition -> target topic. The next refresh of the map shows closed gaps. Raises
         ConnectionLostError.
         """
         self._round += 1
-        wanted = {(key, gap) for key, some in gaps.items() for gap in some}
+        wanted = {(key, gap) for key, in_partition in gaps.items() for gap in in_partition}
         self._seen = {item: self._seen.get(item) or _Seen(self._round + SEEN_ROUNDS, self._round) for item in wanted}
         due = [pair for pair, asked_gap in self._seen.items() if asked_gap.due <= self._round]
         until = time.thread_time() + CPU_S
@@ -137,7 +138,7 @@ class GapCloser:
         return {pair: asked_gap.why for pair, asked_gap in self._seen.items() if asked_gap.why}
 
     async def _close(self, gap: Gap, key: Key, remote: str, places: MapReader) -> str:
-        """Why not; empty when it is done, or when nothing is to be done."""
+        """Closes a gap; returns why it could not, or an empty text, also if there is nothing to close."""
         twin = (remote, key[1])
         try:
             at = (await self._target.positions(position_group(self._flow), [twin]))[twin]
@@ -148,23 +149,23 @@ class GapCloser:
             if why := recreated(places.place(*key), ids, (self._source, self._target), remote, at):
                 return why
             if position < 0 or (gap.source_end is None and position <= (gap.source or 0)):
-                # The group is ahead of the flow, which is no gap; but what the source does not have never comes.
+                # The group is ahead of the flow, which is no gap; but an offset beyond the source's end may never come.
                 end = (await logs.ends(self._source, [key]))[key]
                 if position < 0 or end > (gap.source or 0):
                     return ""
                 return f"the log ends before that on {self._source.name}, at {end}: reset the group there"
             last = places.place(*key)
             if last is not None and (last.source_id, last.target_id) != ids:
-                return ""  # recreated, and copied since: the map of the new one comes with the next commit
+                return ""  # the new topic has copies already, and its map follows with the next commit
             here, there = close_gaps.Log(self._source, key, self._committed), close_gaps.Log(self._target, twin)
             stretch = await close_gaps.close_gap(gap, here, there, position)
             place = codec.MapPartition(self._flow, *key, *ids)
-            # In chunks of the size that lanes write.
+            # Readers expect chunks of about the size that lanes write.
             begin, first, runs, chunks = stretch.begin, stretch.first, stretch.runs, list[Stretch]()
             while len(runs) > RUNS_A_CHUNK:
-                some, runs = runs[:RUNS_A_CHUNK], runs[RUNS_A_CHUNK:]
-                chunks.append(Stretch(begin, some[-1].source_end, some, first))
-                begin, first = some[-1].source_end, False
+                head, runs = runs[:RUNS_A_CHUNK], runs[RUNS_A_CHUNK:]
+                chunks.append(Stretch(begin, head[-1].source_end, head, first))
+                begin, first = head[-1].source_end, False
             chunks.append(Stretch(begin, stretch.end, runs, first))
             await append(self._target, self._flow, {key: [codec.encode(place, chunk) for chunk in chunks]})
         except (BrokerError, close_gaps.NotPairedError) as error:

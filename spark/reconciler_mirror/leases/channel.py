@@ -1,15 +1,15 @@
 """The control channel between driver and tasks: JSON lines over TCP, authenticated by a random token.
 
-Down come the lanes' partitions, stop and "lease over"; up go reports, progress of the partitions that changed, and a
-sign of life. It carries no records and no secrets, and nothing depends on it for correctness: without it a lease copies
-what it began with until its deadline. It is the driver's proof that a task lives: Spark reports the loss of an executor
-late, and tries a task again without a word.
+The driver sends partitions of lanes, "stop" and "lease over"; a task sends reports, progress of changed partitions, and
+a sign of life. The channel carries no records and no secrets, and correctness does not depend on it: without it a lease
+copies its first partitions until its deadline. It is the driver's proof that a task lives: Spark reports the loss of an
+executor late, and repeats a task without notice.
 
-The first line of a task is the token, its lease and a word of its own; nothing else is read before the token is known.
-A task whose line breaks dials again, and says all that it had said; by that word the driver knows it from one that
-Spark tries again under the same name, whose counts begin at 0. The token travels in Spark's own closure. Beyond
-loopback it begins with the fingerprint of the driver's certificate, and the task demands TLS with just that one before
-it says anything.
+The first line of a task has the token, its lease and a random word; the driver reads nothing else before it has checked
+the token. A task with a broken line dials again and repeats everything. By the word the driver distinguishes it from
+Spark's second try of the task under the same name, with counters that begin at 0. The token travels in Spark's closure.
+Beyond loopback it begins with the fingerprint of the driver's certificate, and the task sends nothing before a TLS
+handshake with that very certificate.
 """
 
 import hmac
@@ -27,22 +27,22 @@ from reconciler_mirror.leases.channel_listener import Listener
 from reconciler_mirror.model.lane import PartitionSpec
 
 _CONNECT_S = 5.0
-"""How long a stranger may take for everything up to its token: TLS and the first line."""
+"""Seconds for TLS handshake and first line, after which an unauthenticated connection is closed."""
 GREETING_BYTES, GREETINGS = 4096, 256
-"""How long a first line may be, and how many connections may be without a token at a time: more are closed at once."""
+"""Longest first line, and most unauthenticated connections at a time; further ones are closed at once."""
 _REDIAL_FIRST_S, _REDIAL_LAST_S = 0.1, 2.0
-"""Seconds before a lost line is dialled again, first and last."""
+"""Seconds before a task dials a lost line again, first and last."""
 _LEAVE: Message = {"over": True}
 _log = logs.logger("channel")
 SPECS = tuple[PartitionSpec, ...]
 ROWS = Codec(rows=True)
-"""Of messages between lanes and driver: driver and tasks are of one release, so fields need no names."""
+"""Codec of messages: driver and tasks are of one release, so fields need no names."""
 
 
 class ChannelServer:
-    """The driver's end. ``orders`` gives what a lease must know when it connects; ``report`` gets each message of it,
-    and ``broken`` is called when its line ends before the lease does. ``begins`` is called once for each task, when it
-    first connects, before its orders are asked for."""
+    """The driver's end. ``orders`` makes the first message to a lease that connects; ``report`` gets each message from
+    it, and ``broken`` is called when its line ends before the lease does. ``begins`` is called once for each task, when
+    it first connects, before ``orders``."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ChannelServer:
         self.token = f"{listener.pin}:{self._secret}" if listener.tls else self._secret
         self._orders, self._report, self._broken, self._begins = orders, report, broken, begins
         self._lines: dict[str, Line] = {}
-        self._tasks: dict[str, str] = {}  # by lease, the word of the task that connected last
+        self._tasks: dict[str, str] = {}  # by lease, the random word of the last task that connected
         self._guard = threading.Lock()
         self._strangers = threading.BoundedSemaphore(GREETINGS)
         self._socket = listener.socket
@@ -71,7 +71,7 @@ class ChannelServer:
             line.send(message)
 
     def end(self, lease: str) -> None:
-        """The lease is not given any more, though its task may live on where Spark lost sight of it: it must leave."""
+        """Ends the lease. Its task may still run after Spark has lost sight of it, so it is asked to leave."""
         with self._guard:
             line = self._lines.pop(lease, None)
             self._tasks.pop(lease, None)
@@ -86,8 +86,8 @@ class ChannelServer:
             line.close()
 
     def _accept(self) -> None:
-        """A thread for each connection, until the socket is closed. Connections that have not said who they are yet are
-        limited by ``_strangers``: whatever scans the port must not use up the driver's threads."""
+        """Serves each connection in a thread, until the socket is closed. ``_strangers`` limits unauthenticated ones: a
+        port scan must not use up the driver's threads."""
         while True:
             try:
                 connection, _ = self._socket.accept()
@@ -99,7 +99,7 @@ class ChannelServer:
             threading.Thread(target=self._serve, args=(connection,), name="channel lease", daemon=True).start()
 
     def _greeted(self, connection: socket.socket) -> tuple[str, str, Line] | None:
-        """Its lease and task; None for a stranger, who does not know the token in time."""
+        """Lease, task and line of an authenticated connection; None if the token is wrong or late."""
         too_late = threading.Timer(_CONNECT_S, shut, (connection,))
         too_late.daemon = True
         too_late.start()
@@ -123,8 +123,8 @@ class ChannelServer:
             return
         lease, task, line = greeted
         with self._guard:
-            # A task whose connection broke dials again and goes on. Another task of the same lease is Spark's second
-            # try: its predecessor may still copy, so it is asked to leave.
+            # The same task dials again after a broken connection, and continues. Another task of the same lease is
+            # Spark's second try: the first may still copy, so it is asked to leave.
             again = self._tasks.get(lease) == task
         if not again:
             self._begins(lease)
@@ -132,7 +132,7 @@ class ChannelServer:
         if orders is None:
             line.send(_LEAVE)
             connection.settimeout(_CONNECT_S)
-            line.receive()  # until it has closed: what it sends meanwhile must not make TCP drop the answer
+            line.receive()  # waits for the task to close: unread bytes would make TCP reset and lose the answer
             line.close()
             return
         with self._guard:
@@ -140,26 +140,26 @@ class ChannelServer:
             self._tasks[lease] = task
         if before is not None and again:
             before.close()
-        elif before is not None:  # Spark tries a task again under the same name
+        elif before is not None:
             before.send(_LEAVE)
-        line.send(self._orders(lease) or orders)  # again: what changed before the line was listed
+        line.send(self._orders(lease) or orders)  # asked again, for changes from before the line was listed
         while (message := line.receive()) is not None:
             if self._lines.get(lease) is line:
                 self._report(lease, message)
         with self._guard:
-            mine = self._lines.get(lease) is line
-            if mine:
+            is_latest = self._lines.get(lease) is line
+            if is_latest:
                 del self._lines[lease]
         line.close()
-        if mine:
+        if is_latest:
             self._broken(lease)
 
 
 class ChannelClient:
-    """The task's end. ``heard`` gets each message, on a thread of its own. Never raises.
+    """The task's end. ``heard`` gets each message, on a separate thread. Never raises.
 
-    A line that breaks, or cannot be opened, is dialed again until ``close``. What was sent last may be lost with it:
-    a sender looks whether ``lines``, how many there were so far, has grown, and then says everything again.
+    Dials a broken or refused line again until ``close``. The last messages may be lost with a line: a sender repeats
+    everything when ``lines``, the number of lines so far, has grown.
     """
 
     def __init__(self, address: tuple[str, int], token: str, lease: str, heard: Callable[[Message], None]) -> None:
@@ -173,7 +173,7 @@ class ChannelClient:
         threading.Thread(target=self._listen, name="channel", daemon=True).start()
 
     def send(self, message: Message) -> None:
-        """Lost where there is no line."""
+        """Sends ``message``, or drops it while there is no line."""
         if self._line is not None:
             self._line.send(message)
 
@@ -183,8 +183,8 @@ class ChannelClient:
             self._line.close()
 
     def _listen(self) -> None:
-        """Hears the driver's messages, and dials again when the line is lost, with pauses that double. A line that held
-        for a while resets the pause; one that is refused at once does not."""
+        """Receives the driver's messages, and dials again after a lost line, with pauses that double. A line that lasts
+        resets the pause; one that is refused at once does not."""
         pause = _REDIAL_FIRST_S
         while not self._closed.is_set():
             began, line = time.monotonic(), self._line
@@ -202,8 +202,8 @@ class ChannelClient:
                 self._line.close()
 
     def _dialed(self) -> Line | None:
-        """None where the driver cannot be reached; warned once, since it is tried for as long as the lease runs. The
-        greeting has the lease and a secret, and the driver's certificate is compared with the pin of the token."""
+        """A new line, or None if the driver is unreachable; warns once, since tries continue until the lease ends.
+        Compares the driver's certificate with the pin before it sends the secret."""
         connection: socket.socket | None = None
         try:
             connection = socket.create_connection(self._address, timeout=_CONNECT_S)

@@ -35,8 +35,8 @@ class PlainStream:
 
 
 class TlsStream:
-    """TLS over a socket. OpenSSL forbids two threads in one connection, so it works on memory under a lock, and the
-    socket is read and written outside of it: a full send buffer does not keep this side from reading."""
+    """TLS over a socket. OpenSSL forbids two threads in one connection, so it works on memory buffers under a lock;
+    reads and writes of the socket are outside of the lock, so that a full send buffer does not block reading."""
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
         """Completes the handshake. Raises OSError, of which ssl.SSLError is one."""
@@ -78,11 +78,11 @@ class TlsStream:
             with self._guard:
                 return self._tls.read(_PIECE)
         except ssl.SSLWantReadError:
-            self._flush()  # the answer to a change of keys
+            self._flush()  # sends the answer to a key update
             return None
 
     def _feed(self) -> bool:
-        """Raises OSError for an end within the handshake."""
+        """False at the end of the stream. Raises OSError for an end within the handshake."""
         received = self._connection.recv(_PIECE)
         with self._guard:
             if received:
@@ -105,12 +105,12 @@ def fingerprint(certificate: bytes) -> str:
 
 
 def pinned(connection: socket.socket, pin: str) -> TlsStream:
-    """The task's end: nothing is sent before the driver has proved that it holds the certificate ``pin``.
+    """The task's end: nothing is sent before the driver has proved that it has the key of certificate ``pin``.
 
     Raises OSError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the pin says more than any name or issuer
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # the pin proves more than a name or issuer
     stream = TlsStream(connection, context, server_side=False)
     if not hmac.compare_digest(stream.peer(), pin):
         raise ssl.SSLCertVerificationError(f"the certificate there is {stream.peer()}, the driver's is {pin}")
@@ -135,7 +135,7 @@ class Line:
         return True
 
     def receive_raw(self, most: int | None = None) -> bytes | None:
-        """A line without its end. None when the other side is gone, or a line is longer than ``most`` bytes."""
+        """A line without its end. None if the other side has closed, or a line is longer than ``most`` bytes."""
         searched = 0
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
@@ -153,7 +153,7 @@ class Line:
         return None if most is not None and len(line) > most else line
 
     def receive(self) -> Message | None:
-        """None when the other side is gone or does not send a JSON object."""
+        """None if the other side has closed or sent no JSON object."""
         line = self.receive_raw()
         try:
             got = None if line is None else json.loads(line)
@@ -166,7 +166,7 @@ class Line:
 
 
 def shut(connection: socket.socket) -> None:
-    """Also wakes a thread that reads from it."""
+    """Closes the connection, and so wakes a thread that reads from it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     with contextlib.suppress(OSError):

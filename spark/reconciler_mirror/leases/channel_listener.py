@@ -1,8 +1,8 @@
-"""Where the driver listens for its tasks: address, port out of a range, and TLS wherever it is not loopback.
+"""The driver's listening socket for its tasks: address, a port of a range, and TLS everywhere but on loopback.
 
-The certificate is made when the application starts. Key and signature come from the Java that runs the driver, so
-nothing else has to be installed. Tasks are given its fingerprint with their lease, and compare: no name, date or issuer
-in it is ever read (docs/decisions/spark/0120).
+The application makes a certificate when it starts. Key and signature come from the driver's Java, so nothing else has
+to be installed. Tasks get the fingerprint with their lease and compare only that: never a name, date or issuer
+(docs/decisions/spark/0120).
 """
 
 import base64
@@ -47,7 +47,7 @@ class ServerIdentity:
 
 
 def made_by_java(jvm: Any) -> ServerIdentity:
-    """``jvm``: Py4J's view of the driver's Java. A key on P-256, and a certificate of it signed by itself."""
+    """A P-256 key and its self-signed certificate. ``jvm``: Py4J's view of the driver's Java."""
     generator = jvm.java.security.KeyPairGenerator.getInstance("EC")
     generator.initialize(256)
     pair = generator.generateKeyPair()
@@ -61,7 +61,7 @@ def made_by_java(jvm: Any) -> ServerIdentity:
 
 
 def _encoder(jvm: Any) -> Callable[[Any, str], bytes]:
-    """Keys as DER by way of a KeyFactory: the classes of keys themselves are not exported by Java's modules."""
+    """Encodes keys as DER by a KeyFactory, because Java's modules do not export the key classes themselves."""
     factory = jvm.java.security.KeyFactory.getInstance("EC")
 
     def encoded(key: Any, form: str) -> bytes:
@@ -71,7 +71,7 @@ def _encoder(jvm: Any) -> Callable[[Any, str], bytes]:
 
 
 def _content(public_key: bytes) -> bytes:
-    """What is signed (RFC 5280, TBSCertificate), in version 1: there are no extensions."""
+    """The signed part (RFC 5280, TBSCertificate), in version 1, which has no extensions."""
     name = _der(_SEQUENCE, _der(_SET, _der(_SEQUENCE, _der(_OID, _COMMON_NAME), _der(_UTF8, b"control channel"))))
     validity = _der(_SEQUENCE, *(_der(_TIME, day) for day in _EVER))
     return _der(_SEQUENCE, _der(_INTEGER, b"\1"), _ALGORITHM, name, validity, name, public_key)
@@ -95,8 +95,8 @@ def _pem(label: str, der: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """``advertised``: the address that tasks are given. ``tls`` None: plain, on loopback. ``pin``: fingerprint of the
-    certificate, which tasks are given."""
+    """``advertised``: the address for tasks. ``tls`` None: plain, on loopback. ``pin``: the certificate's fingerprint,
+    also for tasks."""
 
     socket: socket.socket
     advertised: str
@@ -117,7 +117,7 @@ def listen_for_tasks(settings: ChannelSettings | None, host: str, context: Any) 
 
 
 def open_listener(settings: ChannelSettings, bind: str, advertised: str, identity: ServerIdentity | None) -> Listener:
-    """On the first free port of the range. Raises HandoverError, with the addresses and ports that were tried."""
+    """Listens on the first free port of the range. Raises HandoverError with the addresses and ports that it tried."""
     listening = _bound(settings, bind, advertised)
     if identity is None:
         return Listener(listening, advertised)

@@ -1,7 +1,7 @@
 """Assigns lanes to leases, each of which is one Spark task, and makes the messages to tasks about them.
 
-Lanes stay where they are unless a move pays. ``Leases`` guards placement, claims and prepared lanes. What is read of
-the board needs no guard, and is encoded without one: it is much where there are many partitions.
+Lanes stay where they are unless a move pays. ``Leases`` guards placement, claims and prepared lanes. Partitions come
+from the board, which has its own lock: encoding thousands of them would block the guard for too long.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from reconciler_mirror.leases.channel import ROWS, SPECS, Message
 from reconciler_mirror.model.lane import Claim, LaneKey, LaneSpec, lane_spec
 
 _WORTH_MOVING = 0.25  # of the mean load of a lease
-_LEAST = 1e-6  # of a load; what decays towards 0 is never worth a move
+_LEAST = 1e-6  # least load that is worth a move; the load of an idle lane decays towards 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class LaneMove:
 
 
 def pack(loads: Mapping[LaneKey, float], leases: int) -> Mapping[LaneKey, int]:
-    """Heaviest first, each to the lease with the least load (longest processing time first). Deterministic."""
+    """Places lanes, the heaviest first, each on the lease with the least load (LPT rule). Deterministic."""
     totals, counts = [0.0] * leases, [0] * leases
     placed: dict[LaneKey, int] = {}
     for lane in sorted(loads, key=lambda key: (-loads[key], key)):
@@ -38,7 +38,7 @@ def pack(loads: Mapping[LaneKey, float], leases: int) -> Mapping[LaneKey, int]:
 def taken_over(
     placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], gone: Collection[int], leases: Collection[int]
 ) -> Mapping[LaneKey, int]:
-    """New places for the lanes of ``gone``: heaviest first, each to the lightest of ``leases``."""
+    """New places for the lanes of the ``gone`` leases: the heaviest first, each on the lightest of ``leases``."""
     totals = _totals(placed, loads, leases)
     moved: dict[LaneKey, int] = {}
     for lane in sorted(
@@ -60,8 +60,8 @@ def _totals(placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], lease
 def best_move(
     placed: Mapping[LaneKey, int], loads: Mapping[LaneKey, float], leases: Collection[int]
 ) -> LaneMove | None:
-    """The one lane whose move from the heaviest to the lightest of ``leases`` evens them out most, if that pays at all.
-    To a lease without a task nothing may be moved: it would wait there, and look light for that."""
+    """The best move of one lane from the heaviest to the lightest of ``leases``; None if no move pays. ``leases`` must
+    have tasks: on one without, a lane would only wait, and make it look light."""
     totals = _totals(placed, loads, leases)
     if len(totals) < 2 or not placed:
         return None
@@ -81,7 +81,7 @@ def best_move(
 
 
 class LanePlacement:
-    """Which slot, the place of one lease after the other, has which lanes."""
+    """The lanes of each slot; a slot is the place of consecutive leases."""
 
     def __init__(self, loads: Mapping[LaneKey, float], slots: int) -> None:
         self._slots = dict(pack(loads, slots))
@@ -96,21 +96,21 @@ class LanePlacement:
 
     @property
     def slots(self) -> frozenset[int]:
-        """Those that have lanes."""
+        """Slots with lanes."""
         return frozenset(self._slots.values())
 
     def lanes_of(self, slot: int) -> tuple[LaneKey, ...]:
         return tuple(lane for lane, place in self._slots.items() if place == slot)
 
     def even_out(self, loads: Mapping[LaneKey, float], at_work: Collection[int]) -> LaneMove | None:
-        """Moves one lane between slots that have a task, where that pays."""
+        """Moves one lane between slots with tasks, if that pays."""
         move = best_move(self._slots, loads, at_work)
         if move is not None:
             self._slots[move.lane] = move.destination
         return move
 
     def leave(self, slots: Collection[int], loads: Mapping[LaneKey, float], at_work: Collection[int]) -> frozenset[int]:
-        """Gives the lanes of ``slots`` to those that have a task; returns which of them got some."""
+        """Gives the lanes of ``slots`` to slots with tasks; returns the receivers."""
         moved = taken_over(self._slots, loads, slots, at_work)
         self._home |= {lane: self._slots[lane] for lane in moved}
         self._slots |= moved
@@ -118,16 +118,16 @@ class LanePlacement:
         return frozenset(moved.values())
 
     def come_back(self, slot: int) -> frozenset[int]:
-        """The lanes that have left it are its own again; returns the slots that had them."""
+        """Returns its former lanes to ``slot``; gives the slots that had them meanwhile."""
         back = [lane for lane, home in self._home.items() if home == slot]
-        had = frozenset(self._slots[lane] for lane in back)
+        origins = frozenset(self._slots[lane] for lane in back)
         self._slots |= {lane: self._home.pop(lane) for lane in back}
         self.vacated.discard(slot)
-        return had - {slot}
+        return origins - {slot}
 
 
 class LaneOrders:
-    """Partitions, pauses, rates and claims of lanes, and which of them are prepared."""
+    """Partitions, pauses, rates and claims of lanes, and the set of prepared lanes."""
 
     def __init__(self, flows: Sequence[FlowSettings], board: Board) -> None:
         self._board = board
@@ -148,7 +148,7 @@ class LaneOrders:
         return {"claims": [[flow, ROWS.encoded(claim)]]}
 
     def share_rates(self) -> bool:
-        """Deals limits out again; whether that changed anything."""
+        """Shares rate limits again; whether that changed any share."""
         fresh = self._board.rate_shares()
         if fresh == self._rates:
             return False
@@ -156,17 +156,17 @@ class LaneOrders:
         return True
 
     def prepared(self, lane: LaneKey) -> None:
-        """It could copy at once."""
+        """The lane is ready to copy."""
         self._prepared.add(lane)
 
     def unprepared(self, flow: str) -> tuple[LaneKey, ...]:
-        """Lanes of the flow that have partitions and could not copy at once."""
+        """Lanes of the flow with partitions that are not ready to copy."""
         return tuple(
             key for key in self._lanes if key[0] == flow and key not in self._prepared and self._board.specs(key)
         )
 
     def specs(self, lanes: tuple[LaneKey, ...]) -> tuple[LaneSpec, ...]:
-        """As a task gets them when Spark submits it."""
+        """Lanes with their present partitions, pauses and rates, for a new task."""
         return tuple(
             replace(
                 self._lanes[key],

@@ -1,4 +1,4 @@
-"""Leases on Spark: each is one job with one task, submitted again when it ends."""
+"""Leases on Spark: each is one job with one task, and the driver submits it again when it ends."""
 
 import threading
 import time
@@ -32,21 +32,21 @@ from reconciler_mirror.leases.task import LeaseSpec, in_task
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneKey, LaneProgress, LaneReport
 
 LEASE_S = 60.0
-"""A lease that hears nothing from its driver ends after that; while it does, it goes on without a pause."""
+"""A lease ends after so long without a message from its driver; with one, it continues without a pause."""
 _RENEW_S = 15.0
 _LONGEST_PAUSE_S = 10.0
 COME_BACK_S = 15.0
-"""How often a slot that its lanes left looks whether Spark has a place for it again."""
+"""How often a vacated slot checks whether Spark has a place for it again."""
 ROWS_PER_S = 20_000
-"""Rows of progress that all leases together may send a second: what the driver takes in with half a core."""
+"""Rows of progress per second that all leases together may send: they cost the driver half a core."""
 _log = logs.logger("leases")
 
 
 class Leases:
-    """Keeps ``parallelism`` leases running. Lanes are leased at once: they get ready and wait until their flow is taken
-    over, so that this costs no time then.
+    """Keeps ``parallelism`` leases running. It leases lanes at once: they prepare, and wait until their flow is taken
+    over, so that the takeover does not wait for Spark.
 
-    ``superseded`` is called once a lane has learned that a later application owns its flow.
+    ``superseded`` is called when a lane learns that a later application owns its flow.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Leases:
         self._guard = threading.Condition()
         self._stopping = False
         self._lost = 0
-        self._failed: dict[int, str] = {}  # by slot, why its last lease ended that Spark did run
+        self._failed: dict[int, str] = {}  # by slot, why its last lease failed after Spark had started it
         self._lanes = LaneOrders(settings.flows, board)
         self._placed = LanePlacement(self._board.measure_loads(), settings.parallelism)
         self._untasked = Untasked(key for key in self._lanes if key in self._placed)
@@ -89,18 +89,18 @@ class Leases:
             self._server.send(name, message)
 
     def prepared(self, flow: str) -> bool:
-        """Whether every lane of the flow that has partitions could copy at once."""
+        """Whether every lane of the flow with partitions is ready to copy."""
         with self._guard:
             return not self._lanes.unprepared(flow)
 
     def unplaced(self) -> int:
-        """Leases that Spark has not found a place for yet. A worker that is slow to start, or fails, has one."""
+        """Leases without a place from Spark. One with a Python worker that starts slowly, or fails, has a place."""
         with self._guard:
             waiting = self._placed.slots - self._running.signs.slots - self._failed.keys()
         return sum(not has_task(self._context, f"lease-{slot}") for slot in waiting)
 
     def unready(self, flow: str) -> Mapping[str, tuple[int, ...]]:
-        """Lanes of the flow that could not copy at once, by what each waits for."""
+        """Lanes of the flow that are not ready to copy, by the reason for their wait."""
         with self._guard:
             connected, failed = self._running.signs.slots, dict(self._failed)
             slots = {key: self._placed[key] for key in self._lanes.unprepared(flow) if key in self._placed}
@@ -111,39 +111,39 @@ class Leases:
         return unready
 
     def lanes_without_task(self) -> frozenset[LaneKey]:
-        """Of those that have partitions, for however short."""
+        """Lanes with partitions but without a task at present."""
         return frozenset(key for key in self._untasked.without() if self._board.specs(key))
 
     def failures(self) -> tuple[str, ...]:
-        """Why leases fail that Spark has a place for, each reason once."""
+        """Reasons of the leases that fail although Spark has a place for them, each once."""
         with self._guard:
             return tuple(sorted(set(self._failed.values())))
 
     def wait_for_room(self) -> bool:
-        """Some leases have no place yet, and the end of another application may make room for them."""
+        """Whether leases without a place may get one when another application ends."""
         return is_shared(self._context) and self.unplaced() > 0
 
     def counts(self) -> tuple[int, int]:
-        """Leases that run now, and how many Spark has lost so far."""
+        """Running leases, and leases that Spark has lost so far."""
         with self._guard:
             return len(self._running), self._lost
 
     def report_untasked(self) -> str:
-        """Lanes without a task that is heard of, to the board; to be called every few seconds. Ends tasks that were
-        silent for longer than a lease. Returns why no task can run at all; empty while there is hope."""
+        """Reports lanes without a live task to the board; to be called every few seconds. Ends tasks that were silent
+        for longer than a lease. Returns why no task can ever run again; empty otherwise."""
         if self.context_stopped():
             return CONTEXT_STOPPED
         with self._guard:
             silent = self._running.signs.silent()
             self._untasked.silent(self._running.silent_lanes(silent))
 
-        # A task that was silent for a whole lease is frozen or cut off. Its lanes go to a new one.
+        # A task that is silent for a whole lease is frozen or cut off. Its lanes go to a new task, which fences it.
         for name in [name for name, seconds in silent.items() if seconds > LEASE_S]:
             _log.warning("a task was silent for longer than a lease and is ended", lease=name, seconds=LEASE_S)
             self._gone(name, f"it said nothing for {LEASE_S:.0f} s and was ended")
             self._context.cancelJobGroup(f"lease-{slot_of(name)}")
 
-        # Lanes without partitions miss no task. Where Spark has no place for one, its lanes go to other slots.
+        # Lanes without partitions need no task. If Spark has no place for a slot, its lanes go to other slots.
         lanes = {key: gap for key, gap in self._untasked.lanes().items() if self._board.specs(key)}
         self._board.set_untasked(lanes, self._untasked.without())
         lost = {
@@ -151,14 +151,14 @@ class Leases:
         }
         self._leave_slots({slot for slot in lost if not has_task(self._context, f"lease-{slot}")})
 
-        # Sooner where the master has forgotten this application: it never gives it an executor again.
+        # A master that has forgotten this application never gives it an executor again, so waiting is pointless.
         if (ended := self._untasked.hopeless(FORGOTTEN_S)) and is_forgotten(self._context):
             return f"{ended}. The master has no executor for this application, as after a start without its state"
         return self._untasked.hopeless()
 
     def _leave_slots(self, slots: set[int]) -> None:
-        """Spark has no place for these: their lanes go to slots that have a task, which end and are given again. What
-        still waits for a place is taken back first, else it would get the core of one that ends."""
+        """Moves the lanes of ``slots``, for which Spark has no place, to slots with a task; those end and start again.
+        Cancels the waiting jobs first: otherwise they would get the cores of the leases that end."""
         with self._guard:
             at_work = self._running.signs.slots
             slots = slots - at_work
@@ -171,8 +171,8 @@ class Leases:
         self._end_early(receivers)
 
     def _come_back(self, slot: int) -> None:
-        """Waits until Spark has a place for a slot that its lanes left; then they come back. A place that is only free
-        because another lease is just given again is none."""
+        """Waits until Spark has a place for a vacated slot; then its lanes come back. A core that is free only between
+        two leases of another slot does not count."""
         if not find_place(self._context, slot):
             return
         with self._guard:
@@ -186,7 +186,7 @@ class Leases:
         return is_stopped(self._context)
 
     def share_rates(self) -> None:
-        """Limited flows deal their limit out again among their lanes, by what each has reported last."""
+        """Shares the rate limit of each limited flow among its lanes again, by their last reports."""
         if not self._lanes.share_rates():
             return
         with self._guard:
@@ -196,15 +196,15 @@ class Leases:
                 self._server.send(name, message)
 
     def partitions_changed(self) -> None:
-        """Running leases get their lanes' partitions, and which of them are paused, as the board has them now."""
+        """Sends the board's present partitions and pauses to running leases."""
         with self._guard:
             running = self._running.lanes()
         for name, lanes in running.items():
             self._server.send(name, self._lanes.partitions(lanes))
 
     def stop(self, patience_s: float, left: Callable[[], None] = lambda: None) -> bool:
-        """Asks every lease to commit and leave. False when some had to be cancelled. ``left`` is called as soon as no
-        lane is at work, which is a little before Spark knows."""
+        """Asks every lease to commit and leave. False if it had to cancel any. ``left`` is called once no lane is at
+        work any more, slightly before Spark reports that."""
         give_up = time.monotonic() + patience_s
         with self._guard:
             self._stopping = True
@@ -213,7 +213,7 @@ class Leases:
         for name in running:
             self._server.send(name, {"stop": True})
 
-        # Lanes leave before Spark reports the end of their jobs; a successor waits for the lanes alone.
+        # A successor waits for the lanes only, and these leave before Spark reports the end of their jobs.
         with self._guard:
             self._guard.wait_for(lambda: self._running.all_left(running), timeout=patience_s)
             threads = [thread for slot, thread in enumerate(self._threads) if slot not in self._placed.vacated]
@@ -231,15 +231,15 @@ class Leases:
     # one slot
 
     def _keep(self, slot: int) -> None:
-        """The thread of one slot, that is, of one Spark core that the mirror may use: waits for lanes, leases them as a
-        Spark job of one task, and after a failure pauses longer each time. Ends when the mirror stops."""
+        """The thread of one slot, that is, of one Spark core for the mirror: waits for lanes, leases them as a job with
+        one task, and pauses longer after each failure. Returns when the mirror stops."""
         pause, number = 0.5, 0
-        while (mine := self._wait_for_lanes(slot)) is not None:
-            if not mine:
+        while (lanes := self._wait_for_lanes(slot)) is not None:
+            if not lanes:
                 self._come_back(slot)
                 continue
             number += 1
-            if self._lease(slot, number, mine):
+            if self._lease(slot, number, lanes):
                 pause = 0.5
                 continue
             with self._guard:
@@ -247,17 +247,17 @@ class Leases:
             pause = min(_LONGEST_PAUSE_S, pause * 2)
 
     def _wait_for_lanes(self, slot: int) -> tuple[LaneKey, ...] | None:
-        """Empty now and then where it was left by its lanes, None at the end."""
+        """The lanes of the slot. Empty every ``COME_BACK_S`` for a vacated slot, None at the end."""
         with self._guard:
             while not self._stopping:
-                if mine := self._placed.lanes_of(slot):
-                    return mine
+                if lanes := self._placed.lanes_of(slot):
+                    return lanes
                 if not self._guard.wait(COME_BACK_S) and slot in self._placed.vacated:
                     return ()
             return None
 
     def _lease(self, slot: int, number: int, mine: tuple[LaneKey, ...]) -> bool:
-        """One Spark job. False when Spark lost it: its worker died or could not be started."""
+        """Runs one Spark job. False if Spark lost it: its worker died or did not start."""
         name = f"{slot}.{number}"
         lanes = self._lanes.specs(mine)
         spec = LeaseSpec(
@@ -274,6 +274,7 @@ class Leases:
         given = preflight.packed(self._server.address if elsewhere else None, (in_task, spec))
         for key in mine:
             self._board.lease_begins(key)
+        # A lease is listed before Spark can start its task, or the task's first message would be refused.
         with self._guard:
             if self._stopping:
                 return True
@@ -285,7 +286,7 @@ class Leases:
                     self._superseded(report.error)
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
             why = cause(error)
-            # A slot whose lanes have left it, or a job that ends, loses nothing with its task.
+            # A vacated slot, and a mirror that stops, lose nothing with the task.
             with self._guard:
                 vacated, stopping = slot in self._placed.vacated, self._stopping
                 if not stopping and not vacated:
@@ -305,13 +306,13 @@ class Leases:
         return True
 
     def _ends(self, lease: str, lanes: tuple[LaneKey, ...], why: str = "") -> None:
-        """Of those that no other lease holds by now."""
+        """Marks lanes as without a task, unless another lease has taken them meanwhile."""
         with self._guard:
-            held = self._running.held_by_others(lease)
-        self._untasked.ends(set(lanes) - held, why)
+            taken = self._running.held_by_others(lease)
+        self._untasked.ends(set(lanes) - taken, why)
 
     def _renew(self) -> None:
-        """A lease ends only to be placed again, to stop, or when its driver is gone."""
+        """Renews leases: one ends only for a new placement, for a stop, or after the loss of its driver."""
         balanced = time.monotonic()
         while True:
             with self._guard:
@@ -321,7 +322,7 @@ class Leases:
             for name in running:
                 self._server.send(name, {"seconds": LEASE_S})
 
-            # Now and then one lane moves to where less is copied, if that pays.
+            # A move interrupts every lane of two leases, so at most one lane moves at a time, and only if that pays.
             if time.monotonic() - balanced < LEASE_S:
                 continue
             balanced = time.monotonic()
@@ -336,7 +337,7 @@ class Leases:
             self._end_early({move.origin, move.destination})
 
     def _end_early(self, slots: Collection[int]) -> None:
-        """These leases commit and return, to be given again as the lanes are placed now."""
+        """Has these leases commit and return; they start again with the present placement."""
         with self._guard:
             names = self._running.end_early(slots)
         for name in names:
@@ -345,15 +346,15 @@ class Leases:
     # the channel
 
     def _begins(self, lease: str) -> None:
-        """A task, also one that Spark tries again under the same name: it counts from 0."""
+        """A task has begun, perhaps Spark's second try under the same name: its counters begin at 0."""
         with self._guard:
             lanes = self._running.lanes_of(lease) or ()
         for key in lanes:
             self._board.lease_begins(key)
 
     def _orders(self, lease: str) -> channel.Message | None:
-        """Everything a task has to know when it connects, also after a lost line: its answer replaces all that it heard
-        before. None: the lease is not one of ours any more, so the task is refused."""
+        """Everything that a task has to know when it connects, even again after a lost line: it replaces all earlier
+        messages. None: the lease has ended, so the task is refused."""
         with self._guard:
             lanes = self._running.lanes_of(lease)
             if lanes is None:
@@ -364,8 +365,8 @@ class Leases:
         return {**self._lanes.partitions(lanes), **orders}
 
     def _broken(self, lease: str) -> None:
-        """The line is the proof of life: Spark may learn much later that the executor is gone, and then tries the task
-        again within the same job. A task that lives dials again at once, before anything is reported."""
+        """The line is the task's proof of life: Spark may notice the loss of an executor much later, and then tries the
+        task again within the same job. A live task dials again at once, before anything is reported."""
         self._gone(lease, "its connection to the Spark driver ended before it did")
 
     def _gone(self, lease: str, why: str) -> None:
@@ -375,8 +376,8 @@ class Leases:
         self._board.lost(lanes)
 
     def _on_message(self, lease: str, message: channel.Message) -> None:
-        """A message of a task. The guard is held only for the leases' own state: the board has a lock of its own, and
-        decoding a report of thousands of partitions must not hold up other tasks."""
+        """Handles a task's message. The guard protects only the leases' own state: the board has its own lock, and
+        decoding a report of thousands of partitions must not delay other tasks."""
         with self._guard:
             self._running.signs.hear(lease)
         if "alive" in message:
@@ -389,9 +390,9 @@ class Leases:
                     self._running.lane_left(lease, _key(message["left"]))
                 self._guard.notify_all()
         if "executor" in message:
-            said, problems = message["executor"], tuple(message["executor"]["problems"])
+            executor, problems = message["executor"], tuple(message["executor"]["problems"])
             note = _log.warning if problems else _log.info
-            note("executor looked at", lease=lease, host=said["host"], python=said["python"], problems=problems)
+            note("executor looked at", lease=lease, host=executor["host"], python=executor["python"], problems=problems)
             with self._guard:
                 lanes = self._running.lanes_of(lease) or ()
             self._preflight_done(slot_of(lease), lanes, problems)

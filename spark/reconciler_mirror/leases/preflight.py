@@ -1,6 +1,6 @@
-"""Whether an executor of a Spark cluster can do the mirror's work, looked at where the work is done.
+"""Checks on an executor of a Spark cluster that it can do the mirror's work.
 
-Imports nothing but the standard library before it knows that the rest is there: it is what runs first.
+This code runs first, so it imports only the standard library until it has found the other packages.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ PACKAGES: Mapping[str, str] = {
     "re2": "google-re2",
     "structlog": "structlog",
 }
-"""Module -> package: what lanes need besides our own code, as `reconciler mirror pack` packs it."""
+"""Module -> package: the packages that lanes need beside our own, as `reconciler mirror pack` packs them."""
 CONNECT_S, ANSWER_S = 5.0, 20.0
 HELD_S = 3.0
-"""Seconds that each look holds its core, so that Spark gives every executor one and not all of them to the quickest."""
+"""Seconds for which each check holds its core, so that Spark gives every executor one, not all to the quickest."""
 
 
 class NotFitError(Exception):
@@ -33,7 +33,7 @@ class NotFitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorReport:
-    """``versions``: by package, None where it is missing. ``problems``: sentences, empty where all is well."""
+    """``versions``: by package, None for a missing one. ``problems``: sentences, empty without problems."""
 
     host: str
     python: str
@@ -42,14 +42,14 @@ class ExecutorReport:
 
 
 def installed() -> dict[str, str | None]:
-    """Package -> version, of this process."""
+    """Package -> version in this process."""
     return {package: _version(module, package) for module, package in PACKAGES.items()}
 
 
 def _version(module: str, package: str) -> str | None:
     try:
         importlib.import_module(module)
-    except Exception:  # noqa: BLE001  # a library of it may be for another machine
+    except Exception:  # noqa: BLE001  # its native library may be for another machine
         return None
     try:
         return importlib.metadata.version(package)
@@ -58,7 +58,7 @@ def _version(module: str, package: str) -> str | None:
 
 
 def missing(host: str, versions: Mapping[str, str | None]) -> str:
-    """Why no lane can run here, a sentence; empty where it can."""
+    """A sentence why no lane can run here; empty otherwise."""
     lacking = [package for package, version in versions.items() if version is None]
     if not lacking:
         return ""
@@ -69,14 +69,14 @@ def missing(host: str, versions: Mapping[str, str | None]) -> str:
 
 
 def other_versions(host: str, versions: Mapping[str, str | None], driver: Mapping[str, str | None]) -> Iterator[str]:
-    """Packages of the executor that are not the driver's: what was tested is one set of them."""
+    """Differences from the driver's packages: only one set of versions is tested together."""
     for package, version in versions.items():
         if version != driver.get(package):
             yield f"executor {host} has {package} {version}, the driver has {driver.get(package)}"
 
 
 def unreachable(host: str, addresses: Iterable[tuple[str, int]], subject: str) -> Iterator[str]:
-    """Addresses that take no connection, with the reason."""
+    """Sentences about addresses that refuse a connection, with the reason."""
     for name, port in addresses:
         try:
             socket.create_connection((name, port), CONNECT_S).close()
@@ -85,7 +85,7 @@ def unreachable(host: str, addresses: Iterable[tuple[str, int]], subject: str) -
 
 
 def side_problems(host: str, endpoint: Any) -> list[str]:
-    """Of one cluster: secrets, login as a lane does it, then each broker by the address that the cluster names."""
+    """Problems with one cluster: secrets, login as in a lane, then each broker by its advertised address."""
     from reconciler.kafka.client.errors import WireError
     from reconciler_mirror.clients.own import cluster_of
 
@@ -110,7 +110,7 @@ def side_problems(host: str, endpoint: Any) -> list[str]:
 
 
 def look(endpoints: Iterable[Any], driver: Mapping[str, str | None]) -> ExecutorReport:
-    """All but the channel, over which this is reported. Blocks for up to half a minute a cluster that is silent."""
+    """Checks everything but the channel, over which it reports. Blocks for up to half a minute per silent cluster."""
     host, versions = socket.gethostname(), installed()
     problems = list(other_versions(host, versions, driver))
     for endpoint in endpoints:
@@ -120,8 +120,8 @@ def look(endpoints: Iterable[Any], driver: Mapping[str, str | None]) -> Executor
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a task is given. ``channel``: the address of the driver's, None where it runs on the same machine. ``work``:
-    what it does and on what, pickled, because packages are needed to read it."""
+    """The input of a task. ``channel``: address of the driver's channel, None on the same machine. ``work``: function
+    and argument, pickled, because unpickling needs the packages."""
 
     channel: tuple[str, int] | None
     work: bytes
@@ -145,15 +145,15 @@ def fit(given: Checked, versions: Mapping[str, str | None] | None = None) -> Any
 
 
 def checked(given: Iterable[Checked]) -> Iterator[Any]:
-    """What Spark runs, once it is known that this machine can: the work is a function and what it is given."""
+    """The function that Spark runs: checks this machine, then calls the packed function with its argument."""
     for each in given:
         run, spec = fit(each)
         yield from run((spec,))
 
 
 def checked_packages(given: Iterable[Checked]) -> Iterator[tuple[str, str, str, dict[str, str | None], list[str]]]:
-    """What Spark runs for ``doctor``: a look at this machine and nothing else. Folder of the executor, machine, version
-    of Python, packages, problems. Each look holds its core for a while, so that others get theirs elsewhere."""
+    """The function that Spark runs for ``doctor``: checks this machine only. Yields the executor's folder, host, Python
+    version, packages and problems. Each check holds its core for a while, so that others run elsewhere."""
     import time
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The leases that run: which lanes each has, when it was heard of, and what Spark shows of its task.
+"""Running leases: their lanes, their last signs of life, and Spark's view of their tasks.
 
 The classes are not thread-safe: ``Leases`` guards them.
 """
@@ -11,11 +11,11 @@ from typing import Any
 from reconciler_mirror.model.lane import LaneKey, LaneSpec
 
 SILENT_S = 10.0
-"""A task that said nothing for so long is frozen or cut off: it gives a sign of life every two seconds."""
+"""Seconds of silence after which a task counts as frozen or cut off; it sends a sign of life every two seconds."""
 
 
 class SignsOfLife:
-    """When each connected task was heard last. It has no lock: ``Leases`` calls it under its guard."""
+    """The time of each connected task's last message."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -27,15 +27,15 @@ class SignsOfLife:
 
     @property
     def slots(self) -> frozenset[int]:
-        """Those whose lease is connected."""
+        """Slots with a connected lease."""
         return frozenset(map(slot_of, self._heard))
 
     def begins(self, lease: str) -> None:
-        """Its line is open."""
+        """The lease's line is open."""
         self._heard[lease] = self._clock()
 
     def hear(self, lease: str) -> None:
-        """A message came. One that was on its way when the line closed does not bring the lease back."""
+        """A message arrived. A late one, after the line has closed, does not bring the lease back."""
         if lease in self._heard:
             self._heard[lease] = self._clock()
 
@@ -43,8 +43,8 @@ class SignsOfLife:
         self._heard.pop(lease, None)
 
     def silent(self) -> Mapping[str, float]:
-        """Those that have said nothing for long, and for how many seconds. To be asked every few seconds: after a
-        longer time it was this process that was frozen, and nothing is known of the others yet."""
+        """Seconds of silence of the leases beyond ``SILENT_S``. To be called every few seconds: after a longer pause
+        this process was frozen itself, and cannot judge the others yet."""
         now = self._clock()
         if now - self._looked > SILENT_S:
             self._heard = dict.fromkeys(self._heard, now)
@@ -57,7 +57,7 @@ def slot_of(lease: str) -> int:
 
 
 class RunningLeases:
-    """``signs``: of those whose task is connected. A lease may run for long before Spark has a core for its task."""
+    """``signs``: of leases with a connected task. A lease may run for long before Spark has a core for its task."""
 
     def __init__(self) -> None:
         self.signs = SignsOfLife()
@@ -72,11 +72,11 @@ class RunningLeases:
         return iter(self._lanes)
 
     def lanes(self) -> Mapping[str, tuple[LaneKey, ...]]:
-        """By lease, as it is now."""
+        """Lanes by lease, a snapshot."""
         return dict(self._lanes)
 
     def lanes_of(self, lease: str) -> tuple[LaneKey, ...] | None:
-        """None: it does not run, or does not any more."""
+        """None: the lease does not run."""
         return self._lanes.get(lease)
 
     def begins(self, lease: str, lanes: tuple[LaneKey, ...]) -> None:
@@ -89,11 +89,11 @@ class RunningLeases:
         self._left.pop(lease, None)
 
     def lane_left(self, lease: str, lane: LaneKey) -> None:
-        """It has committed and copies no more, though its lease may go on."""
+        """The lane has made its last commit; its lease may continue."""
         self._left.setdefault(lease, set()).add(lane)
 
     def line_ends(self, lease: str) -> frozenset[LaneKey]:
-        """Nothing more will be heard of its task; returns the lanes that had not left."""
+        """The task will send nothing more; returns the lanes that had not left."""
         lanes = frozenset(self._lanes.get(lease, ())) - self._left.get(lease, set())
         self.signs.ends(lease)
         if lanes:
@@ -101,7 +101,7 @@ class RunningLeases:
         return lanes
 
     def end_early(self, slots: Collection[int]) -> frozenset[str]:
-        """Those of ``slots`` must end, also when they connect only later."""
+        """The leases of ``slots`` must end, even if they connect only later; returns their names."""
         names = frozenset(name for name in self._lanes if slot_of(name) in slots)
         self._over |= names
         return names
@@ -118,13 +118,13 @@ class RunningLeases:
         return all(name in self.signs for name in self._lanes)
 
     def held_by_others(self, lease: str) -> frozenset[LaneKey]:
-        """Lanes of other leases that are connected."""
+        """Lanes of other connected leases."""
         return frozenset(
             lane for name, lanes in self._lanes.items() if name != lease and name in self.signs for lane in lanes
         )
 
     def silent_lanes(self, silent: Mapping[str, float]) -> Mapping[LaneKey, float]:
-        """``silent``: seconds by lease."""
+        """Seconds of silence by lane; ``silent``: by lease."""
         return {lane: seconds for name, seconds in silent.items() for lane in self._lanes.get(name, ())}
 
 
@@ -135,7 +135,7 @@ CONTEXT_STOPPED = (
 
 
 def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:
-    """What the Spark UI shows: ``lease 1: orders lanes 0-3, payments lane 2``."""
+    """The job description in the Spark UI: ``lease 1: orders lanes 0-3, payments lane 2``."""
     flows: dict[str, list[int]] = {}
     for lane in lanes:
         flows.setdefault(lane.flow, []).append(lane.lane)
@@ -144,7 +144,7 @@ def describe(slot: int, lanes: tuple[LaneSpec, ...]) -> str:
 
 
 def has_task(context: Any, group: str) -> bool:
-    """A task of this job group was given to an executor, whether or not its Python worker is up yet."""
+    """Whether an executor has a task of this job group, even if its Python worker is not up yet."""
     tracker = context.statusTracker()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
@@ -152,7 +152,8 @@ def has_task(context: Any, group: str) -> bool:
 
 
 def why_not_ready(context: Any, slot: int, connected: Collection[int], failed: Mapping[int, str]) -> str:
-    """What the lanes of a slot wait for. ``connected``: slots whose task is; ``failed``: why the last one was lost."""
+    """The reason for which a slot's lanes wait. ``connected``: slots with a connected task; ``failed``: by slot, why
+    its last task was lost."""
     if slot in connected:
         return "its task opens connections to both clusters"
     if slot in failed:
@@ -163,34 +164,34 @@ def why_not_ready(context: Any, slot: int, connected: Collection[int], failed: M
 
 
 def is_shared(context: Any) -> bool:
-    """Whether another application's end makes room; a local master has what it was started with."""
+    """Whether other applications share the master's cores; a local master has its own."""
     return not str(context.master).startswith("local")
 
 
 def is_stopped(context: Any) -> bool:
-    """Spark has stopped the context by itself: its master did not answer, or a resource manager ended it. No job can
-    run any more, and the context does not come back."""
+    """Whether Spark has stopped the context by itself: its master did not answer, or a resource manager ended it. No
+    job can run any more, and the context does not come back."""
     java = getattr(context, "_jsc", None)
     try:
         return java is not None and bool(java.sc().isStopped())
-    except Exception:  # noqa: BLE001  # Py4J hands on whatever happens to a JVM that is gone
+    except Exception:  # noqa: BLE001  # Py4J raises anything when the JVM is gone
         return True
 
 
 def is_forgotten(context: Any) -> bool:
-    """A standalone cluster has no executor for this application. A master that was started again without its state
-    knows nothing of it, ends its executors, and will never give it others; the driver does not learn of that."""
+    """Whether a standalone cluster has no executor for this application. A master that restarted without its state does
+    not know the application, ends its executors and never starts others; the driver is not notified."""
     java = getattr(context, "_jsc", None)
     if java is None or not str(context.master).startswith("spark://"):
         return False
     try:
         return int(java.sc().getExecutorMemoryStatus().size()) <= 1  # the driver itself is among them
-    except Exception:  # noqa: BLE001  # not known is no reason to end
+    except Exception:  # noqa: BLE001  # unknown is no reason to end
         return False
 
 
 def run_job(context: Any, slot: int, text: str, content: object, work: Callable[[Any], Any]) -> list[Any]:
-    """A Spark job with one task, in the slot's own group and pool; waits for its end. Raises whatever Spark throws."""
+    """Runs a Spark job with one task, in the slot's own group and pool, to its end. Raises any exception of Spark."""
     context.setJobGroup(f"lease-{slot}", text)
     context.setLocalProperty("spark.scheduler.pool", f"lease-{slot}")
     answers: list[Any] = context.parallelize([content], 1).mapPartitions(work).collect()
@@ -198,10 +199,10 @@ def run_job(context: Any, slot: int, text: str, content: object, work: Callable[
 
 
 def find_place(context: Any, slot: int) -> bool:
-    """Waits until Spark has run a task of this slot that does nothing. False when it cannot."""
+    """Waits until Spark has run an empty task of this slot. False if Spark fails."""
     try:
         run_job(context, slot, f"lease {slot}: waits for a free core", slot, list)
-    except Exception:  # noqa: BLE001  # whatever Spark throws, it is looked for again
+    except Exception:  # noqa: BLE001  # whatever Spark throws, the slot tries again
         return False
     return True
 
@@ -211,8 +212,8 @@ _ERROR_OF_PYTHON = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit
 
 
 def cause(error: Exception) -> str:
-    """Of what Spark says, in one line. Py4J puts one before it that only names the call; an error of a Python worker is
-    named by the last line of its traceback: type and message."""
+    """The cause in Spark's error, in one line. Skips Py4J's first line, which only names the call; takes the last line
+    of a Python worker's traceback, with type and message."""
     lines = [line.rstrip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
     names = lines[1:] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines
     if not names:

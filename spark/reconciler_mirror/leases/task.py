@@ -1,4 +1,4 @@
-"""A lease in a Spark task: runs each of its lanes in a thread, until stop, deadline or supersession."""
+"""A lease in a Spark task: runs each lane in a thread, until a stop, the deadline or a later owner ends it."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 15.0
 _REPORT_S = 0.25
 ALIVE_S = 2.0
-"""How often a lease says which of its lanes are at work: a lane without news says nothing else."""
+"""How often a lease reports which of its lanes are at work, even if those have no news."""
 LOOK_AGAIN_S = 30.0
-"""How often an executor with a problem looks whether it is over."""
+"""How often an executor with a problem checks again."""
 _AT_WORK_S = 5.0  # a session reports once a second, and a little later the more partitions it has
 _log = logs.logger("lease")
 CopyPath = Callable[[LaneSpec, Control, LaneCounts], LaneReport]
-"""``batch_path``; a test gives another."""
+"""``batch_path``; tests pass another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSpec:
-    """What a Spark task is given. The lanes' partitions are a first idea; the channel brings the newest."""
+    """A lease, as its Spark task gets it. The channel replaces the lanes' partitions with the newest."""
 
     name: str
     lanes: tuple[LaneSpec, ...]
@@ -53,13 +53,13 @@ class LeaseSpec:
     environment: str
     mirror: str
     packages: Mapping[str, str | None] | None = None
-    """Those of the driver, where the task runs on another machine, which is read then."""
+    """The driver's packages, if the task runs on another machine, which then compares its own."""
     rows_per_s: float = 0.0
-    """Rows of progress that it may send a second, on average; 0: as fast as lanes have some."""
+    """Average rows of progress that it may send per second; 0: no limit."""
 
 
 class ReportDelta:
-    """What of a lane's snapshots the driver does not know yet. ``everything``: send all of the next one."""
+    """The part of a lane's snapshots that the driver does not know yet. ``everything``: send the next one in full."""
 
     def __init__(self) -> None:
         self.everything = False
@@ -68,9 +68,9 @@ class ReportDelta:
         self._lane: LaneProgress | None = None
 
     def of(self, now: LaneProgress) -> LaneProgress | None:
-        """Rows that changed since the last report, or None where nothing did. A lane makes a new row only if the
-        partition moved, so most are compared by identity. When partitions have left, everything is sent once: the
-        driver only learns from a whole report what is gone."""
+        """The rows that changed since the last report; None if nothing did. A lane makes a new row only for a partition
+        that moved, so identity settles most comparisons. After partitions have left, everything is sent once: only a
+        full report lets the driver drop rows."""
         if now is self._snapshot and not self.everything:
             return None
         self._snapshot = now
@@ -131,7 +131,7 @@ class LaneControl:
         return self.paused_now
 
     def at_work(self) -> bool:
-        """Its session looks at the partitions."""
+        """Whether its session has reported recently, so that the lane is alive."""
         late = time.monotonic() - self.reported_at
         return self.latest.at_work and late < _AT_WORK_S + len(self.latest.partitions) / 1_000
 
@@ -142,19 +142,19 @@ class LaneControl:
             self._lease.news.set()
 
     def take(self, specs: tuple[PartitionSpec, ...]) -> None:
-        """The lane's partitions from now on. The driver forgets those that leave, so all are sent once more."""
+        """Sets the lane's partitions. The driver forgets the ones that leave, so the next report is a full one."""
         if specs != self.specs:
             self.specs = specs
             self._unreported.everything = True
             self._lease.news.set()
 
     def report_again(self) -> None:
-        """The line to the driver broke, and what came through is unknown."""
+        """The line to the driver broke, and it is unknown which messages arrived."""
         self.newly_prepared = self._is_prepared
         self._unreported.everything = True
 
     def unreported(self) -> LaneProgress | None:
-        """What the driver does not know yet: only the partitions that changed; None when nothing did."""
+        """Changes that the driver does not know yet; None if there are none."""
         return self._unreported.of(self.latest)
 
 
@@ -171,8 +171,8 @@ class LeaseState:
 
 
 def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport, ...]:
-    """Blocks until every lane has ended; one report a lane, in the order of ``lease.lanes``."""
-    if not gc.get_freeze_count():  # modules stay: a collection that walks them takes 35 ms, while no lane copies
+    """Blocks until every lane has ended; returns one report per lane, in the order of ``lease.lanes``."""
+    if not gc.get_freeze_count():  # a collection over the imported modules takes 35 ms, in which no lane copies
         gc.freeze()
     state = LeaseState(lease.seconds)
     controls = {(lane.flow, lane.lane): LaneControl(lane, state) for lane in lease.lanes}
@@ -184,8 +184,8 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
         return [(control, content) for control, content in entries if control is not None]
 
     def heard(message: channel.Message) -> None:
-        """A message of the driver, in the channel's thread. Each part is optional; lanes wake up to look at what
-        changed."""
+        """Takes a message of the driver, in the channel's thread. Each part is optional; lanes wake up to look for
+        changes."""
         for control, rows in of_lanes(message, "lanes"):
             control.take(ROWS.decoded(SPECS, rows))
         for control, keys in of_lanes(message, "paused"):
@@ -221,11 +221,11 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             thread.start()
         if lease.packages is not None:
             threading.Thread(target=_look, args=(lease, state, line), name="preflight", daemon=True).start()
-        told_alive, told_until, lines = 0.0, 0.0, line.lines
+        alive_at, silent_until, lines = 0.0, 0.0, line.lines
         while len(ended_lanes) < len(threads):
             state.news.wait(ALIVE_S)
             state.news.clear()
-            # On a new connection everything is reported again: the driver may have lost what the one before carried.
+            # A new connection reports everything again: the last messages of the one before may be lost.
             if lines != line.lines:
                 lines = line.lines
                 for control in controls.values():
@@ -233,17 +233,17 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
                 for key in ended_lanes:
                     line.send({"left": [*key]})
             _report_prepared(line, controls)
-            # Progress waits until the driver can take as many rows again as the last message had.
-            if time.monotonic() >= told_until:
+            # After a message the lease is silent until the driver has had time for its rows (``rows_per_s``).
+            if time.monotonic() >= silent_until:
                 rows = _report(line, controls)
-                told_until = time.monotonic() + (rows / lease.rows_per_s if lease.rows_per_s else 0.0)
-            if time.monotonic() - told_alive >= ALIVE_S:
-                told_alive = time.monotonic()
+                silent_until = time.monotonic() + (rows / lease.rows_per_s if lease.rows_per_s else 0.0)
+            if time.monotonic() - alive_at >= ALIVE_S:
+                alive_at = time.monotonic()
                 line.send({"alive": [[*key] for key, control in controls.items() if control.at_work()]})
-            state.stop.wait(_REPORT_S)  # snapshots of that time travel as one
+            state.stop.wait(_REPORT_S)  # the snapshots of this time share a message
         _report_prepared(line, controls)
         _report(line, controls)
-    finally:  # Spark uses this process again, and an open line would dial on
+    finally:  # Spark reuses this process, and an open line would keep dialling
         state.ended.set()
         line.close()
     return tuple(
@@ -254,7 +254,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
 
 
 def in_task(specs: Iterable[LeaseSpec]) -> Iterator[LaneReport]:
-    """What Spark runs."""
+    """The function that Spark runs."""
     with stderr_while_at_work():
         for spec in specs:
             logs.configure(environment=spec.environment, mirror=spec.mirror, lease=spec.name)
@@ -262,7 +262,7 @@ def in_task(specs: Iterable[LeaseSpec]) -> Iterator[LaneReport]:
 
 
 def _look(lease: LeaseSpec, state: LeaseState, line: channel.ChannelClient) -> None:
-    """Beside the lanes, which wait for nothing: what keeps them is named with the machine."""
+    """Checks this executor beside the lanes, which do not wait for it, and reports problems with its host name."""
     sides = {side.cluster: side for lane in lease.lanes for side in (lane.source, lane.target)}
     while not state.ended.is_set():
         report = preflight.look(sides.values(), lease.packages or {})
@@ -272,8 +272,8 @@ def _look(lease: LeaseSpec, state: LeaseState, line: channel.ChannelClient) -> N
 
 
 def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callable[[LaneReport], None]) -> LaneReport:
-    """Runs the path again after failures, with growing pauses, so that one bad lane costs the others nothing. Counts go
-    on from one attempt to the next."""
+    """Runs the path again after each failure, with growing pauses, so that one bad lane costs the others nothing.
+    Counters continue from one attempt to the next."""
     pause, counts = _FIRST_PAUSE_S, LaneCounts()
     report = LaneReport(LaneEnd.LEASE_OVER, control.latest)
     while not (control.stopping() or control.lease_over()):
@@ -281,7 +281,7 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
             time.sleep(0.1)
             continue
         began = time.monotonic()
-        # A path never raises; should it, the defect costs this lane a try and not the lease.
+        # A path should never raise; if it does, the defect costs this lane an attempt, but not the lease.
         try:
             report = path(replace(lane, claim=control.claim()), control, counts)
         except Exception as error:  # noqa: BLE001  # whatever a bug raises
@@ -314,7 +314,7 @@ def _report_prepared(line: channel.ChannelClient, controls: dict[LaneKey, LaneCo
 
 
 def _report(line: channel.ChannelClient, controls: dict[LaneKey, LaneControl]) -> int:
-    """What changed; returns how many rows."""
+    """Sends the changed rows; returns how many."""
     rows = 0
     for control in controls.values():
         if (news := control.unreported()) is not None:

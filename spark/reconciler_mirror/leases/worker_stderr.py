@@ -14,8 +14,8 @@ _held: int | None = None
 
 @contextmanager
 def stderr_while_at_work() -> Iterator[None]:
-    """Standard error leads nowhere once the task is done, until the next one. What goes wrong then Spark reports:
-    it hands the exception to the driver."""
+    """Discards standard error from the end of the task until the next one. Spark still hands a failed task's exception
+    to the driver."""
     global _held
     if _held is None:
         _held = os.dup(_STANDARD_ERROR)
