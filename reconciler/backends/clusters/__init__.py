@@ -1,6 +1,5 @@
 """Reads and changes one Kafka cluster: `cluster.KafkaCluster`, with one module for each kind of resource.
 
-Belongs here: what a kind needs to be read, changed and confirmed on a cluster. Not here: how to log in
-(`connections`), what
-should change (`resources`).
+Belongs here: reading, changing and confirming resources of each kind. Not here: logging in (`connections`), deciding
+changes (`resources`).
 """

@@ -1,7 +1,7 @@
 """Reads, creates and deletes the ACLs of one cluster, in batches; each change is confirmed by reading again.
 
-New rules are written to the ownership record before they are made, deleted ones struck from it after they are gone, so
-that a run that is cut off leaves at most an entry too many, never a rule without an entry.
+The ownership record gets an entry before its rule is made, and loses it after the rule is deleted: a killed run leaves
+at most an entry too many, never a rule of ours without an entry.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ _PERMISSION_CODES = {word: code for code, word in PERMISSIONS.items()}
 
 
 def binding_of(acl: Acl) -> AclBinding | None:
-    """None for a rule this version has no words for."""
+    """The rule as a value; None if this version does not know its type, pattern or operation."""
     resource, operation = RESOURCES.get(acl.resource), OPERATIONS.get(acl.operation)
     pattern, permission = PATTERNS.get(acl.pattern), PERMISSIONS.get(acl.permission)
     if resource is None or operation is None or pattern is None or permission is None:
@@ -66,7 +66,7 @@ def binding_of(acl: Acl) -> AclBinding | None:
 
 
 def acl_of(binding: AclBinding) -> Acl:
-    """With the protocol's numbers. The other direction is ``binding_of``'s."""
+    """The rule with the protocol's numbers; the inverse of ``binding_of``."""
     return Acl(
         _RESOURCE_CODES[binding.resource],
         binding.name,
@@ -79,7 +79,7 @@ def acl_of(binding: AclBinding) -> Acl:
 
 
 def not_understood(acl: Acl) -> str:
-    """Words for a rule without words."""
+    """Words for a rule that ``binding_of`` does not know."""
     return (
         f"{acl.principal} on {acl.name}: resource {acl.resource}, pattern {acl.pattern}, operation {acl.operation},"
         f" permission {acl.permission} (numbers of Kafka's protocol)"
@@ -99,7 +99,7 @@ class AclRequests(Requests):
     patience = PATIENCE_SECONDS
 
     def described(self, broker: int | None = None) -> list[Acl] | Unsupported:
-        """Every rule, as the authorizer of ``broker`` knows it now."""
+        """All rules in the authorizer of ``broker``."""
 
         async def session(connection: Connection) -> list[Acl] | Unsupported:
             try:
@@ -118,7 +118,7 @@ class AclRequests(Requests):
         return frozenset(binding for acl in acls if (binding := binding_of(acl)) is not None)
 
     def changed(self, changes: Sequence[AclChange]) -> dict[AclBinding, str]:
-        """Why a change failed, or which broker does not show it; changes that are done and shown are left out."""
+        """Rule -> why its change failed, or the broker that does not show it; confirmed changes are left out."""
         creates = [change.acl for change in changes if isinstance(change, CreateAcl)]
         deletes = [change.acl for change in changes if isinstance(change, DeleteAcl)]
         failed: dict[AclBinding, str] = {}
@@ -152,7 +152,8 @@ class AccessControl(KindControl[AclChange]):
         self.lifted = SubjectRecord(LIFTED, cluster, principal, environment)
 
     def read(self) -> LiveAccess:
-        """A refusal is Unknown with the rule to add. Raises ClusterError where the cluster does not answer at all."""
+        """All rules, and those of ours. A refusal is Unknown with the rule to add. Raises ClusterError if the cluster
+        does not answer."""
 
         def described() -> list[Acl] | Unsupported:
             with AclRequests(self.cluster, self.principal) as requests:
@@ -173,12 +174,12 @@ class AccessControl(KindControl[AclChange]):
         )
 
     def by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
-        """What each broker's authorizer knows now. Raises ClusterError."""
+        """Broker -> rules in its authorizer. Raises ClusterError."""
         with AclRequests(self.cluster, self.principal) as requests:
             return {broker: requests.shown(broker) for broker in requests.brokers()}
 
     def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
-        """Why a rule could not be put back; rules that were are left out."""
+        """Restores rules as they were. Rule -> why it could not be restored; restored ones are left out."""
         kept = {acl: state.made for acl, state in before.items() if state.made is not None}
         struck = {acl: None for acl, state in before.items() if state.made is None}
         changes = [
@@ -187,8 +188,8 @@ class AccessControl(KindControl[AclChange]):
         ]
         failures: dict[AclBinding, str] = {}
         try:
-            # Rules of ours are recorded before they exist again, those of others struck once they are as they were: a
-            # run that is cut off leaves an entry too many, never a rule of ours without one.
+            # Rules of ours are recorded before they exist again, and rules of others struck only once they are
+            # restored: a killed run leaves an entry too many, never a rule of ours without one.
             self.record.write(kept)
             for batch in batched(changes, self.most):
                 failures |= self.sent(batch)
@@ -213,7 +214,7 @@ class AccessControl(KindControl[AclChange]):
             if gone:
                 self.record.write(dict.fromkeys(gone))
         except ClusterError as error:
-            # The request may still have been carried out: what the cluster shows decides. A deletion counts as
+            # A request without an answer may have been carried out, so the cluster's rules decide. A deletion counts as
             # failed, because its entry may still be in the record.
             made: frozenset[AclBinding] = frozenset()
             with contextlib.suppress(ClusterError):
@@ -228,7 +229,7 @@ class AccessControl(KindControl[AclChange]):
         return [errors_by_rule.get(change.acl, "") for change in changes]
 
     def sent(self, changes: Sequence[AclChange]) -> dict[AclBinding, str]:
-        """Why a change failed, in words that name cluster and rule."""
+        """Rule -> why its change failed, in words that name cluster and rule."""
         with AclRequests(self.cluster, self.principal) as requests:
             failed = requests.changed(changes)
         return {acl: f"{self.cluster.name}: {acl}: {words}" for acl, words in failed.items()}

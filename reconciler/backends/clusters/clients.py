@@ -1,4 +1,4 @@
-"""Who writes to partitions, as their leaders know it, and who reads as a member of a group. Raises ClusterError."""
+"""Active producers of partitions, as their leaders report them, and members of groups. Raises ClusterError."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -16,8 +16,8 @@ from reconciler.model.reports.cutover import MemberSeen
 
 
 def producers_of(side: Side, keys: Collection[Key]) -> Mapping[Key, Producers] | None:
-    """None: its brokers are older than 2.8 and do not report them. Partitions without a leader, and those whose
-    producers the principal may not read, are left out."""
+    """Active producers by partition (DescribeProducers, KIP-664); None if the brokers do not report them. Partitions
+    without a leader, or without the right to read their producers, are left out."""
 
     async def read(cluster: ClusterClient) -> dict[Key, Producers] | None:
         await cluster.refresh({topic for topic, _ in keys})
@@ -39,7 +39,7 @@ def producers_of(side: Side, keys: Collection[Key]) -> Mapping[Key, Producers] |
 
 
 def transactional_ids(side: Side, producer_ids: Iterable[int]) -> Mapping[int, str]:
-    """By producer id, as far as the principal may describe them."""
+    """Producer id -> transactional id, as far as the principal may describe them."""
     wanted = sorted(set(producer_ids))
 
     async def read(cluster: ClusterClient) -> dict[int, str]:
@@ -53,7 +53,7 @@ def transactional_ids(side: Side, producer_ids: Iterable[int]) -> Mapping[int, s
 
 
 def members_of(side: Side, groups: Collection[str]) -> Mapping[str, tuple[MemberSeen, ...]]:
-    """Of classic and consumer groups."""
+    """Members of classic and consumer groups."""
 
     async def read(cluster: ClusterClient) -> dict[str, tuple[MemberSeen, ...]]:
         client = GroupClient(cluster)
@@ -68,13 +68,13 @@ def members_of(side: Side, groups: Collection[str]) -> Mapping[str, tuple[Member
 
 
 def let_write(side: Side, topics: Mapping[str, int]) -> frozenset[Key]:
-    """Partitions that the side's login may write now; no record is written. ``topics``: name -> partitions."""
+    """Partitions that the side's login may write now. Writes no record. ``topics``: name -> partition count."""
     keys = [(topic, number) for topic, count in topics.items() for number in range(count)]
     return side.ask(lambda cluster: small_topics.let_write(cluster, keys)) if keys else frozenset()
 
 
 def abort(side: Side, transactional_id: str) -> None:
-    """Fences the producer that holds the transactional id, which aborts its open transaction (InitProducerId)."""
+    """Fences the producer with the transactional id by InitProducerId, which aborts its open transaction."""
 
     async def fence(cluster: ClusterClient) -> None:
         await cluster.refresh(())

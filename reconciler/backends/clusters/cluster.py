@@ -40,8 +40,8 @@ from reconciler.model.reports.health import ClusterHealth, Short, lacks_replicas
 
 
 class KafkaCluster:
-    """Connects, and resolves secrets, at the first request. Methods raise ClusterError, or SecretError for a reference
-    that cannot be resolved. Threads may share it, and take turns; a context manager."""
+    """Connects and resolves secrets at the first request. Methods raise ClusterError, or SecretError for an
+    unresolvable reference. Threads may share it, and take turns; a context manager."""
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class KafkaCluster:
         environment: str = "",
         ahead: Callable[[], LiveCluster | None] | None = None,
     ) -> None:
-        """``environment``: its ownership record says which access rules, quotas and users are ours. ``ahead`` returns
-        the first whole read, which has begun elsewhere, or None when that failed."""
+        """``environment``: its ownership record lists the access rules, quotas and users that are ours. ``ahead``:
+        returns the early read of the whole cluster, or None if that failed."""
         self.cluster = cluster
         self.principal = principal
         self.access = AccessControl(cluster, principal, environment)
@@ -74,7 +74,7 @@ class KafkaCluster:
         return cluster if topics is not None else self._with_defaults(cluster)
 
     def _with_defaults(self, cluster: LiveCluster) -> LiveCluster:
-        """A fresh cluster shows no topic, so what a new one keeps is asked of a broker."""
+        """Adds a broker's defaults for new topics, which an empty cluster shows on no topic."""
         if shows_defaults(cluster) or not cluster.brokers:
             return cluster
         number = cluster.brokers[0].id
@@ -86,7 +86,8 @@ class KafkaCluster:
         return replace(cluster, defaults=or_unknown(f"configs of broker {number}", ask))
 
     def health(self) -> ClusterHealth:
-        """For gates of a rollout: cheap, whatever the number of topics. Covers topics that the principal may see."""
+        """Health for the gates of a rollout, in few requests for any number of topics. Covers topics that the principal
+        may describe."""
         requests = self._connected()
 
         async def read() -> ClusterOf:
@@ -104,7 +105,7 @@ class KafkaCluster:
         health = ClusterHealth(self.name, len(described.brokers), tuple(offline), tuple(short))
         if not health.short:
             return health
-        # A new replica of a reassignment that is not in sync yet is not missing (KIP-455).
+        # A replica that a reassignment adds (KIP-455) is not under-replicated while it catches up.
         moves: dict[Partition, ReassignmentInFlight] = {}
         with contextlib.suppress(ClusterError), self.replicas("") as replicas:
             moves = {move.key: move for move in replicas.moves()}
@@ -177,7 +178,7 @@ class KafkaCluster:
         return KafkaReplicas(self.cluster, self.principal, environment)
 
     def close(self) -> None:
-        """Lets the connections go; the next request opens new ones."""
+        """Closes the connections; the next request opens new ones."""
         requests, self._requests = self._requests, None
         if requests is not None:
             requests.__exit__()

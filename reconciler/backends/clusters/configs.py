@@ -1,4 +1,4 @@
-"""Configs of topics and brokers: altered key by key, and those of brokers read."""
+"""Alters configs of topics and brokers key by key, and reads configs of brokers."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 """Operations of IncrementalAlterConfigs (KIP-339)."""
 _OWN_SOURCE = {TOPIC: 1, BROKER: 2}
-"""Where a value comes from: the topic's own, or one that was set for this broker while it ran."""
+"""ConfigSource of a resource's own values: DYNAMIC_TOPIC_CONFIG, DYNAMIC_BROKER_CONFIG."""
 
 Key = tuple[int, str]
 """Kind of a resource and its name."""
@@ -36,8 +36,8 @@ def asked_of(key: Key) -> errors.Asked:
 def alter_configs(
     requests: Requests, edits: Mapping[Key, Collection[ConfigEdit]], *, validate_only: bool = False
 ) -> dict[Key, ClusterError | None]:
-    """Why each resource was not altered; None: it was. Topics go in one request, each broker in one of its own, which
-    goes to the broker itself."""
+    """The error of each resource; None if it was altered. Topics share one request; configs of a broker need a request
+    to this broker."""
     topics = {key: some for key, some in edits.items() if key[0] == TOPIC}
     answers: dict[Key, ClusterError | None] = {}
     for some in [topics, *({key: edits[key]} for key in edits if key[0] == BROKER)]:
@@ -63,7 +63,7 @@ def _altered(
             configs = [resource.AlterableConfig(name=k, config_operation=op, value=value) for k, op, value in some]
             rows.append(resource(resource_type=of, resource_name=name, configs=configs))
     else:
-        # What AlterConfigs does not name, it removes: all values that a resource must have are read and sent.
+        # AlterConfigs removes each config that it does not name, so all values to keep are read and sent.
         kind = protocol.AlterConfigsRequest
         resource = kind.AlterConfigsResource
         for key, entries in described(requests, edits, broker).items():
@@ -86,8 +86,8 @@ def _altered(
 def _edited(
     requests: Requests, key: Key, entries: Iterable[Any], edits: Iterable[ConfigEdit]
 ) -> dict[str, str | None] | ClusterError:
-    """What AlterConfigs would have to write, for a cluster without IncrementalAlterConfigs (KIP-339): it sets all
-    configs of a resource at once, so a value that brokers hide would be removed. Then a ClusterError is returned
+    """All configs for AlterConfigs, on a cluster without IncrementalAlterConfigs (KIP-339). It replaces all configs of
+    a resource, so it would remove a sensitive value, which brokers do not return; then this returns a ClusterError
     instead."""
     values = own_values(key[0], entries)
     for name, operation, value in edits:
@@ -111,7 +111,7 @@ def own_values(kind: int, entries: Iterable[Any]) -> dict[str, str | None]:
 
 
 def broker_configs(requests: Requests, broker: int) -> Mapping[str, Any]:
-    """By name, with ``value`` and ``config_source`` as the protocol has them. Raises ClusterError."""
+    """Config name -> entry with ``value`` and ``config_source`` of the protocol. Raises ClusterError."""
     [entries] = described(requests, ((BROKER, str(broker)),), broker).values()
     if isinstance(entries, ClusterError):
         raise entries
@@ -119,8 +119,8 @@ def broker_configs(requests: Requests, broker: int) -> Mapping[str, Any]:
 
 
 def described(requests: Requests, keys: Collection[Key], broker: int | None) -> dict[Key, Any]:
-    """By key, the entries that one broker describes, or a ClusterError. Configs of brokers and loggers are only known
-    by the broker itself, which is why it is named; of topics each broker has a copy."""
+    """Key -> entries from one broker, or a ClusterError. Only a broker itself knows its configs and loggers; configs of
+    topics any broker has."""
     kind: Any = protocol.DescribeConfigsRequest
     resource = kind.DescribeConfigsResource
     rows = [resource(resource_type=of, resource_name=name, configuration_keys=None) for of, name in keys]

@@ -1,6 +1,6 @@
-"""Reads what ``doctor`` checks on a cluster: addresses, certificates, broker configs, features, clock, quotas.
+"""Reads facts of a cluster for ``doctor``: addresses, certificates, broker configs, features, clock, quotas.
 
-Each part that cannot be read is Unknown by itself; the others are still reported.
+A part that cannot be read is Unknown; the other parts are still reported.
 """
 
 import time
@@ -34,7 +34,7 @@ _QUORUM = errors.Asked("ask for the controllers' clock", "Describe", "--cluster"
 
 
 def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
-    """Never raises for a cluster that does not answer. ``cluster_id`` None: no address answered as a broker."""
+    """Facts of a cluster; a silent cluster raises nothing. ``cluster_id`` None: no address answered as a broker."""
 
     def address(server: str) -> Address:
         try:
@@ -46,7 +46,7 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
             return reached
         return replace(reached, error=_no_ticket(settings, host_port(server).host))
 
-    # Each address by itself and all at once: one that is wrong would go unnoticed as long as another answers.
+    # Each bootstrap address is dialled: clients use the first that answers, so a wrong one stays unnoticed until then.
     with ThreadPoolExecutor(len(cluster.bootstrap_servers)) as pool:
         addresses = tuple(pool.map(address, cluster.bootstrap_servers))
     subject = f"cluster {cluster.name}"
@@ -78,8 +78,8 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
 
 
 def tickets(requests: Requests, settings: Mapping[str, str]) -> Mapping[str, str]:
-    """See ClusterFacts. A ticket is for a name, so that of a bootstrap server says nothing of the others. Raises
-    ReconcilerError."""
+    """Broker -> why it has no Kerberos ticket (see ClusterFacts). Tickets are for host names, so one for a bootstrap
+    server proves nothing for the other brokers. Raises ReconcilerError."""
     if not by_kerberos(settings):
         return {}
     places = sorted(map(requests.wire.address_of, requests.brokers()))
@@ -87,8 +87,8 @@ def tickets(requests: Requests, settings: Mapping[str, str]) -> Mapping[str, str
 
 
 def _no_ticket(settings: Mapping[str, str], host: str) -> str:
-    """Why there is no Kerberos ticket for a broker; empty where there is one."""
-    from reconciler.kafka.client.auth import gssapi  # loads a library that others need not have
+    """Why there is no Kerberos ticket for a broker; empty if there is one."""
+    from reconciler.kafka.client.auth import gssapi  # loads MIT's library, which only Kerberos needs
 
     try:
         gssapi.ticket(kerberos_login(settings), host)
@@ -98,9 +98,9 @@ def _no_ticket(settings: Mapping[str, str], host: str) -> str:
 
 
 def skew_ms(requests: Requests) -> tuple[int, int]:
-    """The active controller's clock minus ours, and how far off that may be, from half the round trip.
+    """The active controller's clock minus ours, and the uncertainty: half the round trip.
 
-    DescribeQuorum (KIP-836): for itself, the leader answers with its present time as last caught up. Raises
+    By DescribeQuorum (KIP-836): the quorum's leader reports its own time as its lastCaughtUpTimestamp. Raises
     ReconcilerError.
     """
     kind = protocol.DescribeQuorumRequest
@@ -109,7 +109,7 @@ def skew_ms(requests: Requests) -> tuple[int, int]:
     place = kind.TopicData(
         topic_name="__cluster_metadata", partitions=[kind.TopicData.PartitionData(partition_index=0)]
     )
-    # The answer's time lies somewhere between question and answer: half of that is how far off the difference may be.
+    # The controller took its time somewhere within the round trip, so the difference is off by half of it at most.
     before = time.time()
     answer = requests.send(_QUORUM, kind, topics=[place])
     after = time.time()
@@ -125,13 +125,13 @@ def skew_ms(requests: Requests) -> tuple[int, int]:
 
 
 def mutation_quotas(requests: QuotaRequests) -> Mapping[str, float]:
-    """controller_mutation_rate (KIP-599) by the entity that it is for; empty when no such quota is set."""
+    """Entity -> controller_mutation_rate (KIP-599); empty if no such quota is set."""
     key = "controller_mutation_rate"
     return {str(whom): limits[key] for whom, limits in requests.described().items() if key in limits}
 
 
 def _brokers(requests: Requests, ids: Sequence[int]) -> Mapping[int, Mapping[str, str | None]] | Unknown:
-    """Configs of each broker; Unknown if one of them cannot be read."""
+    """Broker -> configs; Unknown if those of one broker cannot be read."""
     brokers: dict[int, Mapping[str, str | None]] = {}
     for number in ids:
         try:

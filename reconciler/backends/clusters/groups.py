@@ -1,6 +1,6 @@
 """Reads and writes consumer groups at a failover: committed offsets, log ends, the offset map, checkpoints.
 
-As the principal ``mirror``, where none is named: it has the rights for groups on both sides, as sync needs them.
+The default principal is ``mirror``, which has the rights for groups on both sides, because sync needs them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class GroupsSeen:
-    """Groups of one cluster that the filter lets through. ``unsupported``: group -> why it cannot be moved."""
+    """Groups of one cluster that the selector includes. ``unsupported``: group -> why it cannot move."""
 
     states: Mapping[str, GroupState]
     offsets: Mapping[str, Mapping[Key, CommittedPosition]]
@@ -58,7 +58,7 @@ class PartitionBounds:
 
 
 class Visits:
-    """Connections that visits of sides leave open for the next one, until ``close``. Threads take turns."""
+    """Keeps connections open between visits, until ``close``. Threads take turns."""
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
@@ -68,7 +68,7 @@ class Visits:
     def ask(
         self, sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]], within_s: float
     ) -> Answer:
-        """Once more where a broker has hung up since the visit before."""
+        """Runs a visit, and once more if a broker has closed its connection since the last visit."""
         with self._turn:
             kept = any((side.name, side.principal) in self._open for side in sides)
             try:
@@ -87,13 +87,13 @@ class Visits:
                 if (place := (side.name, side.principal)) not in self._open:
                     self._open[place] = side.open()
                 opened.append(self._open[place])
-                opened[-1].topics.clear()  # one may have been deleted since the visit before
+                opened[-1].topics.clear()  # cached topics may have been deleted since the last visit
             async with asyncio.timeout(within_s):
                 return await ask(opened)
 
         try:
             return self._runner.run(visit())
-        except BaseException:  # answers may be left behind on its connections, and tasks that wait for them
+        except BaseException:  # connections may have unread responses, and tasks waiting for them
             self._drop()
             raise
 
@@ -109,7 +109,7 @@ class Visits:
 
 
 class Side:
-    """One cluster, asked in short visits. Raises ClusterError."""
+    """One cluster of a flow, asked by short visits. Raises ClusterError."""
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class Side:
         share_starts: bool = False,
         visits: Visits | None = None,
     ) -> None:
-        """``share_starts``: start offsets of share groups are read and set, too, where the cluster serves that.
-        ``visits``: else each visit opens its connections and closes them."""
+        """``share_starts``: also read and set start offsets of share groups, if the cluster supports them. ``visits``:
+        keeps connections open; without it each visit opens and closes its own."""
         self.name = declared.name
         self.principal = principal
         self.visits = visits
@@ -132,15 +132,15 @@ class Side:
         return speaker_of(self._declared, self.principal)
 
     def groups(self, selector: GroupSelector) -> GroupsSeen:
-        """With members and all committed offsets; transactional commits that are undecided are waited for."""
+        """Groups with members and committed offsets. Waits for undecided transactional commits."""
 
         async def read(cluster: ClusterClient) -> GroupsSeen:
             groups = GroupClient(cluster)
             listed = {name: group for name, group in (await groups.listed()).items() if selector.why_not(name) is None}
-            # Share groups are carried where their start offsets are asked for and the cluster serves them (KIP-932).
+            # Share groups (KIP-932) move if the caller asks for start offsets and the cluster supports them.
             share = frozenset(name for name, group in listed.items() if group.kind is GroupKind.SHARE)
             carried = share if share and self._share_starts and await groups.has_share_offsets() else frozenset()
-            # Groups of a kind that cannot be moved are not asked for more.
+            # Groups of other types cannot move, so nothing else is asked about them.
             refused: dict[str, str] = {}
             for name, group in listed.items():
                 if why := unsupported(group.kind, name, "", (), share_starts=name in carried):
@@ -148,7 +148,7 @@ class Side:
             mine = {name: group for name, group in listed.items() if name not in refused or name in carried}
             described = await groups.described(group for group in mine.values() if group.state not in ("Empty", "Dead"))
             offsets = await _offsets(groups, mine, carried)
-            # Members and topics may be a reason, too.
+            # Members and topics of a group may prevent its move, too.
             states: dict[str, GroupState] = {}
             for name, group in mine.items():
                 assignor = described[name].assignor if name in described else ""
@@ -167,8 +167,8 @@ class Side:
     def commit(
         self, wanted: Mapping[str, Mapping[Key, CommittedPosition]], share: Collection[str] = ()
     ) -> Mapping[str, Mapping[Key, str]]:
-        """group -> partition -> why the cluster did not take its offset; those it took are left out. ``share``: names
-        of share groups, whose start offset is set."""
+        """Commits offsets. Group -> partition -> the refusal; accepted offsets are left out. ``share``: share groups,
+        which get start offsets."""
 
         async def commit(cluster: ClusterClient) -> dict[str, dict[Key, str]]:
             offsets = {
@@ -184,7 +184,7 @@ class Side:
         return self.ask(commit)
 
     def partitions(self) -> Mapping[str, int]:
-        """Every topic this principal may see, and how many partitions it has."""
+        """Topic -> partition count, of topics that this principal may describe."""
 
         async def read(cluster: ClusterClient) -> dict[str, int]:
             await cluster.refresh(None)
@@ -193,7 +193,8 @@ class Side:
         return self.ask(read)
 
     def topic_ids(self) -> Mapping[str, str]:
-        """Of every topic this principal may see, as Kafka prints it; empty where the brokers have none."""
+        """Topic -> topic id as Kafka prints it, of topics that this principal may describe; empty before topic ids
+        (KIP-516)."""
 
         async def read(cluster: ClusterClient) -> dict[str, str]:
             await cluster.refresh(None)
@@ -221,7 +222,7 @@ class Side:
         return False
 
     def bounds(self, keys: Iterable[Key]) -> Mapping[Key, PartitionBounds]:
-        """Partitions that do not exist, or whose leader does not answer, are left out."""
+        """Bounds of partitions; missing partitions, and those without an answering leader, are left out."""
 
         async def read(cluster: ClusterClient) -> dict[Key, PartitionBounds]:
             wanted = set(keys)
@@ -241,8 +242,8 @@ class Side:
         return self.ask(read)
 
     def positions(self, flow: str) -> Mapping[Key, int]:
-        """Positions of a flow whose target this is, by remote topic and partition. Without those that another client
-        committed: up to where such a partition is copied is not known."""
+        """Positions of a flow to this cluster, by remote topic and partition. Positions that another client committed
+        are left out: they do not show how far the partition is copied."""
 
         async def read(cluster: ClusterClient) -> dict[Key, int]:
             offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
@@ -252,7 +253,7 @@ class Side:
         return self.ask(read)
 
     def marks(self, flow: str) -> Mapping[Key, PositionMark]:
-        """What positions of a flow whose target this is say of who wrote them, and from which source topic."""
+        """Metadata of the positions of a flow to this cluster: their writer and source topic."""
 
         async def read(cluster: ClusterClient) -> dict[Key, PositionMark]:
             offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
@@ -262,8 +263,8 @@ class Side:
         return self.ask(read)
 
     def maps(self, flow: str, source: Side | None, remote: Callable[[str], str]) -> Mapping[Key, PartitionMap]:
-        """The offset map of a flow whose target this is, by source topic and partition, of the topics as they are now;
-        empty when there is none. ``source``: None where it does not answer."""
+        """The offset map of a flow to this cluster, by source partition, for the present topic ids; empty if there is
+        none. ``source``: None if it does not answer."""
 
         async def read(target: ClusterClient, here: ClusterClient | None) -> dict[Key, PartitionMap]:
             reader = MapReader(target, flow)
@@ -274,8 +275,8 @@ class Side:
 
             def ids(topic: str) -> Ids | None:
                 there = target.topics[remote(topic)]
-                # A topic that is gone, or may not be described, has no id: then which copy the map is of is not known,
-                # and it is not read.
+                # A deleted or hidden topic has no id here. Without the id, a map cannot be assigned to a copy, so it is
+                # not read.
                 known = [there, *([here.topics[topic]] if here is not None else [])]
                 if any(each.error and each.topic_id == NO_ID for each in known):
                     return None
@@ -290,7 +291,7 @@ class Side:
         return visited((source, self) if source is not None else (self,), asked)
 
     def checkpoints(self, source: str, separator: str) -> Mapping[tuple[str, str, int], Checkpoint]:
-        """The last checkpoints of the flow's groups; empty when the topic does not exist."""
+        """The last checkpoints of the flow's groups; empty if the topic does not exist."""
         return self.ask(
             _unless_missing(lambda cluster: CheckpointLog(cluster, checkpoints_topic(source, separator)).read(), {})
         )
@@ -305,7 +306,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class PositionsQuery:
-    """Positions of a flow to translate, by *source* topic and partition; ``reverse``: they are positions on its target.
+    """Offsets to translate along a flow, by *source* topic and partition; ``reverse``: they are offsets on its target.
 
     ``committed``: the flow copies committed records only.
     """
@@ -318,7 +319,7 @@ class PositionsQuery:
 
 
 def translations(source: Side, target: Side, question: PositionsQuery) -> Mapping[tuple[Key, int], Translation]:
-    """By the offset map, and by counting where it has a gap. Raises ClusterError."""
+    """Translates by the offset map, and by counting records in its gaps. Raises ClusterError."""
 
     async def ask(opened: Sequence[ClusterClient]) -> dict[tuple[Key, int], Translation]:
         here, there = opened
@@ -333,12 +334,12 @@ def visited(
     ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]],
     within_s: float = ANSWERS_WITHIN * 2,
 ) -> Answer:
-    """The error names the last side, which is the flow's target."""
+    """Asks several sides in one visit. An error that names no side counts for the last one, the flow's target."""
     kept = sides[0].visits
     visits = kept or Visits()
 
-    # Whatever went wrong becomes a ClusterError of one side. A broker's refusal names the principal of each, since it
-    # may be of any of them.
+    # Every failure becomes a ClusterError of one side. A broker's refusal names the principals of all sides, because it
+    # does not say which one it refused.
     side = sides[-1]
     try:
         return visits.ask(sides, ask, within_s)
@@ -359,7 +360,7 @@ def visited(
 def _unless_missing(
     ask: Callable[[ClusterClient], Awaitable[Answer]], otherwise: Answer
 ) -> Callable[[ClusterClient], Awaitable[Answer]]:
-    """``otherwise`` where the topic that is read does not exist; other errors stay."""
+    """The answer, or ``otherwise`` if the topic does not exist; other errors are raised."""
 
     async def asked(cluster: ClusterClient) -> Answer:
         try:
@@ -375,7 +376,7 @@ def _unless_missing(
 async def _offsets(
     groups: GroupClient, names: Iterable[str], share: Collection[str] = ()
 ) -> dict[str, dict[Key, CommittedPosition]]:
-    """Decided offsets; an offset that stays undecided is returned with its last decided value."""
+    """Committed offsets; an offset that stays undecided is returned with its last decided value."""
     wanted = list(names)
     group_offsets = await groups.offsets(wanted, stable=True, share=share)
     until = asyncio.get_running_loop().time() + UNDECIDED_WITHIN
@@ -395,12 +396,12 @@ async def _offsets(
 
 
 _LACKING = {29: ("Read", "--topic '*'"), 30: ("Read", "--group '*'"), 31: ("Describe", "--cluster")}
-"""The right that is missing, by the code of a refusal, as widely as the role ``mirror`` and the pages have it."""
+"""Error code -> missing right, for the same resources as in the role ``mirror``."""
 
 
 def refused(speakers: Sequence[Speaker], error: errors.BrokerError) -> ClusterError:
-    """Adds the principal and the missing right to a broker's refusal, which names a group or topic and mostly its
-    cluster. ``speakers``: of all sides that were asked; the last one counts where the refusal names no cluster."""
+    """Adds principal and missing right to a broker's refusal, which names a group or topic and mostly its cluster.
+    ``speakers``: of all asked sides; the last one counts if the refusal names no cluster."""
     speaker = next((each for each in speakers if f" on {each.cluster}:" in str(error)), speakers[-1])
     name = speaker.cluster
     if error.code not in _LACKING:
@@ -416,6 +417,6 @@ def refused(speakers: Sequence[Speaker], error: errors.BrokerError) -> ClusterEr
 
 
 def words_of(key: Key, code: int) -> str:
-    """Why the cluster did not take an offset of a partition."""
+    """Words for the cluster's refusal of a partition's offset."""
     lacks = {29: f": it lacks Read on topic {key[0]}", 30: ": it lacks Read on the group"}
     return f"{errors.name_of(code)}{lacks.get(code, '')}"

@@ -1,6 +1,6 @@
 """Reads the impact of dangerous changes from a cluster: bytes, records, readers; and the cluster's features.
 
-Never raises: a part that cannot be read is named as not known, and the rest is reported.
+Nothing here raises: an unreadable part is unknown, and the rest is reported.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from reconciler.replication.offsets.position_metadata import PositionMark, mark_
 
 WITHIN_SECONDS = 10.0
 SAMPLED = 20
-"""Records at each end of a partition of heartbeats."""
+"""Records read at each end of a partition of heartbeats."""
 MOST_GROUPS = 2_000
 MOST_PRODUCERS = 1_000
 MOST_OFFSETS_TOPICS = 20
 DENIED = (29, 30, 31)
 REPORTS_WRITERS = frozenset({61, 65})
-"""DescribeProducers and DescribeTransactions (KIP-664), both from 3.0 on."""
+"""API keys of DescribeProducers and DescribeTransactions (KIP-664), both since 3.0."""
 UNUSED_ID = (5, "reconciler-probe")
-"""An unused transactional id: asking for its rules shows whether there is an authorizer, and costs nothing."""
+"""An unused transactional id: DescribeAcls for it shows cheaply whether the cluster has an authorizer."""
 POSITIONS = "mirror."
-"""Groups of this prefix hold positions of a mirror and read nothing."""
+"""Prefix of groups that hold positions of a mirror and have no consumers."""
 _WORKERS = re.compile(r"-mm2$")
-"""Groups of a dedicated MirrorMaker 2."""
+"""Groups of the workers of a dedicated MirrorMaker 2."""
 IN_REMOTE_STORAGE = "its bytes: brokers do not say how much of it lies in remote storage (remote.storage.enable)"
 NO_FLOWS: Mapping[str, str] = MappingProxyType({})
 _FAILURES = (ReconcilerError, WireError, OSError, TimeoutError, ValueError)
@@ -89,7 +89,7 @@ def _visited(
 
 
 async def _or_why(subject: str, asked: Awaitable[Answer]) -> tuple[Answer | None, str]:
-    """One answer of several: None, with the reason, where it does not come. The others are still reported."""
+    """One of several answers: None, with the reason, if it fails. The others are still reported."""
     try:
         return await asyncio.wait_for(asked, WITHIN_SECONDS), ""
     except (WireError, OSError, TimeoutError, ValueError) as error:
@@ -97,7 +97,7 @@ async def _or_why(subject: str, asked: Awaitable[Answer]) -> tuple[Answer | None
 
 
 def _words(subject: str, error: BaseException) -> str:
-    """Why something could not be found out, short enough for a note beside a plan that does not depend on it."""
+    """A short reason for a missing answer: a note beside a plan that does not depend on it."""
     match error:
         case BrokerError(code=code) if code in DENIED:
             return f"{subject}: this principal may not ask ({name_of(code)})"
@@ -122,13 +122,13 @@ def ask_stakes(
 
 
 def read_stakes(declared: DeclaredCluster, principal: Principal, questions: Questions) -> Mapping[str, Stakes]:
-    """By topic; each question has an answer."""
+    """Topic -> stakes; each question has an answer."""
 
     async def read(cluster: ClusterClient) -> dict[str, Stakes]:
         await asyncio.wait_for(cluster.refresh([query.topic for query in questions]), WITHIN_SECONDS)
         counts = {query.topic: query.partitions for query in questions}
         keys = [(query.topic, number) for query in questions for number in range(query.partitions)]
-        # The first offset that the planned retention keeps; -1 where it keeps none.
+        # ListOffsets by timestamp: the first offset that the planned retention keeps; -1 if it keeps none.
         now = int(time.time() * 1000)
         cut_ms = {query.topic: now - query.keep_ms for query in questions if query.keep_ms is not None}
         sizes, ends, begins, cuts, readers = await asyncio.gather(
@@ -162,8 +162,8 @@ def _stakes(
     elif (known := sizes[0]) is not None and all(key in known for key in keys):  # not where all replicas are offline
         size = sum(known[key] for key in keys)
     first, end, cut = begins[0] or {}, ends[0] or {}, cuts[0] or {}
-    # Offsets between the ends are an upper bound of records: compaction and markers leave gaps. A cut of -1 says that
-    # every record is older.
+    # The difference of end offsets is an upper bound of records: compaction and transaction markers leave gaps. A cut
+    # of -1 means that every record is older.
     if begins[0] is not None and ends[0] is not None and all(key in first and key in end for key in keys):
         records = sum(end[key] - first[key] for key in keys)
         if cuts[0] is not None and query.keep_ms is not None and all(key in cut for key in keys):
@@ -198,7 +198,7 @@ class _Group:
 
 
 async def _readers(cluster: ClusterClient, topics: frozenset[str]) -> dict[str, dict[str, _Group]]:
-    """Topic -> its groups: those that committed an offset of it, or have a member with a partition of it."""
+    """Topic -> groups that committed an offset on it, or have a member with a partition of it."""
     groups = GroupClient(cluster)
     listed = {
         name: group
@@ -223,7 +223,7 @@ async def _readers(cluster: ClusterClient, topics: frozenset[str]) -> dict[str, 
 
 
 def read_nature(declared: DeclaredCluster, principal: Principal) -> ClusterFeatures:
-    """Each part is None where the cluster does not report it."""
+    """Features of a cluster; a part is None if the cluster does not report it."""
 
     async def read(cluster: ClusterClient) -> ClusterFeatures:
         connection = await asyncio.wait_for(cluster.control(), WITHIN_SECONDS)
@@ -262,7 +262,7 @@ def read_copy_facts(
             for group, offsets in (groups or {}).items()
             if not offsets.error
         }
-        # Before Kafka 3.0 brokers cannot say who wrote last, so silence about writers means nothing there.
+        # Brokers before 3.0 do not report producers, so an empty answer proves nothing there.
         reports_writers = connection.versions.keys() >= REPORTS_WRITERS
         return CopyFacts(reports_writers, known or {}, positions, "; ".join(filter(None, whys)))
 
@@ -275,8 +275,8 @@ def read_copy_facts(
 def read_remote_facts(
     declared: DeclaredCluster, principals: Sequence[Principal], flows: Sequence[FlowCopies]
 ) -> RemoteFacts:
-    """What ``flows``, whose target this is, would copy into. Asks for positions alone where each partition has one.
-    ``principals``: asks as the next one where one may not see the positions."""
+    """Facts of the topics that ``flows`` to this cluster would write. Reads only positions if each partition has one.
+    ``principals``: the next one asks if one may not see the positions."""
     facts = RemoteFacts(unanswered={flow.state: "it was not asked" for flow in flows})
     for principal in principals:
         unknown = replace(facts, unknown="")
@@ -298,7 +298,8 @@ async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: 
     fresh = {key for flow in flows for key in flow.partitions.keys() - positions.get(flow.state, {}).keys()}
     if not fresh:
         return RemoteFacts(positions, unanswered)
-    # Partitions without a position: those that hold records already need an explanation.
+    # A partition with records and without a position needs an explanation: who wrote them, and up to which source
+    # offset?
     await cluster.refresh({topic for topic, _ in fresh})
     begins, ends = await asyncio.gather(
         cluster.list_offsets(dict.fromkeys(fresh, EARLIEST), committed=False),
@@ -311,8 +312,8 @@ async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: 
             why = why or f"where {key[0]}-{key[1]} ends: {max(map(str, (begin, end)))}"
         elif end > 0:
             held[key] = begin, end
-    # Other writers: groups of other flows with a position there, and workers of a MirrorMaker 2 with members. A broker
-    # hides groups that this principal may not describe.
+    # Other writers: other flows with a position there, and running workers of a MirrorMaker 2. Brokers hide groups that
+    # this principal may not describe.
     listed = await groups.listed()
     ours = {position_group(state) for state in states}
     named = [name for name in listed if name.startswith(POSITIONS) and name not in ours]
@@ -324,7 +325,8 @@ async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: 
     workers = {name: group.state for name, group in listed.items() if _WORKERS.search(name) and group.state != "Dead"}
     if not held:
         return RemoteFacts(positions, unanswered, held, others, {}, workers, unknown=why)
-    # Positions are read again after the ends: a job that begins meanwhile commits a position before it writes.
+    # Positions are read again after the ends: a job that starts meanwhile commits a position before its first record,
+    # so records without a position are really not ours.
     positions, unanswered = await _positions(groups, states)
     copied: dict[str, dict[Key, tuple[str, int]]] = {}
     for flow in flows:
@@ -342,7 +344,7 @@ async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: 
 async def _positions(
     groups: GroupClient, states: Sequence[str]
 ) -> tuple[dict[str, Mapping[Key, PositionMark]], dict[str, str]]:
-    """Positions by flow, and for other flows why they are unknown."""
+    """Flow -> positions, and for other flows the reason why they are unknown."""
     names = {position_group(state): state for state in states}
     positions: dict[str, Mapping[Key, PositionMark]] = {}
     unanswered: dict[str, str] = {}
@@ -361,7 +363,7 @@ async def _positions(
 async def _connect_offsets(
     cluster: ClusterClient, speaker: Speaker
 ) -> dict[str, Sequence[tuple[bytes | None, bytes | None]] | Unknown]:
-    """What MirrorMaker 2 has copied, as it stored it, where it keeps that on the target."""
+    """MirrorMaker 2's stored positions, if it stores them on the target."""
     await cluster.refresh(None)
     answers: dict[str, Sequence[tuple[bytes | None, bytes | None]] | Unknown] = {}
     for topic in sorted(filter(looks_like_offsets, cluster.topics))[:MOST_OFFSETS_TOPICS]:
@@ -380,8 +382,8 @@ async def _connect_offsets(
 
 
 async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str, dict[int, int]]:
-    """By topic, producer id and the time of its last record, as the leaders know them; they forget a producer after a
-    day (``producer.id.expiration.ms``)."""
+    """Topic -> producer ids and times of their last records, from the leaders, which forget a producer after a day
+    (``producer.id.expiration.ms``)."""
     last: dict[str, dict[int, int]] = {}
     for node, led in cluster.by_leader(keys).items():
         if node >= 0:
@@ -396,8 +398,8 @@ async def _last_written(cluster: ClusterClient, keys: Iterable[Key]) -> dict[str
 async def _transactional_ids(
     cluster: ClusterClient, last: Mapping[str, Mapping[int, int]]
 ) -> dict[str, tuple[str, ...]]:
-    """By topic, transactional ids of the producers that wrote there. Each coordinator knows some, and hides those that
-    this principal may not describe; producers without a transactional id are left out."""
+    """Topic -> transactional ids of its producers. Each coordinator knows some of them, and hides ids that this
+    principal may not describe; producers without a transactional id are left out."""
     asked = sorted({producer_id for producers in last.values() for producer_id in producers})[:MOST_PRODUCERS]
     answers = [await transactions.listed(await cluster.control(node), asked) for node in cluster.brokers]
     known = {producer_id: name for ids in answers for producer_id, name in ids.items()}
@@ -405,11 +407,11 @@ async def _transactional_ids(
 
 
 def read_heartbeats(declared: DeclaredCluster, principals: Sequence[Principal]) -> str | Unknown:
-    """Which record of the topic ``heartbeats`` is no heartbeat of MirrorMaker 2, in words; empty if none is among the
-    first and the last records of each partition. ``principals``: asks as the next one where one may not read."""
+    """Words for a record of the topic ``heartbeats`` that is no heartbeat of MirrorMaker 2; empty if the first and last
+    records of each partition are all heartbeats. ``principals``: the next one reads if one may not."""
 
     async def foreign(cluster: ClusterClient) -> str:
-        # Old records say whose the topic was before a mirror wrote there, late ones who writes now.
+        # The oldest records show the topic's use before a mirror wrote there, the newest its present writers.
         await small_topics.leaders(cluster, [HEARTBEATS])
         keys = [(HEARTBEATS, number) for number in cluster.topics[HEARTBEATS].leaders]
         begins, ends = await small_topics.begins(cluster, keys), await small_topics.ends(cluster, keys)

@@ -1,5 +1,5 @@
-"""What all kinds of resource on a cluster have in common: changes go out in batches, one request each, and count once
-every broker shows them; what the principal may not read is Unknown."""
+"""Common parts of all kinds of resource: changes are sent in batches of one request, and count as done once every
+broker shows them; a refused read is Unknown."""
 
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
@@ -12,7 +12,8 @@ from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.text import batched
 
 SHOWN_SECONDS = 30.0
-"""Brokers learn of a change one after the other; after that long one that does not show it is reported."""
+"""Brokers replay the metadata log independently; a broker that does not show a change after these seconds is
+reported."""
 
 Subject = TypeVar("Subject", bound=Hashable)
 Change = TypeVar("Change", Planned, PlannedTopicChange)
@@ -21,9 +22,9 @@ Answer = TypeVar("Answer")
 
 
 class KindControl(Generic[Made]):
-    """One kind of resource on one cluster, as one principal. Opens a connection for each call and keeps none.
+    """One kind of resource on one cluster, as one principal. Opens and closes a connection for each call.
 
-    ``classes``: the changes of this kind. ``most``: how many of them go into one request.
+    ``classes``: classes of changes of this kind. ``most``: changes of one request.
     """
 
     classes: tuple[type[Made], ...]
@@ -34,7 +35,8 @@ class KindControl(Generic[Made]):
         self.principal = principal
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> tuple[Outcome, ...]:
-        """One outcome a change, in order; never raises for one. ``changes`` are all of this kind, each subject once."""
+        """One outcome for each change, in order; a failed change raises nothing. ``changes``: of this kind, each
+        subject once."""
 
         def failures(batch: Sequence[Planned]) -> Sequence[str]:
             narrowed: list[Made] = []
@@ -50,7 +52,7 @@ class KindControl(Generic[Made]):
         return perform_in_batches(batched(changes, self.most), failures, progress)
 
     def failures(self, changes: Sequence[Made]) -> Sequence[str]:
-        """Carries them out, and says why each is not done, or nothing for one that is."""
+        """Carries changes out. Returns an error for each, empty if it is done."""
         raise NotImplementedError
 
 
@@ -59,7 +61,8 @@ def perform_in_batches(
     failures: Callable[[Sequence[Change]], Sequence[str]],
     progress: Callable[[Outcome], None],
 ) -> tuple[Outcome, ...]:
-    """``failures`` carries out a batch and says why each change, in order, is not done, or nothing. It never raises."""
+    """``failures``: carries out a batch and returns an error for each change, in order, empty if it is done. It never
+    raises."""
     outcomes: list[Outcome] = []
     for batch in batches:
         began = time.monotonic()
@@ -75,9 +78,9 @@ def perform_in_batches(
 def until_shown(
     brokers: Iterable[int], differing: Callable[[int], Collection[Subject]], seconds: float = SHOWN_SECONDS
 ) -> dict[Subject, int]:
-    """Asks each broker until it shows what was done, because each acts by its own copy. ``differing``: subjects that a
-    broker does not show as wanted yet. Returns what still differs after ``seconds``, with its broker; the brokers after
-    it are not asked."""
+    """Asks each broker until it shows the changes, because each broker enforces its own copy. ``differing``: subjects
+    that a broker does not show as requested yet. Returns subjects that still differ after ``seconds``, with their
+    broker; later brokers are not asked."""
     until = time.monotonic() + seconds
     for broker in brokers:
         pause = 0.01
@@ -90,8 +93,8 @@ def until_shown(
 
 
 def not_shown(requests: Any, done: Mapping[Subject, Made], shows: Callable[[Made, Any], bool]) -> Mapping[Subject, str]:
-    """Subjects whose change some broker does not show, with words that name it. ``requests`` has ``brokers`` and
-    ``described``; ``shows`` looks for a change in an answer of the latter."""
+    """Subject -> words that name a broker which does not show its change. ``requests`` has ``brokers`` and
+    ``described``; ``shows``: whether an answer of the latter contains the change."""
 
     def differing(broker: int) -> list[Subject]:
         shown = requests.described(broker)
@@ -102,7 +105,7 @@ def not_shown(requests: Any, done: Mapping[Subject, Made], shows: Callable[[Made
 
 
 def unless_refused(subject: str, ask: Callable[[], Answer], *raised: str) -> Answer | Unknown:
-    """A refusal is Unknown, with the rule to add. Raises ClusterError of the kinds in ``raised``."""
+    """The answer; Unknown, with the rule to add, for a refusal. Raises ClusterError of the kinds in ``raised``."""
     try:
         return ask()
     except ClusterError as error:

@@ -1,4 +1,4 @@
-"""What a MirrorMaker 2 left: stored positions, workers that still run, and what a killed one had in flight."""
+"""Traces of a MirrorMaker 2: stored positions, running workers, and records that a killed one had in flight."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from reconciler.replication.offsets.in_flight import InFlight, pair
 Pair = tuple[bytes | None, bytes | None]
 
 DECIDED_WITHIN_S = 5.0
-"""How long a read waits for the end of a transaction. A running MirrorMaker 2 ends each within moments."""
+"""Seconds that a read waits for the end of a transaction. A running MirrorMaker 2 ends each within moments."""
 
 _GONE = frozenset({"Empty", "Dead"})
 
@@ -29,7 +29,7 @@ class OpenTransactionError(ClusterError):
 
 
 def looks_like_offsets(topic: str) -> bool:
-    """Whether a dedicated MirrorMaker 2, or a Connect cluster, names its offsets topic so."""
+    """Whether the name is that of an offsets topic of a dedicated MirrorMaker 2 or of a Connect cluster."""
     return topic.startswith("mm2-offsets") or (topic.endswith("offsets") and "connect" in topic)
 
 
@@ -37,8 +37,8 @@ def read_records(side: Side, topic: str) -> Sequence[Pair]:
     """As ``records_in``. Raises ClusterError."""
 
     async def sound(cluster: ClusterClient) -> list[Pair]:
-        """Raises ClusterError with the right that is missing, and MalformedResponseError for what cannot be read: a
-        position that is guessed would copy records twice or not at all."""
+        """Raises ClusterError with the missing right, and MalformedResponseError for an unreadable record: a guessed
+        position would copy records twice or not at all."""
         try:
             return await records_in(cluster, topic)
         except CorruptBatchError as error:
@@ -59,8 +59,8 @@ def read_records(side: Side, topic: str) -> Sequence[Pair]:
 
 
 async def records_in(cluster: ClusterClient, topic: str) -> list[Pair]:
-    """Committed keys and values of all partitions, each in its order, up to the end as it is now. Raises BrokerError,
-    also when the topic does not exist, ConnectionLostError, CorruptBatchError, and OpenTransactionError."""
+    """Committed keys and values of all partitions, in log order, up to the present ends. Raises BrokerError, also if
+    the topic does not exist, ConnectionLostError, CorruptBatchError, and OpenTransactionError."""
     await logs.leaders(cluster, [topic])
     keys = [(topic, partition) for partition in cluster.topics[topic].leaders]
     begins, ends = await logs.begins(cluster, keys), await _decided(cluster, keys)
@@ -73,7 +73,7 @@ async def records_in(cluster: ClusterClient, topic: str) -> list[Pair]:
 
 
 async def _decided(cluster: ClusterClient, keys: Sequence[Key]) -> dict[Key, int]:
-    """Ends for readers of committed records, once they include all that is written now. Raises OpenTransactionError.
+    """Last stable offsets, once they have reached the present log ends. Raises OpenTransactionError.
 
     A transaction that counts as committed for its producer has its markers in the log a moment later; until then
     readers see the positions before it.
@@ -87,7 +87,7 @@ async def _decided(cluster: ClusterClient, keys: Sequence[Key]) -> dict[Key, int
         if time.monotonic() > until:
             break
         await asyncio.sleep(0.05)
-    # A position that is not decided may be the newest one. Taking the one before it would copy records twice.
+    # An undecided position may be the newest one; with the one before it, records would be copied twice.
     key = undecided[0]
     place = f"{cluster.name}/{key[0]}-{key[1]}"
     raise OpenTransactionError(
@@ -101,7 +101,7 @@ async def _decided(cluster: ClusterClient, keys: Sequence[Key]) -> dict[Key, int
 
 
 def workers(side: Side, group: str) -> str | None:
-    """The state of a group of Connect workers, such as Stable; None when it has no members. Raises ClusterError."""
+    """The state of a group of Connect workers, such as Stable; None if it has no members. Raises ClusterError."""
 
     async def read(cluster: ClusterClient) -> str | None:
         listed_group = (await GroupClient(cluster).listed()).get(group)
@@ -111,17 +111,17 @@ def workers(side: Side, group: str) -> str | None:
 
 
 _AT_ONCE = 8
-"""Partitions for which one pair of connections is opened, which has a limited time."""
+"""Partitions that share a pair of connections, which stays open for a limited time."""
 WINDOWS = (1_000, 8_000, 64_000, 140_000)
-"""How many offsets of the target's end are read: as many as it takes to see what lies before the position, too."""
+"""Offsets to read at the target's end: each window is tried until it contains records from before the position."""
 
 
 def read_in_flight(
     sides: tuple[Side, Side], positions: Mapping[Key, int | None], remote: Callable[[str], str], *, committed: bool
 ) -> Mapping[Key, InFlight | str]:
-    """``sides``: source and target. ``positions``: next source offsets, None where none was stored: then both logs are
-    compared from their beginnings. ``committed``: the flow copies committed records only. Words where the logs could
-    not be read."""
+    """``sides``: source and target. ``positions``: next source offsets; None if none was stored, so that both logs are
+    compared from their beginnings. ``committed``: the flow copies committed records only. Returns words for partitions
+    with unreadable logs."""
     known: dict[Key, InFlight | str] = {}
     for begin in range(0, len(positions), _AT_ONCE):
         keys = sorted(positions)[begin : begin + _AT_ONCE]
@@ -149,7 +149,7 @@ def read_in_flight(
 
 
 async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
-    """``stored``: the next source offset. Raises NotPairedError where the logs do not show it, BrokerError,
+    """``stored``: the next source offset. Raises NotPairedError if the logs do not prove the pairing, BrokerError,
     ConnectionLostError."""
     low, end = await bounds(target)
     lowest, highest = await bounds(source)
@@ -168,9 +168,9 @@ async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
         before = [record for offset, record in entries if offset < position]
         behind = [(offset, record) for offset, record in entries if offset >= position]
         copied, again = pair(before, [record for _, record in behind], there)
-        # The window holds all of what was copied after the position: the source ends in it, or has records that are
-        # not copied yet; and the target begins in it, or has the last record before the position in its older half,
-        # so that what was written after that is whole, also where a copier was killed twice.
+        # The window must contain every record that was copied after the position. It does if the source ends in it or
+        # has uncopied records, and if the target begins in it or has the last record before the position in its older
+        # half: so it holds for a MirrorMaker 2 that was killed twice, too.
         whole = last == highest or copied < len(behind)
         covers = first == low or (bool(before) and before[-1] in there[: len(there) // 2])
         if whole and covers:

@@ -1,10 +1,9 @@
 """Asks the brokers which permissions a principal has, without changing anything.
 
-Topics: the operations that brokers report as allowed (KIP-430). Creates: validate-only requests. Groups and
-transactional ids: requests that brokers authorize first and then refuse, because the member or producer id that they
-name does not exist: Heartbeat needs Read on the group, EndTxn needs Write on the transactional id. DescribeGroups needs
-Describe. Topics that do not exist yet: a Fetch and a Produce without a record, which brokers authorize before they look
-for the topic.
+Topics: brokers report authorized operations (KIP-430). Creation: validate-only requests. Groups and transactional ids:
+requests that brokers authorize before they refuse an unknown member or producer id: Heartbeat needs Read on the group,
+EndTxn Write on the transactional id; DescribeGroups needs Describe. Missing topics: Fetch, and Produce without a
+record, which brokers authorize before they look up the topic.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -32,17 +31,17 @@ from reconciler.model.reports.impact import MarkerRight
 from reconciler.text import batched, one_line
 
 NO_PRODUCER = 1 << 61
-"""A producer id that no cluster has handed out."""
+"""A producer id that no cluster has assigned."""
 NO_PARTITION = "?", 0
-"""No topic can have this name, so no marker can be written there."""
+"""An invalid topic name, so that no broker can write a marker there."""
 _ANY = errors.Asked("ask what it may", "Describe", "--cluster")
 
 Question = Callable[[Requests, Collection[str]], Mapping[str, int]]
-"""The error code of each name."""
+"""Returns the error code of each name."""
 
 
 def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
-    """Never raises for a cluster that does not answer: then ``failed`` says why."""
+    """Rights of a principal. A silent cluster raises nothing: ``failed`` has the error."""
     speaker, server = f"<principal {principal}>", cluster.bootstrap_servers[0]
     operations: dict[str, frozenset[str]] = {}
     denied: set[str] = set()
@@ -53,7 +52,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
                 errors.DESCRIBE_CLUSTER, protocol.DescribeClusterRequest, include_cluster_authorized_operations=True
             )
             requests.check(described.error_code, errors.DESCRIBE_CLUSTER)
-            # With a name that no topic has: where even that is denied, missing and hidden topics look alike.
+            # Asks for an unused name, too: if that is denied, missing and hidden topics cannot be told apart.
             for batch in batched([*ask.topics, VISIBILITY_PROBE], NAMES):
                 for topic in _described(requests, batch):
                     if (kind := errors.kind_of(topic.error_code)) == "denied":
@@ -94,7 +93,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
 
 
 def _described(requests: Requests, names: Collection[str]) -> Any:
-    """Topics of a Metadata answer, with the operations that are allowed on them (KIP-430)."""
+    """Topics of a Metadata response, with authorized operations (KIP-430)."""
     kind = protocol.MetadataRequest
     return requests.send(
         errors.DESCRIBE_CLUSTER,
@@ -106,14 +105,14 @@ def _described(requests: Requests, names: Collection[str]) -> Any:
 
 
 def _named(operations: Collection[int]) -> frozenset[str]:
-    """``operations``: their numbers; brokers that do not say give one that is none of them."""
+    """Names of operations; brokers before KIP-430 return a number that is none of them."""
     return frozenset(operation.name for number, operation in OPERATIONS.items() if number in operations)
 
 
 def tried(
     cluster: Cluster, principal: Principal, subject: str, question: Question, names: Collection[str]
 ) -> Mapping[str, bool] | Unknown:
-    """Whether each of ``names`` is allowed. A connection for each subject: one that is lost costs no other."""
+    """Whether each of ``names`` is allowed. Each subject has its own connection, so that a lost one fails no other."""
     by_name: dict[str, bool] = {}
     if not names:
         return by_name
@@ -127,8 +126,8 @@ def tried(
 
 
 def may_write_markers(cluster: Cluster, principal: Principal) -> bool | Unknown:
-    """Whether WriteTxnMarkers is allowed: ClusterAction or Alter on the cluster. Asks with a marker for a partition
-    that cannot exist, which brokers refuse only after they have checked the right. Writes nothing."""
+    """Whether WriteTxnMarkers is allowed, which needs ClusterAction or Alter on the cluster. Sends a marker for an
+    impossible partition, which brokers refuse only after authorization. Writes nothing."""
     subject = "transaction markers"
     markers = {NO_PARTITION: Epochs(0, 0)}
     try:
@@ -147,14 +146,14 @@ def may_write_markers(cluster: Cluster, principal: Principal) -> bool | Unknown:
 
 
 def read_marker_right(cluster: Cluster, principal: Principal) -> MarkerRight:
-    """Never raises for a cluster that does not answer."""
+    """The right to write markers; a silent cluster raises nothing."""
     speaker = speaker_of(cluster, principal)
     command = speaker.acl_command("ClusterAction", "--cluster")
     return MarkerRight(may_write_markers(cluster, principal), speaker.kafka_principal, command)
 
 
 def fetch_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, int]:
-    """The error code of each topic, whether it exists or not: 29 without Read on it. Waits for no record."""
+    """Error code by topic, existing or not: 29 (TOPIC_AUTHORIZATION_FAILED) without Read. Waits for no record."""
     kind = protocol.FetchRequest
     partition = kind.FetchTopic.FetchPartition(
         partition=0, current_leader_epoch=-1, fetch_offset=0, partition_max_bytes=1
@@ -175,8 +174,8 @@ def fetch_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, i
 
 
 def produce_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str, int]:
-    """The error code of each topic, whether it exists or not: 29 without Write on it. Carries no record, which a topic
-    that exists refuses."""
+    """Error code by topic, existing or not: 29 (TOPIC_AUTHORIZATION_FAILED) without Write. The request has no record,
+    so an existing topic refuses it."""
     kind = protocol.ProduceRequest.TopicProduceData
     partition = kind.PartitionProduceData(index=0, records=b"")
     answer = requests.send(
@@ -191,7 +190,7 @@ def produce_nothing(requests: Requests, topics: Collection[str]) -> Mapping[str,
 
 
 def heartbeat(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
-    """Heartbeats of a member that does not exist."""
+    """Error codes of Heartbeat for a member that does not exist."""
     no_member: dict[str, Any] = {"generation_id": -1, "member_id": "reconciler-doctor"}
     kind = protocol.HeartbeatRequest
     return {name: requests.send(_ANY, kind, group_id=name, **no_member).error_code for name in names}
@@ -204,7 +203,7 @@ def describe_groups(requests: Requests, names: Iterable[str]) -> Mapping[str, in
 
 
 def end_transaction(requests: Requests, names: Iterable[str]) -> Mapping[str, int]:
-    """The end of a transaction of a producer that does not exist."""
+    """Error codes of EndTxn for a producer that does not exist."""
     no_producer: dict[str, Any] = {"producer_id": NO_PRODUCER, "producer_epoch": 0, "committed": False}
     kind = protocol.EndTxnRequest
     return {

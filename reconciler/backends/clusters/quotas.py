@@ -1,7 +1,7 @@
 """Reads and alters the client quotas of one cluster (KIP-546), in batches.
 
-A change counts as done when every broker shows it: each enforces its own copy. A key is written to the ownership record
-before it is set, and struck from it after it is removed.
+A change counts as done once every broker shows it, because each enforces its own copy. The ownership record gets a key
+before it is set, and loses it after it is removed.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class QuotaRequests(Requests):
     """Raises ClusterError."""
 
     def described(self, broker: int | None = None) -> dict[QuotaEntity, Limits]:
-        """All of them, as ``broker`` knows them now."""
+        """All quotas in the copy of ``broker``."""
         answer = self.send(DESCRIBE, protocol.DescribeClientQuotasRequest, broker, components=[], strict=False)
         self.check(answer.error_code, DESCRIBE, answer.error_message)
         return {
@@ -38,7 +38,7 @@ class QuotaRequests(Requests):
         }
 
     def altered(self, changes: Sequence[AlterQuota], validate_only: bool = False) -> dict[QuotaEntity, ClusterError]:
-        """Refused entities with the broker's words."""
+        """Refused entity -> the broker's error."""
         data = protocol.AlterClientQuotasRequest.EntryData
         entries = [
             data(
@@ -75,7 +75,7 @@ class QuotaControl(KindControl[AlterQuota]):
             return requests.described()
 
     def keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
-        """The keys that runs of this environment set, by entity. Raises ClusterError."""
+        """Entity -> keys that runs of this environment have set. Raises ClusterError."""
         return self.record.read()
 
     def validate(self, changes: Sequence[AlterQuota]) -> Mapping[Subject, str]:
@@ -108,7 +108,7 @@ class QuotaControl(KindControl[AlterQuota]):
                 known, {change.entity: known.get(change.entity, NO_KEYS) - _keys(change, gone=True) for change in sent}
             )
         except ReconcilerError as error:
-            # The request may still have been carried out: what the cluster shows decides.
+            # A request without an answer may have been carried out, so the cluster's quotas decide.
             shown: Mapping[QuotaEntity, Limits] = {}
             with contextlib.suppress(ReconcilerError):
                 shown = self.read()
@@ -124,14 +124,14 @@ class QuotaControl(KindControl[AlterQuota]):
     def _write(
         self, known: Mapping[QuotaEntity, frozenset[str]], entries: Mapping[QuotaEntity, frozenset[str]]
     ) -> None:
-        """Writes entries that differ, and strikes those without a key of ours."""
+        """Writes changed entries, and deletes entries without a key of ours."""
         differing = {whom: keys or None for whom, keys in entries.items() if keys != known.get(whom, NO_KEYS)}
         if differing:
             self.record.write(differing)
 
 
 def _keys(change: AlterQuota, *, gone: bool) -> frozenset[str]:
-    """``gone``: the keys that a change removes; else those that it sets."""
+    """Keys that a change removes if ``gone``, else keys that it sets."""
     return frozenset(limit.key for limit in change.limits if (limit.after is None) is gone)
 
 

@@ -42,7 +42,7 @@ class ReplicaRequests(Requests):
     """Reassignments (KIP-455), log dirs, elections. Raises ClusterError."""
 
     def moves(self) -> tuple[ReassignmentInFlight, ...]:
-        """Reassignments under way, as the controller has them: also those of other tools."""
+        """Reassignments in progress, from the controller, including those of other tools."""
         answer = self.send(
             _LIST, protocol.ListPartitionReassignmentsRequest, CONTROLLER, timeout_ms=TIMEOUT_MS, topics=None
         )
@@ -62,8 +62,8 @@ class ReplicaRequests(Requests):
     def sizes_on(
         self, brokers: Iterable[int], topics: Mapping[str, Collection[int]] | None
     ) -> dict[tuple[str, int, int], int]:
-        """Bytes by topic, partition and broker. ``topics`` None: all. A broker that does not answer is left out; a copy
-        that moves to another disk does not count."""
+        """Bytes by topic, partition and broker. ``topics``: None for all. A silent broker is left out; the future
+        replica of a move between disks does not count."""
         sizes: dict[tuple[str, int, int], int] = {}
         kind = protocol.DescribeLogDirsRequest.DescribableLogDirTopic
         wanted = None if topics is None else [kind(topic=name, partitions=list(ps)) for name, ps in topics.items()]
@@ -83,7 +83,8 @@ class ReplicaRequests(Requests):
     def reassign(
         self, targets: Mapping[Partition, tuple[int, ...] | None], factor_changes: bool
     ) -> dict[Partition, str]:
-        """Refused partitions with the reason. None cancels; it is no error if nothing is in flight any more."""
+        """Refused partition -> reason. None as replicas cancels a reassignment; one that has ended meanwhile is no
+        error."""
         refused: dict[Partition, str] = {}
         topic_type = protocol.AlterPartitionReassignmentsRequest.ReassignableTopic
         # The controller writes a request's reassignments as one record batch, so a request must not have too many.
@@ -114,8 +115,8 @@ class ReplicaRequests(Requests):
         return refused
 
     def elect_preferred(self, partitions: Collection[Partition]) -> None:
-        """Makes the first replica of each partition its leader, where it is in sync. Partitions that cannot are left as
-        they are: an election is an improvement, no promise."""
+        """Elects the preferred (first) replica of each partition, if it is in sync. Other partitions keep their leader,
+        without an error: an election only improves the balance."""
         kind = protocol.ElectLeadersRequest
         answer = self.send(
             _ELECT,
@@ -150,7 +151,7 @@ class KafkaReplicas(ReplicaRequests):
         return read_cluster(self, topics)
 
     def facts(self) -> ReplicaFacts:
-        """What placing and moving replicas needs to know, read from the controller and from every broker."""
+        """Facts for placing and moving replicas, read from the controller and every broker."""
         brokers = self.brokers()
         return ReplicaFacts(
             moves=self.moves(),
@@ -173,7 +174,7 @@ class KafkaReplicas(ReplicaRequests):
         self._journal.write(journal)
 
     def throttle(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
-        """Why edits failed. Returns when every broker that answers shows the others."""
+        """Sets or clears throttles; returns errors. Returns once every answering broker shows the successful edits."""
         if not edits:
             return ()
         altered: dict[configs.Key, list[ConfigEdit]] = {}
@@ -183,7 +184,7 @@ class KafkaReplicas(ReplicaRequests):
         failed: list[ClusterError] = []
         for (kind, name), error in configs.alter_configs(self, altered).items():
             if error is not None and error.kind == "unreachable" and kind == configs.BROKER:
-                # Only the broker itself takes its dynamic configs, so its silence is not that of the cluster.
+                # Configs of a broker go to this broker itself, so its silence says nothing about the cluster.
                 problem = f"broker {name} of cluster {error.cluster} does not answer"
                 todo = "Start it and apply again, or plan without it."
                 error = ClusterError(error.cluster, error.kind, problem, error.why, todo)
@@ -191,8 +192,9 @@ class KafkaReplicas(ReplicaRequests):
                 failed.append(error)
         if failed:
             return failed
-        # The controller answers before the brokers have followed it. A move that begins before they apply their rates
-        # runs without a limit, and a list that the next broker asked does not show yet would not be cleared.
+        # The controller answers before brokers have replayed the change. A reassignment that starts before they apply
+        # their rates runs without a limit; and a throttled list that another broker does not show yet would not be
+        # cleared.
         late = until_shown(self.brokers(), lambda broker: self._late(edits, broker), SEEN_SECONDS)
         for edit, broker in late.items():
             whose = f" of topic {edit.topic}" if edit.topic else ""
@@ -202,7 +204,8 @@ class KafkaReplicas(ReplicaRequests):
         return ()
 
     def _late(self, edits: Sequence[ThrottleEdit], broker: int) -> list[ThrottleEdit]:
-        """What the broker does not show yet: of its own rates, and of lists, of which each broker has a copy."""
+        """Edits that the broker does not show yet: its own rates, and lists of throttled replicas, which every broker
+        has."""
         here = [edit for edit in edits if edit.broker in (None, broker)]
         try:
             described = configs.described(self, {_resource(edit) for edit in here}, broker) if here else {}
@@ -231,7 +234,7 @@ class KafkaReplicas(ReplicaRequests):
         return late
 
     def _rates(self, brokers: Iterable[int]) -> dict[int, Mapping[str, str]]:
-        """The dynamic values that each broker has for itself. A broker that does not answer is left out."""
+        """Broker -> its dynamic configs. A silent broker is left out."""
         rates: dict[int, Mapping[str, str]] = {}
         for broker in brokers:
             try:

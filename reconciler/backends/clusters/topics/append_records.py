@@ -1,7 +1,7 @@
 """Appends records to a topic unchanged: key, value, headers and timestamp, each to a named partition.
 
-The producer is idempotent, so a batch that it sends again is written once; with a transactional id each ``finish`` is
-one transaction.
+The producer is idempotent, so brokers write a retried batch once; with a transactional id each ``finish`` is one
+transaction.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SECONDS = 30.0
 
 
 class TopicWriter:
-    """Writes to one topic, within a ``with``. ``partitions``: how many it has, None when it does not exist.
-    ``restamped``: how many records the topic gave the time of its broker in place of their timestamp."""
+    """Writes to one topic, within a ``with``. ``partitions``: their number, None if the topic does not exist.
+    ``restamped``: number of records that got the broker's time in place of their timestamp (LogAppendTime)."""
 
     def __init__(self, cluster: Cluster, principal: Principal, topic: str, transactional_id: str | None = None) -> None:
         self.topic = topic
@@ -36,8 +36,7 @@ class TopicWriter:
         self._asked = errors.write_topic(topic)
         self._held: dict[int, list[Record]] = {}
         self._bytes = 0
-        # By partition: the next sequence of the idempotent producer, so that a batch that is sent twice is written
-        # once.
+        # Partition -> next sequence of the idempotent producer, by which brokers recognise a batch that is sent twice.
         self._sequences: dict[int, int] = {}
         self._writer: Identity | None = None
         self._requests = Requests(cluster, principal)
@@ -64,7 +63,8 @@ class TopicWriter:
         value: bytes | None,
         headers: Sequence[tuple[str, bytes | None]],
     ) -> None:
-        """``timestamp`` in ms since 1970. Raises ClusterError if the broker refused this record or an earlier one."""
+        """Buffers a record. ``timestamp``: ms since 1970. Raises ClusterError if the broker refused this record or an
+        earlier one."""
         tail = tail_of(key, value, [(name.encode("utf-8", "surrogateescape"), held) for name, held in headers])
         self._held.setdefault(partition, []).append(Record(0, max(0, timestamp), 0, tail))
         self._bytes += len(tail)
@@ -72,13 +72,13 @@ class TopicWriter:
             self.finish()
 
     def finish(self) -> None:
-        """Returns once all is written. Raises ClusterError; then some may be."""
+        """Returns once all records are written. Raises ClusterError, possibly after a part was written."""
         held, self._held, self._bytes = self._held, {}, 0
         self._requests.run(self._asked, lambda: self._write(held))
 
     async def _write(self, held: Mapping[int, Sequence[Record]]) -> None:
-        """All that is held, in one transaction where the writer has a transactional id. The producer is started with
-        the first write. After an EndTxn that gave it a new epoch its sequences begin again (KIP-890)."""
+        """Writes buffered records, in one transaction if the writer has a transactional id. The first write initialises
+        the producer. An EndTxn that returns a new epoch (KIP-890) resets the sequences."""
         writer = self._writer
         if writer is None:
             writer = self._writer = Identity(self._requests.wire, self._transactional_id, "")
@@ -91,8 +91,8 @@ class TopicWriter:
             self._sequences.clear()
 
     async def _write_to(self, partition: int, records: Sequence[Record], writer: Identity) -> None:
-        """One batch, sent again with its sequence while it cannot be known whether it was written. A batch that is too
-        large for the topic is halved. ``restamped`` counts records to which the broker gave its own time."""
+        """Sends one batch, and repeats it with the same sequence while its result is unknown. A batch that is too large
+        for the topic is halved."""
         until, sequence = time.monotonic() + SECONDS, self._sequences.get(partition, 0)
         while True:
             try:

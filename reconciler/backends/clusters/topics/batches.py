@@ -1,7 +1,7 @@
-"""Cuts topic changes into batches of a size that one request may have. Pure.
+"""Cuts topic changes into batches that fit into one request. Pure functions.
 
-KRaft refuses a request that makes more than 10,000 metadata records (POLICY_VIOLATION, "excessively large"); half of
-that leaves room for records the broker adds by itself. A request never mixes kinds of change.
+KRaft refuses a request that would write more than 10,000 metadata records (POLICY_VIOLATION, "excessively large"); half
+of that leaves room for records that the controller adds. A request never mixes kinds of change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from reconciler.model.plan import Planned
 
 RECORDS_PER_REQUEST = 5_000
 BROKER_DEFAULT_PARTITIONS = 50
-"""The assumed partitions of a topic without a count: the broker's num.partitions is not read."""
+"""Assumed partitions of a topic without a count: the broker's num.partitions is not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def topic_items(changes: Sequence[Planned]) -> tuple[PlannedTopicChange, ...]:
 
 
 def records_of(change: TopicChange) -> int:
-    """Metadata records the controller writes for it, at most."""
+    """Upper bound of metadata records that the controller writes for it."""
     match change:
         case CreateTopic():
             partitions = change.partitions if change.partitions > 0 else BROKER_DEFAULT_PARTITIONS
@@ -52,8 +52,8 @@ def records_of(change: TopicChange) -> int:
 
 
 def steps(change: TopicChange, limit: int = RECORDS_PER_REQUEST) -> Iterator[TopicChange]:
-    """The change as several that one request each may make: of more partitions than that, a topic is made with some and
-    then grown."""
+    """Splits a change into changes that each fit into one request: a topic with too many partitions is created with
+    fewer, and then grown."""
     match change:
         case CreateTopic() if change.partitions > limit:
             yield replace(change, partitions=limit)
@@ -68,7 +68,7 @@ def steps(change: TopicChange, limit: int = RECORDS_PER_REQUEST) -> Iterator[Top
 
 
 def rank_of(change: TopicChange) -> int:
-    """What exists comes before what grows, and that before what is set."""
+    """Order of kinds: topics are created, then grown, then configured."""
     return (CreateTopic, AddPartitions, AlterConfigs, DeleteTopic).index(type(change))
 
 
