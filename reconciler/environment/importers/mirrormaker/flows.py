@@ -184,6 +184,11 @@ class FlowReading:
     def _list(self, path: tuple[str, ...], *names: str) -> Iterator[Field]:
         if prop := self._get(*names):
             yield Field(path, tuple(_expressions(prop, self.notes)), prop)
+            if prop.name.endswith(".blacklist"):
+                self._differs(
+                    f"{names[-1]} counts here as it does in MirrorMaker 2 up to 3.9, and 4.0 and later ignore it. If "
+                    "yours does, remove the line and import again"
+                )
 
     def _said(self, path: tuple[str, ...], name: str, default: bool) -> Iterator[Field]:
         """A flag of the same meaning here, written only where it differs from the default of both."""

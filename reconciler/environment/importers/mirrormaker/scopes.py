@@ -35,12 +35,10 @@ class Configuration:
             yield from part.items()
 
     def of_connector(self, flow: Flow, *names: str) -> Property | None:
-        """The first that is set: each name of the flow, then each name at top level."""
-        for part in (self.of_flow.get(flow, {}), self.whole):
-            for name in names:
-                if name in part:
-                    return part[name]
-        return None
+        """The first name that is set, of the flow before that at top level: a connector gets all that are set, and a
+        name counts before the one that it replaced (ConfigUtils.translateDeprecatedConfigs)."""
+        parts = (self.of_flow.get(flow, {}), self.whole)
+        return next((part[name] for name in names for part in parts if name in part), None)
 
     def of_client(self, cluster: str, name: str) -> Property | None:
         return self.of_cluster.get(cluster, {}).get(name) or self.whole.get(name)

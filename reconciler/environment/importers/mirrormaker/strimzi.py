@@ -43,8 +43,8 @@ _UNSAFE = re.compile(r"(?<=[:,{[-][ \t])!unsafe(?=[ \t])")
 """Ansible's word for a text in which it fills in nothing: the text is as it is written."""
 _CONNECTORS = {"sourceConnector": SOURCE, "checkpointConnector": CHECKPOINT, "heartbeatConnector": HEARTBEAT}
 _PATTERNS = {
-    "topicsPattern": "topics", "topicsExcludePattern": "topics.exclude", "topicsBlacklistPattern": "topics.blacklist",
-    "groupsPattern": "groups", "groupsExcludePattern": "groups.exclude", "groupsBlacklistPattern": "groups.blacklist",
+    "topicsPattern": "topics", "topicsBlacklistPattern": "topics.exclude", "topicsExcludePattern": "topics.exclude",
+    "groupsPattern": "groups", "groupsBlacklistPattern": "groups.exclude", "groupsExcludePattern": "groups.exclude",
 }  # fmt: skip
 _OF_PODS = frozenset({
     "replicas", "image", "connectCluster", "resources", "livenessProbe", "readinessProbe", "jvmOptions",

@@ -97,6 +97,15 @@ def test_old_names_and_new_ones_mean_the_same() -> None:
     assert (old.exclude_topics[-1], old.groups.exclude, old.configs.exclude) == ("x", ("y",), ("z",))
 
 
+@pytest.mark.parametrize(("one", "other"), [("A->B.topics", "topics"), ("topics", "A->B.topics")])
+def test_of_an_old_name_and_its_new_one_the_new_one_counts_wherever_it_is(one: str, other: str) -> None:
+    """MirrorMaker 2 gives the connector both, and there the new one counts."""
+    text = f"{one}.blacklist=old\n{other}.exclude=new\n"
+    assert flow(text).exclude_topics == ("new",)
+    alone = environment({"mm2.properties": BASE + f"{one}.blacklist=old\n"})
+    assert any(words.startswith("topics.blacklist counts here as") for words in alone.notes.different)
+
+
 def test_an_alias_with_a_dot_is_the_longest_that_fits() -> None:
     made = topology(
         "clusters=a,a.b\na.bootstrap.servers=one:1\na.b.bootstrap.servers=two:1\na.b->a.enabled=true\na.b->a.topics=t\n"
