@@ -30,7 +30,8 @@ def read_environment(folder: Path) -> Mapping[str, str]:
 
 
 def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]:
-    """As ``read_environment``, with what can be read in spite of the problems, so that all can be reported at once."""
+    """Like ``read_environment``, but returns readable files with the problems, so that all problems are reported at
+    once."""
     if not folder.is_dir():
         problem = f"{folder} {'is a file, not a folder' if folder.exists() else 'does not exist'}"
         why = "An environment is a folder with *.yaml files"
@@ -60,7 +61,7 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
             where, todo = Where(str(path)), "Rename the folder or file"
             problems.append(Problem("not-utf8", where, "the path is not UTF-8", why, todo))
             continue
-        # Where a link leads is judged before it is read: problems show its text.
+        # A link's target is checked before it is read, because problems quote the text.
         read = _leads_out(path, checkout) or untracked.get(path) or _text(path)
         if isinstance(read, Problem):
             problems.append(read)
@@ -74,23 +75,23 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
 
 
 MOST_OTHERS = 10_000
-"""Files and folders of an environment that are no ``*.yaml``."""
+"""Limit of files and folders in an environment that are not ``*.yaml``."""
 
 MOST_GIVEN = 256 << 20
-"""Bytes of a file that a command is given: no plan and no configuration is as large."""
+"""Limit in bytes of a file that a user names: no plan and no configuration is as large."""
 WRITER_WITHIN_S = 3.0
-"""A shell may start the writer of a named pipe after the command that reads it."""
+"""Seconds to wait for the writer of a named pipe, which a shell may start after the reader."""
 
 
 def read_given(path: Path) -> bytes:
-    """A file or pipe that a command is given. Raises OSError, also for one that is larger than ``MOST_GIVEN`` or does
-    not end, such as a device, and for a pipe that no process writes to."""
+    """Reads a file or pipe that a user names. Raises OSError, also for one larger than ``MOST_GIVEN`` or endless, such
+    as a device, and for a pipe without a writer."""
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(opened, "rb") as file:  # noqa: PTH123 - a descriptor
         first: bytes | None = b""
         if stat.S_ISFIFO(os.fstat(opened).st_mode):
             select.select([file], [], [], WRITER_WITHIN_S)
-            first = file.raw.read(1)  # None while a writer is silent
+            first = file.raw.read(1)  # None while the writer has written nothing
             if first == b"":
                 raise OSError(errno.EPIPE, "it is a pipe that no process writes to")
         os.set_blocking(opened, True)
@@ -101,17 +102,17 @@ def read_given(path: Path) -> bytes:
 
 
 def environment_name(folder: Path) -> str:
-    """The name of the folder itself, whatever link leads to it, and whether it exists or not. Never raises."""
-    return Path(os.path.realpath(folder)).name  # Path.resolve raises where links lead to each other, before Python 3.13
+    """The name of the real folder behind links, existing or not. Never raises."""
+    return Path(os.path.realpath(folder)).name  # Path.resolve raises for circular links before Python 3.13
 
 
 def is_taken(folder: Path) -> bool:
-    """Whether anything but an empty folder is there."""
+    """Whether the path exists as anything but an empty folder."""
     return (folder.exists() or folder.is_symlink()) and not (folder.is_dir() and not any(folder.iterdir()))
 
 
 def obstacle(folder: Path) -> str:
-    """Why this user cannot create ``folder``, empty where nothing is in the way; asked before anything is."""
+    """Why this user cannot create ``folder``, or empty; checked before the user is asked anything."""
     above = next(path for path in folder.absolute().parents if os.path.lexists(path))
     if not above.is_dir():
         return f"{above} is no folder"
@@ -125,14 +126,14 @@ def unused_file(folder: Path, stem: str) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes ``path`` whole or leaves it as it was: a reader never sees half a file. Raises ReconcilerError.
+    """Writes ``path`` atomically: a reader never sees half a file. Raises ReconcilerError.
 
-    A link stays a link, and permissions stay as they were; a new file is for this user alone. A pipe or terminal is
-    simply written to.
+    A link stays a link, and permissions are kept; only this user may read a new file. Pipes and terminals are written
+    directly.
     """
     with _writable(path):
         if path.exists() and not (path.is_file() or path.is_dir()):
-            # Without waiting for a reader of a pipe that has none.
+            # Non-blocking: opening a pipe without a reader would wait for ever.
             opened = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             os.set_blocking(opened, True)
             with open(opened, "w", encoding="utf-8", newline="\n") as stream:  # noqa: PTH123 - a descriptor
@@ -142,9 +143,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def make_private(folder: Path) -> None:
-    """Makes ``folder`` and what is missing above it for this user alone. Raises OSError.
+    """Creates ``folder`` and missing parents for this user alone. Raises OSError.
 
-    By its mode, not by the umask: that one belongs to the whole process, and another thread may put it back meanwhile.
+    By mode, not by umask: the umask belongs to the whole process, and another thread may reset it meanwhile.
     """
     for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -152,7 +153,7 @@ def make_private(folder: Path) -> None:
 
 
 def keep_names(folder: Path) -> None:
-    """After a power loss, too, its files have the names that they have now. Raises OSError."""
+    """Syncs the folder, so that its file names survive a power loss. Raises OSError."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)
@@ -161,7 +162,7 @@ def keep_names(folder: Path) -> None:
 
 
 def write_texts(texts: Mapping[Path, str], permissions: int = 0o666) -> None:
-    """Writes all of them or none, as ``write_text`` writes one: what fails does so before the first is put in place.
+    """Writes all files or none, each like ``write_text``: failures come before the first file is put in place.
     ``permissions``: of new files, less the umask."""
     drafts: dict[Path, Path] = {}
     try:
@@ -193,7 +194,7 @@ def write_texts(texts: Mapping[Path, str], permissions: int = 0o666) -> None:
 def _writable(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that lead to each other
+    except (OSError, RuntimeError) as error:  # RuntimeError: circular links
         why = getattr(error, "strerror", None) or error
         raise ReconcilerError(
             f"{path} cannot be written: {why}",
@@ -203,7 +204,7 @@ def _writable(path: Path) -> Iterator[None]:
 
 
 def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
-    """Makes ``folder`` with these files, whose paths begin with it, or leaves nothing. Raises ReconcilerError."""
+    """Creates ``folder`` with these files, whose paths begin with it, or nothing. Raises ReconcilerError."""
     folder_beside: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +227,7 @@ def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
 
 
 class _Walker:
-    """Looks through an environment's folders, and raises TopologyError where they hold too much for one."""
+    """Walks an environment's folders; raises TopologyError if they hold too many files."""
 
     def __init__(self, environment: Path) -> None:
         self._environment, self._others = environment, 0
@@ -246,7 +247,7 @@ class _Walker:
 
 
 def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> Iterator[Path]:
-    """``*.yaml`` below the folder; what looks like YAML but is not read, and what cannot be listed, is a problem."""
+    """``*.yaml`` below the folder. Problems: files that look like YAML but are not read, and unreadable folders."""
 
     def denied(error: OSError) -> None:
         problems.append(_unreadable(Path(error.filename or folder), error))
@@ -254,7 +255,7 @@ def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> 
     walker = _Walker(folder)
     for root, folders, names in walker.walk(folder, denied):
         here = Path(root)
-        # Folders that git would treat as separate repositories: this one, or those directly in it.
+        # Folders that git would treat as separate repositories: the folder itself, or one directly in it.
         if looks_like_repository(here):
             problems.append(_nested(here))
         for path in (here / name for name in (*folders, *names) if name.startswith(".")):
@@ -295,7 +296,8 @@ def _nested(path: Path) -> Problem:
 
 
 def _leads_out(path: Path, checkout: Checkout | None) -> Problem | None:
-    """A link of an edit could show any file of this machine to its readers. None outside of a repository."""
+    """The problem of a link out of the repository: an edit could show any file of this machine to readers of a plan.
+    None outside of a repository."""
     if checkout is None or Path(os.path.realpath(path)).is_relative_to(checkout.root):
         return None
     why = "Files of this machine are no part of the environment, and anyone who may edit it could read them"
@@ -305,7 +307,8 @@ def _leads_out(path: Path, checkout: Checkout | None) -> Problem | None:
 
 
 def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path, Problem]:
-    """Links to what git does not track: its own files, secrets that it ignores. Without a repository there are none."""
+    """Problems of links to untracked files, such as git's own files or ignored secrets. Empty outside of a
+    repository."""
     if checkout is None:
         return {}
     real = {link: Path(os.path.realpath(link)) for link in links}
@@ -337,7 +340,7 @@ def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path
 
 
 def _is_submodule(path: Path, checkout: Checkout) -> bool:
-    """Whether the repository around names ``path`` as a submodule, by its file ``.gitmodules``."""
+    """Whether the surrounding repository lists ``path`` as a submodule in ``.gitmodules``."""
     try:
         text = (checkout.root / ".gitmodules").read_text("utf-8", "replace")
     except OSError:
@@ -349,7 +352,7 @@ def _is_submodule(path: Path, checkout: Checkout) -> bool:
 
 
 def _text(path: Path) -> str | Problem:
-    """A file's text, or why there is none. A pipe or device is refused unread; what is not UTF-8 is named with line and
+    """A file's text, or its problem. Pipes and devices are refused unread; invalid UTF-8 is reported with line and
     column."""
     if path.exists() and not path.is_file():
         why = "Reading it might never end"

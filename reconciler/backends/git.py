@@ -1,6 +1,6 @@
 """Reads an environment folder from git: its commit, uncommitted changes, and its files at another commit.
 
-Nothing is checked out: files of another commit are read from git's own store.
+It checks nothing out: files of another commit are read from git's object store.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from reconciler.errors import ReconcilerError
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """``commit`` is empty outside a repository or before the first commit. ``origin``: the repository that this one was
-    cloned from, and the folder in it; empty where that is on this machine, or none."""
+    """``commit``: empty outside a repository or before the first commit. ``origin``: the remote repository and the
+    folder in it; empty without a remote, or with one on this machine."""
 
     commit: str = ""
     dirty: bool = False
@@ -35,10 +35,10 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The ``*.yaml`` texts of a folder at one commit, by path below the folder; none when it was not there.
+    """The ``*.yaml`` texts of a folder at one commit, by path below the folder; empty if the folder did not exist.
 
-    ``folder``: its path below the root of the repository, as it is named. ``relinked``: how the links on that path
-    differ from those of the work tree, in words; with another link the folder is another one.
+    ``folder``: its path below the root of the repository, with links. ``relinked``: words if links on that path differ
+    from those of the work tree, because the path then means another folder.
     """
 
     ref: str
@@ -49,13 +49,13 @@ class Snapshot:
 
     @property
     def named(self) -> dict[str, str]:
-        """Texts by the name that problems are to print, which ``git show`` understands."""
+        """Texts by names for messages, which ``git show`` understands."""
         at = self.commit[:12] if self.ref.endswith("...") else self.ref
         return {f"{at}:{PurePosixPath(self.folder) / path}": text for path, text in self.texts.items()}
 
 
 def revision(folder: Path) -> Revision:
-    """Dirty: what is read here is not what HEAD holds, for whatever reason. Never raises."""
+    """The revision of a folder. Dirty: its files differ from HEAD, for any reason. Never raises."""
     try:
         checkout = checkout_around(folder)
         repository = Repository(checkout) if checkout is not None else None
@@ -66,7 +66,7 @@ def revision(folder: Path) -> Revision:
         return Revision()
     try:
         dirty = is_touched(folder, _snapshot(repository, checkout, "HEAD", commit))
-    except ReconcilerError:  # its files, here or there, cannot be read
+    except ReconcilerError:  # files of the work tree or of HEAD cannot be read
         dirty = True
     remotes = repository.remotes()
     url = remotes.get("origin") or (next(iter(remotes.values())) if len(remotes) == 1 else "")
@@ -76,13 +76,13 @@ def revision(folder: Path) -> Revision:
 
 
 def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
-    """Of ``folder``; ``here`` is its revision, ``before`` and ``commit`` are what an earlier run left.
+    """The origin of ``folder``. ``here``: its revision; ``before``, ``commit``: origin and commit of an earlier run.
 
-    A repository that holds that commit is the same one, whatever its remote is called: a fork, a mirror, a renamed one.
+    A repository with that commit counts as the same, whatever its remote's name: a fork, a mirror, a renamed one.
     """
     if not (before and here.origin and commit) or before == here.origin:
         return here.origin
-    holds = False  # as for a shallow clone, or one that is behind
+    holds = False  # a shallow clone, or one that is behind
     with contextlib.suppress(ReconcilerError):
         checkout = checkout_around(folder)
         holds = checkout is not None and bool(Repository(checkout).commit(commit))
@@ -90,7 +90,7 @@ def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
 
 
 def repository_of(url: str) -> str:
-    """``host/path``, the same for all ways to reach it and without a user's name or password; empty for a path."""
+    """``host/path``, equal for all protocols, without user and password; empty for a local path."""
     scheme, sign, rest = url.partition("://")
     if sign:
         authority, _, path = rest.partition("/")
@@ -105,7 +105,7 @@ def repository_of(url: str) -> str:
 
 
 def snapshot(folder: Path, ref: str) -> Snapshot:
-    """``ref`` is anything git knows as a commit; ``main...`` is where HEAD left main. Raises ReconcilerError."""
+    """``ref``: any name of a commit; ``main...`` is the merge base of main and HEAD. Raises ReconcilerError."""
     if not folder.is_dir():
         raise ReconcilerError(
             f"{folder} does not exist",
@@ -124,7 +124,7 @@ def snapshot(folder: Path, ref: str) -> Snapshot:
 
 
 def touched(folder: Path, at: Snapshot) -> tuple[str, ...]:
-    """Paths below the folder that differ from ``at``, uncommitted and new files included."""
+    """Paths below the folder that differ from ``at``, including uncommitted and new files."""
     now = {}
     if folder.is_dir() and any(folder.rglob("*.yaml")):
         root = str(folder)
@@ -138,13 +138,13 @@ def is_touched(folder: Path, at: Snapshot) -> bool:
 
 
 def _lines(text: str | None) -> str | None:
-    """Git may check out other line ends (``core.autocrlf``), which mean the same in YAML."""
+    """Normalises line ends, which git may change at checkout (``core.autocrlf``) and YAML ignores."""
     return None if text is None else text.replace("\r\n", "\n")
 
 
 def _commit(repository: Repository, ref: str) -> str:
-    """The commit of a name; ``NAME...`` is the one where this branch and NAME part, as in ``git diff``. Raises
-    ReconcilerError, with the fetch that a shallow clone of CI needs."""
+    """The commit of a name; ``NAME...`` is the merge base with NAME, as in ``git diff``. Raises ReconcilerError, with
+    the fetch that a shallow clone of CI needs."""
     commit = repository.commit(ref.removesuffix("..."))
     if commit and ref.endswith("..."):
         commit = repository.merge_base(commit)
@@ -175,7 +175,7 @@ def _snapshot(repository: Repository, checkout: Checkout, ref: str, commit: str)
             raise ReconcilerError(
                 f"{name}: byte {error.start} is not UTF-8", "YAML files are UTF-8 here.", ""
             ) from None
-    # With another link on its path the folder is another one: the first that differs says how.
+    # A changed link on the path makes it another folder; the first difference is reported.
     relinked = ""
     if links != checkout.links:
         both = (*checkout.links, *links)
@@ -190,7 +190,7 @@ def _snapshot(repository: Repository, checkout: Checkout, ref: str, commit: str)
 
 
 class _Tree:
-    """The files of one commit, as a file system would show them."""
+    """The files of one commit, with links resolved as by a file system."""
 
     def __init__(self, repository: Repository, commit: str) -> None:
         self._repository = repository
@@ -198,8 +198,8 @@ class _Tree:
         self._known: dict[str, TreeEntry | None] = {"": TreeEntry("040000", "tree", commit)}
 
     def files(self, place: PurePosixPath) -> Iterator[tuple[str, TreeEntry]]:
-        """Each ``*.yaml`` of an environment by its path below ``place``, with the blob that has its text. Raises
-        ReconcilerError for a submodule, and for a link that leads to no file."""
+        """Path below ``place`` and blob of each ``*.yaml`` of an environment. Raises ReconcilerError for a submodule,
+        and for a dangling link."""
         if (tree := self._entry(place)) is None or tree.kind != "tree":
             return
         paths = () if place == PurePosixPath() else (place.as_posix(),)
@@ -218,7 +218,7 @@ class _Tree:
             if entry.mode != LINK:
                 yield inner.as_posix(), entry
                 continue
-            # Environments may share a file by links: what counts is the target at the same commit.
+            # Environments may share a file by links, so the target is read at the same commit.
             target, _ = self.resolve(PurePosixPath(path))
             followed = self._entry(target) if target is not None else None
             if followed is None or followed.kind != "blob":

@@ -1,5 +1,5 @@
-"""Runs a hook of a cut-over: a program, an HTTP call, or a file that is replaced at once. Only what this machine lists
-in ``RECONCILER_ALLOW`` (``hook:/opt/hooks/*``, ``hook:https://dns.example.net/*``) runs."""
+"""Runs a hook of a cut-over: a program, an HTTP call, or an atomic replacement of a file. It must be listed in this
+machine's ``RECONCILER_ALLOW`` (``hook:/opt/hooks/*``, ``hook:https://dns.example.net/*``)."""
 
 import contextlib
 import os
@@ -29,19 +29,19 @@ from reconciler.text import time_words
 
 Answer = TypeVar("Answer")
 MOST_OUTPUT = 4_000
-"""Bytes of output that are kept, the last ones."""
+"""Bytes kept from the end of the output."""
 _TWICE = "It may still have taken effect. Run the command again: the hook runs again, so it must do no harm twice."
 
 
 def unlisted(hook: CutoverHook) -> str:
-    """The word of ``RECONCILER_ALLOW`` that the hook needs and lacks; empty where it may run."""
+    """The missing word of ``RECONCILER_ALLOW``; empty if the hook may run."""
     return "" if allowed(os.environ).lists("hook", hook.target) else f"hook:{hook.target}"
 
 
 def run_hook(hook: CutoverHook, facts: Mapping[str, str]) -> str:
-    """Gives words of how it ended. ``facts``: environment variables for a program.
+    """Returns words for its result. ``facts``: environment variables of a program.
 
-    Raises BlockedError for a hook that may not run, SecretError, and ReconcilerError for one that failed.
+    Raises BlockedError for a hook that may not run, SecretError, and ReconcilerError for a failed hook.
     """
     if word := unlisted(hook):
         raise BlockedError(
@@ -148,8 +148,8 @@ def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: lis
 
 
 def _within(seconds: float, act: Callable[[], Answer]) -> Answer:
-    """A socket's timeout begins again with each byte: a server that sends one a minute would keep a cut-over waiting
-    while writes are refused. Raises what ``act`` raises, and TimeoutError."""
+    """Limits the total time: a socket's timeout restarts with each byte, so a slow server could delay a cut-over while
+    writes are refused. Raises as ``act``, and TimeoutError."""
     ended = Future[Answer]()
 
     def run() -> None:
@@ -166,8 +166,7 @@ def _within(seconds: float, act: Callable[[], Answer]) -> Answer:
 
 
 def _write(hook: CutoverHook, text: str) -> str:
-    """Readers see the old file or the new one, whole, also after a power loss. It keeps its mode; a new one is for this
-    user alone."""
+    """Replaces a file atomically, also across a power loss. Keeps its mode; only this user may read a new file."""
     path = Path(hook.target)
     try:
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600

@@ -1,5 +1,5 @@
-"""Prometheus metrics: those of ``run``, served over HTTP, and those of the last drill as text for the textfile
-collector of a node exporter, since a drill is a command that ends and nothing can scrape it."""
+"""Prometheus metrics: of ``run``, served over HTTP, and of the last drill, as a file for node_exporter's textfile
+collector, because Prometheus cannot scrape a command that ends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from reconciler.model.state.last_drill import LastDrill
 
 
 class Metrics:
-    """``registry`` is its own: nothing of the process or of other libraries is mixed in."""
+    """``registry``: separate, without metrics of the process or of libraries."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.rounds = self._counter("rounds", "Rounds, by how they ended.", "result")
-        for result in ("succeeded", "failed"):  # else the first failure is no increase of anything
+        for result in ("succeeded", "failed"):  # a series must exist at 0, or increase() misses the first failure
             self.rounds.labels(result)
         self.success = self._gauge("last_success_timestamp_seconds", "When a round last looked at everything.")
         self.seconds = self._gauge("round_seconds", "How long the last round took.")
@@ -44,7 +44,7 @@ class Metrics:
         return Counter(name, text, labels, namespace="reconciler", registry=self.registry)
 
     def take(self, figures: Figures) -> None:
-        """A failed round keeps the last known counts; ``last_success`` shows their age."""
+        """Takes the figures of a round. A failed round keeps the last counts; ``last_success`` shows their age."""
         self.seconds.set(figures.seconds)
         self.kept.set(figures.topology_kept)
         self.rounds.labels("failed" if figures.succeeded_at is None else "succeeded").inc()
@@ -67,14 +67,14 @@ class Metrics:
 
 
 def _replace(gauge: Gauge, values: Mapping[str, float]) -> None:
-    """A flow that is gone has no lag, rather than its last one for ever."""
+    """Replaces all samples, so that a removed flow does not keep its last lag for ever."""
     gauge.clear()
     for label, value in values.items():
         gauge.labels(label).set(value)
 
 
 class MetricsServer:
-    """Serves on a separate thread until it is closed. Raises ReconcilerError when the port is taken."""
+    """Serves on a separate thread until closed. Raises ReconcilerError if the port is taken."""
 
     def __init__(self, metrics: Metrics, host: str, port: int) -> None:
         try:
@@ -100,7 +100,7 @@ class MetricsServer:
 
 
 def drill_metrics(last: LastDrill, objectives: Objectives | None) -> str:
-    """What was not measured, and what is not declared, has no sample."""
+    """Metrics of a drill; without samples for figures that were not measured or objectives that are not declared."""
     registry, declared = CollectorRegistry(), objectives or Objectives()
     every_ms = declared.drill_every_ms
     for name, text, value in (

@@ -1,7 +1,8 @@
 """Reads and alters the SCRAM users of one cluster (KIP-554), and sets their passwords.
 
 Passwords are salted here: a request carries a random salt and the salted password (RFC 5802), never the password.
-The ownership record says ``setting`` before a password is sent and its version only after it is set.
+The ownership record has ``setting`` before a password is sent, and its version only after it is set: a killed run
+leaves an entry that the next plan does not trust.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ ALTER = Asked("change SCRAM users", "Alter", "--cluster")
 SALT_BYTES = 32
 UNSUPPORTED_VERSION = 35
 LEADER_AND_ISR = 4
-"""A request that controllers sent to brokers: only brokers with ZooKeeper offer it (KIP-631)."""
+"""API key of a request between controller and brokers that only brokers with ZooKeeper offer (KIP-631)."""
 MECHANISMS = {1: Mechanism.SHA_256, 2: Mechanism.SHA_512}
 _CODES = {mechanism: code for code, mechanism in MECHANISMS.items()}
 _HASHES = {Mechanism.SHA_256: "sha256", Mechanism.SHA_512: "sha512"}
@@ -36,13 +37,13 @@ Shown = Mapping[str, Mapping[Mechanism, int]]
 
 
 def salted(password: str, mechanism: Mechanism, iterations: int, salt: bytes) -> bytes:
-    """SaltedPassword of RFC 5802: Hi() is PBKDF2 with HMAC. Kafka takes the password as it is, without SASLprep."""
+    """SaltedPassword of RFC 5802: Hi() is PBKDF2 with HMAC. Like Kafka, without SASLprep of the password."""
     return hashlib.pbkdf2_hmac(_HASHES[mechanism], password.encode(), salt, iterations)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One credential of a change. ``iterations`` None: it is deleted."""
+    """One credential of a change. ``iterations``: None to delete it."""
 
     user: str
     mechanism: Mechanism
@@ -50,7 +51,7 @@ class Part:
 
 
 def rounds(changes: Sequence[UserChange]) -> Iterator[list[Part]]:
-    """One credential of each user in a round, because brokers refuse a request that lists a user twice."""
+    """Rounds with one credential of each user, because brokers refuse a request that lists a user twice."""
     parts = [
         [Part(change.user, mechanism, None) for mechanism in change.mechanisms]
         if isinstance(change, DeleteUser)
@@ -65,19 +66,19 @@ class UserRequests(Requests):
     """Raises ClusterError."""
 
     def knows_users(self) -> bool:
-        """Whether the brokers have the request at all (KRaft: since 3.5)."""
+        """Whether the brokers support the request (KRaft: since 3.5)."""
         return protocol.DescribeUserScramCredentialsRequest.API_KEY in self.versions()
 
     def described(self, broker: int | None = None) -> dict[str, dict[Mechanism, int]] | Unsupported:
-        """All of them, as ``broker`` knows them now. A mechanism this version has no word for is left out.
+        """All users in the copy of ``broker``. Unknown mechanisms are left out.
 
-        ``users`` is empty and not null: brokers do not answer a null from a principal without the right.
+        The request has an empty list, not null: brokers do not answer a null from a principal without the right.
         """
         answer = self.send(DESCRIBE, protocol.DescribeUserScramCredentialsRequest, broker, users=[])
         if answer.error_code in (SECURITY_DISABLED, UNSUPPORTED_VERSION):
             return Unsupported(answer.error_message or f"the brokers refuse the request (error {answer.error_code})")
         self.check(answer.error_code, DESCRIBE, answer.error_message)
-        # With ZooKeeper names come as ZooKeeper stores them, percent-encoded.
+        # ZooKeeper stores names percent-encoded, and brokers with ZooKeeper return them so.
         name = unquote if LEADER_AND_ISR in self.versions() else str
         return {
             name(item.user): {
@@ -90,7 +91,7 @@ class UserRequests(Requests):
         }
 
     def altered(self, parts: Sequence[Part], passwords: Mapping[str, str]) -> dict[str, str]:
-        """User -> the broker's reason for a refusal. ``parts`` are those of one round."""
+        """User -> the broker's refusal. ``parts``: of one round."""
         kind = protocol.AlterUserScramCredentialsRequest
         deletions, upsertions = [], []
         for part in parts:
@@ -124,7 +125,7 @@ class UserControl(KindControl[UserChange]):
         self.record = SubjectRecord(USERS, cluster, principal, environment)
 
     def read(self) -> LiveUsers:
-        """A refusal is Unknown with the rule to add. Raises ClusterError where the cluster does not answer at all."""
+        """All users. A refusal is Unknown with the rule to add. Raises ClusterError if the cluster does not answer."""
 
         def described() -> dict[str, dict[Mechanism, int]] | Unsupported:
             with UserRequests(self.cluster, self.principal) as requests:
@@ -155,7 +156,7 @@ class UserControl(KindControl[UserChange]):
                         refused |= {user: f"{self._named(user)}: {words}" for user, words in answer.items()}
                         touched |= {part.user for part in left} - answer.keys()
                     done = [change for change in asked if change.user not in refused]
-                    # A new password alone shows nowhere, so it counts as shown.
+                    # No request returns a password, so a new one counts as shown.
                     late = not_shown(requests, {change.user: change for change in done}, _shows)
                 # A refused user gets its former entry back, unless one of its credentials was changed before.
                 entries = {change.user: _done(change, known.get(change.user)) for change in done}
@@ -167,7 +168,7 @@ class UserControl(KindControl[UserChange]):
         return [failed.get(change.user, "") for change in changes]
 
     def _passwords(self, changes: Iterable[UserChange]) -> tuple[dict[str, str], dict[str, str]]:
-        """By user: passwords, and why some cannot be read or may not be changed by this very login."""
+        """User -> password; and user -> why it cannot be read, or must not be changed by this login."""
         passwords: dict[str, str] = {}
         failed: dict[str, str] = {}
         own = client_settings(self.cluster, self.principal)
@@ -179,8 +180,7 @@ class UserControl(KindControl[UserChange]):
             except SecretError as error:
                 failed[change.user] = f"{self._named(change.user)}: its password cannot be had: {error.what}"
                 continue
-            # A run that takes its own login away could neither finish nor take it back. A password that is the same on
-            # both sides is fine.
+            # A run that changes its own login could neither finish nor revert it. An unchanged password is fine.
             if own.get("sasl.username") != change.user:
                 continue
             if isinstance(change, DeleteUser):
@@ -203,15 +203,14 @@ class UserControl(KindControl[UserChange]):
 
 
 def _begun(change: AlterUser, known: UserRecord | None) -> UserRecord:
-    """Until the end is written, the record does not claim that the version is set."""
+    """The record before the change: it does not claim that the version is set."""
     before = known or UserRecord(None)
     ours = (*before.mechanisms, *(credential.mechanism for credential in change.credentials))
     return replace(before, mechanisms=tuple(sorted(set(ours))), setting=change.version)
 
 
 def _done(change: UserChange, known: UserRecord | None) -> UserRecord | None:
-    """The record after the change, None where nothing of ours is left. A deletion of some mechanisms keeps those that
-    are left."""
+    """The record after the change, None if no credential of ours is left. A deletion keeps the other mechanisms."""
     if isinstance(change, AlterUser):
         return replace(_begun(change, known), version=change.version, setting=None)
     if known is None or not change.left:

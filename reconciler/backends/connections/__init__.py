@@ -1,5 +1,4 @@
-"""Logging in to a cluster: credentials, dialling, retries, and one wording for errors.
+"""Connects to clusters: credentials, dialling, retries, and the wording of errors.
 
-Belongs here: what every request needs before it is sent. Not here: the requests of a kind (`clusters`), the protocol
-(`kafka`).
+Belongs here: all that comes before a request. Not here: requests of a kind (`clusters`), the protocol (`kafka`).
 """

@@ -1,6 +1,6 @@
-"""Secrets resolved at the moment they are used: those of a principal's client settings, and passwords of users.
+"""Resolves secrets at the moment of their use: in client settings of a principal, and passwords of users.
 
-Imports no Kafka client, so that reads can begin before one is imported.
+This module imports no Kafka client, so that reads can begin before one is imported.
 """
 
 import os
@@ -20,10 +20,10 @@ _SECRET_KEYS = ("password", "secret", "pem", "oauthbearer.config", "private.key"
 
 
 def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
-    """librdkafka settings with secrets in them: hand them to a client at once, keep them nowhere else.
+    """librdkafka settings that contain secrets: pass them to a client at once, and store them nowhere.
 
-    Raises SecretError for a reference that cannot be resolved, ClusterError for a cluster that is not to be contacted
-    with these settings: whatever opens a connection asks here.
+    Raises SecretError for an unresolvable reference, ClusterError for a cluster that must not be contacted with these
+    settings. Every new connection gets its settings here.
     """
     require_trusted(cluster, principal)
     ours = {"client.id": "reconciler", "socket.connection.setup.timeout.ms": "8000"}
@@ -32,8 +32,8 @@ def client_settings(cluster: Cluster, principal: Principal) -> dict[str, str]:
 
 
 def resolved_each(texts: Mapping[str, str], owner: str, lost: str) -> dict[str, str]:
-    """``texts`` with their references replaced. Raises SecretError: ``owner`` before the key of one that cannot be, and
-    ``lost``, what cannot be done without it."""
+    """``texts`` with resolved references. Raises SecretError, which names ``owner`` and the key, and ``lost``: the
+    consequence."""
     resolved: dict[str, str] = {}
     for key, text in texts.items():
         try:
@@ -44,8 +44,8 @@ def resolved_each(texts: Mapping[str, str], owner: str, lost: str) -> dict[str, 
 
 
 def require_trusted(cluster: Cluster, principal: Principal) -> None:
-    """Raises ClusterError before a secret is read. ``validate`` reports most of it earlier; this is where it is
-    enforced."""
+    """Raises ClusterError before a secret is read. ``validate`` reports most problems earlier; this function enforces
+    them."""
     if cluster.not_contacted:
         listed = f", or add {' '.join(cluster.listable)} to {VARIABLE} there" if cluster.listable else ""
         raise ClusterError(
@@ -70,8 +70,8 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             "To import a provider of tokens is to run its code",
             f"Set {VARIABLE}=token:{method} where this program runs, or declare it as an entry point {TOKEN_GROUP}",
         )
-    # Where credentials go. What is no address is refused: two clients could read two in it. A token endpoint is judged
-    # wherever it is used, so it is checked here only where the allowed hosts are a list.
+    # Credentials go to these addresses. A malformed one is refused, because two clients could parse it differently.
+    # Token endpoints are checked at each use, so here only against a list of allowed hosts.
     try:
         addresses = [str(host_port(server)) for server in cluster.bootstrap_servers]
         if "host" in allow.patterns and (endpoint := client.get(TOKEN_ENDPOINT)) is not None:
@@ -101,8 +101,8 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
 
 
 def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
-    """Who asks, for words in errors: the principal's name as the broker sees it, as far as the settings say.
-    ``as_plan``: it logs in like the plan principal, so a missing right is perhaps only a missing entry in the file."""
+    """The principal, for errors: its name as the broker sees it, as far as settings show it. ``as_plan``: it logs in
+    like the plan principal, so a missing right may only be a missing login in the file."""
     settings = cluster.client_for(principal)
     plaintext = settings.get("security.protocol", "plaintext").lower() == "plaintext"
     user = settings.get("sasl.username", "ANONYMOUS" if plaintext else "")
@@ -118,14 +118,14 @@ def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
 
 
 def cleaned(words: str, cluster: Cluster, principal: Principal) -> str:
-    """``words`` of a client or broker, without secrets."""
+    """``words`` of a client or broker with secrets removed."""
     for secret in secrets_in(cluster.client_for(principal), client_settings(cluster, principal)):
         words = words.replace(secret, "***")
     return words
 
 
 def secrets_in(raw: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[str, ...]:
-    """Values that must never be shown: those that came from a reference, and those under a secret key."""
+    """Values that no output may contain: resolved references, and values of secret keys."""
     secrets = {
         value
         for key, value in resolved.items()
@@ -135,7 +135,7 @@ def secrets_in(raw: Mapping[str, str], resolved: Mapping[str, str]) -> tuple[str
 
 
 def secret(reference: str) -> str:
-    """What ``${env:NAME}`` or ``${file:PATH}`` refers to now. Raises SecretError."""
+    """The present value of ``${env:NAME}`` or ``${file:PATH}``. Raises SecretError."""
     try:
         text = resolve({"": reference}, os.environ, read_secret)[""]
     except MissingReference as error:
@@ -146,7 +146,7 @@ def secret(reference: str) -> str:
 
 
 def require_secrets(wanted: Iterable[tuple[str, str]]) -> None:
-    """``wanted``: owner and reference. Raises one SecretError that names all that cannot be resolved."""
+    """``wanted``: owners and references. Raises one SecretError that names all unresolvable ones."""
     missing, todo = [], []
     for whose, reference in wanted:
         try:

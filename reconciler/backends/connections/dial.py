@@ -1,7 +1,7 @@
-"""Opens a socket, and does the TLS handshake, with one bootstrap server to say why connecting fails.
+"""Connects to one bootstrap server, with TLS handshake, to find out why connecting fails.
 
-Also used after librdkafka could not connect: it has one message for every refused certificate, and blames
-ssl.ca.location for a wrong host name or date, too.
+Also used after a failure of librdkafka, which has the same message for every refused certificate, and blames
+ssl.ca.location even for a wrong host name or an expired date.
 """
 
 import contextlib
@@ -55,7 +55,7 @@ def dial(server: str, settings: Mapping[str, str], written: Mapping[str, str]) -
 
 
 def tls_refusal(servers: Iterable[str], settings: Mapping[str, str], written: Mapping[str, str]) -> str:
-    """Why we refuse the certificate of a server; empty when no refusal of ours is found."""
+    """Why a server's certificate is not trusted; empty if all are."""
     if not _secure(settings):
         return ""
     for server in tuple(servers)[:_ASKED_AT_MOST]:
@@ -66,12 +66,12 @@ def tls_refusal(servers: Iterable[str], settings: Mapping[str, str], written: Ma
 
 
 def unexpected_tls(servers: Iterable[str], settings: Mapping[str, str]) -> str:
-    """Whether a server speaks TLS and our settings say plain text; empty when not. Such a broker only closes the
-    connection. One that speaks without TLS notes our greeting in its log, so ask only where no answer came."""
+    """Words if a server speaks TLS and the settings say plaintext, else empty. A TLS listener only closes such a
+    connection. A plaintext listener logs the TLS greeting as an error, so ask only if no response came."""
     if _secure(settings):
         return ""
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
-    # The server's certificate does not matter here.
+    # Only the handshake matters, so the certificate is not verified.
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -83,7 +83,7 @@ def unexpected_tls(servers: Iterable[str], settings: Mapping[str, str]) -> str:
                 context.wrap_socket(plain),
             ):
                 speaks_tls = True
-        except ssl.SSLError as error:  # a refusal for want of our certificate is an answer in TLS, too
+        except ssl.SSLError as error:  # a server that demands a client certificate speaks TLS, too
             speaks_tls = "ALERT" in (error.reason or "")
         except (OSError, ValueError):
             speaks_tls = False
@@ -108,7 +108,7 @@ def _why_refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], co
             f"in ssl.ca.location, or check whether this is the right broker ({error.verify_message})"
         )
     if error.verify_code in _OTHER_NAME and context is not None:
-        # Asks once more for the names: Python shows nothing of a certificate that it refused.
+        # A second handshake for the names: Python does not show a certificate that it has refused.
         context.check_hostname = False
         certificate = None
         with (
@@ -126,7 +126,7 @@ def _why_refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], co
 
 
 def _certificate(fields: Mapping[str, Any]) -> Certificate | None:
-    """None when it was not verified: Python then shows nothing of it."""
+    """None if the certificate was not verified: Python then shows no fields."""
     if "notAfter" not in fields:
         return None
     names = tuple(str(value) for _, value in fields.get("subjectAltName", ()))

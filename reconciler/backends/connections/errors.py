@@ -1,4 +1,4 @@
-"""Turns the error codes of Kafka's protocol into a ClusterError that says what to do. Pure."""
+"""Turns error codes of Kafka's protocol into a ClusterError with a remedy. Pure functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -37,8 +37,8 @@ SECURITY_DISABLED = 54
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """Who asks: enough to name the cluster and to write an ACL command. Holds no secret. ``offer``: of its service.
-    ``as_plan``: it has no login of its own, and uses that of the principal plan."""
+    """The asking principal and its cluster, without secrets: enough for an ACL command. ``offer``: the managed service.
+    ``as_plan``: it has no login of its own, and uses that of plan."""
 
     cluster: str
     bootstrap_servers: tuple[str, ...]
@@ -48,7 +48,8 @@ class Speaker:
     as_plan: bool = False
 
     def allow(self, operation: str, resource: str) -> str:
-        """What to do about a missing right. Plan's login, which each pull request uses, is given none but its own."""
+        """The remedy for a missing right. It never suggests more rights for plan's login, which every pull request
+        uses."""
         if not self.as_plan:
             return f"Allow it: {self.acl_command(operation, resource)}"
         own = replace(self, kafka_principal=f"User:{self.principal.upper()}")
@@ -58,7 +59,7 @@ class Speaker:
         )
 
     def acl_command(self, operation: str, resource: str) -> str:
-        """``resource`` as kafka-acls writes it: ``--topic orders`` or ``--cluster``."""
+        """``resource``: an option of kafka-acls.sh, such as ``--topic orders`` or ``--cluster``."""
         return (
             f"kafka-acls.sh --bootstrap-server {self.bootstrap_servers[0]} --add"
             f" --allow-principal {in_shell(self.kafka_principal)} --operation {operation} {resource}"
@@ -94,7 +95,7 @@ def kind_of(code: int) -> str:
 
 
 def translate(speaker: Speaker, code: int, asked: Asked, words: str = "") -> ClusterError:
-    """``code``: as the protocol numbers it; ``words``: the broker's own about it, without secrets."""
+    """``code``: the protocol's error code; ``words``: the broker's message, without secrets."""
     kind, error = kind_of(code), name_of(code).partition(" (")[0]
     name = speaker.cluster
     if kind == "denied":
@@ -156,7 +157,7 @@ _TODO = {
 
 
 def denied(speaker: Speaker, asked: Asked) -> ClusterError:
-    """With the kafka-acls command that gives the right."""
+    """The error with the kafka-acls.sh command that grants the right."""
     return ClusterError(
         speaker.cluster,
         "denied",
@@ -167,7 +168,7 @@ def denied(speaker: Speaker, asked: Asked) -> ClusterError:
 
 
 def unreachable(speaker: Speaker, reasons: tuple[str, ...]) -> ClusterError:
-    """``reasons``: of each address that was tried; equal ones are named once."""
+    """``reasons``: one for each tried address; equal ones are named once."""
     addresses = ", ".join(speaker.bootstrap_servers)
     plain = (reason.removeprefix(f"cluster {speaker.cluster}: ") for reason in reasons)
     return ClusterError(
@@ -180,8 +181,8 @@ def unreachable(speaker: Speaker, reasons: tuple[str, ...]) -> ClusterError:
 
 
 def authentication(speaker: Speaker, reason: str) -> ClusterError:
-    """``reason``: what the broker or TLS said. It has no secrets: brokers do not repeat them, and TLS names files and
-    hosts only."""
+    """``reason``: the message of broker or TLS. It contains no secrets: brokers do not repeat them, and TLS names only
+    files and hosts."""
     return ClusterError(
         speaker.cluster,
         "authentication",
@@ -193,7 +194,7 @@ def authentication(speaker: Speaker, reason: str) -> ClusterError:
 
 
 def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> ClusterError:
-    """``unreadable``: the file that a setting names and that cannot be read; the client says no path."""
+    """``unreadable``: an unreadable file of a setting; the client's message has no path."""
     return ClusterError(
         speaker.cluster,
         "invalid",
@@ -206,7 +207,7 @@ def bad_settings(speaker: Speaker, reason: str, unreadable: str = "") -> Cluster
 
 
 def too_old(speaker: Speaker, asked: Asked, reason: str) -> ClusterError:
-    """The broker answers, and has no such request. ``reason`` names it."""
+    """The broker does not support the request, which ``reason`` names."""
     since = "Later releases of Kafka have it: leave it out here, or upgrade them."
     offer = speaker.offer
     return ClusterError(

@@ -1,7 +1,7 @@
-"""What can be known of a login without a connection: keytabs and private keys that the topology names.
+"""Checks of a login without a connection: keytabs and private keys that the topology names.
 
-Files are of the machine that logs in, which need not be this one: what is wrong with them here is reported, and
-is no problem of the topology.
+These files belong to the machine that logs in, which may be another one: a fault of a file here is reported, but is no
+problem of the topology.
 """
 
 import os
@@ -26,8 +26,8 @@ _PASSPHRASE = "sasl.oauthbearer.assertion.private.key.passphrase"  # noqa: S105 
 
 
 def login_file_problems(topology: Topology) -> tuple[str, ...]:
-    """A sentence for each file that no login can use here; each once, and none with a secret. A path that only another
-    machine's variables know, and a file that RECONCILER_ALLOW does not list, are not looked at."""
+    """A sentence for each unusable file, without secrets. Paths that need another machine's variables, and files that
+    RECONCILER_ALLOW does not list, are skipped."""
     notes: list[str] = []
     for cluster in topology.clusters.values():
         for principal in Principal:
@@ -61,7 +61,7 @@ def _problems(client: Mapping[str, str]) -> Iterator[str]:
 
 
 def _known(written: str) -> str:
-    """Its value where this process' variables have it, else nothing. Files of references are not read."""
+    """The value with variables of this process, empty if one is missing. Files of references are not read."""
     if "${file:" in written:
         return ""
     try:

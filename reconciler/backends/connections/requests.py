@@ -1,4 +1,4 @@
-"""Sends requests over our own connections, from code without an event loop: single ones, and those of a topic."""
+"""Sends requests over our own connections for synchronous code: single requests, and records of a topic."""
 
 import asyncio
 import threading
@@ -32,10 +32,10 @@ from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.records.compacted_topic import CompactedTopic, Newest, RecordFencedError
 
 PATIENCE_SECONDS = 10.0
-"""How long a broker may be silent over a request."""
+"""Seconds without a response after which a request fails."""
 
 CONTROLLER = -1
-"""In place of a broker's id: the one that takes requests for the controller."""
+"""In place of a broker id: the broker that takes requests for the controller."""
 CONTROLLER_SECONDS = 30.0
 AGAIN_SECONDS = 0.2
 _NOT_CONTROLLER = 41
@@ -47,8 +47,8 @@ Answer = TypeVar("Answer")
 
 
 class Requests:
-    """A context manager, whose threads take turns; connects when entered, and again if a connection was lost since the
-    last request. Raises ClusterError, never with a secret in it."""
+    """Connects when entered, and again if a connection was lost since the last request. Threads take turns. Raises
+    ClusterError, without secrets."""
 
     patience = PATIENCE_SECONDS
 
@@ -64,7 +64,7 @@ class Requests:
             self.run(errors.DESCRIBE_CLUSTER, self._open)
         except ClusterError as error:
             self._runner.close()
-            # Only where every address closed the connection: after silence the question would cost more time.
+            # Only if every address closed the connection: after a timeout, this check would take even longer.
             soon = error.kind == "unreachable" and time.monotonic() - began < HELLO_SECONDS
             if soon and (why := unexpected_tls(self.speaker.bootstrap_servers, self._settings())):
                 raise errors.unreachable(self.speaker, (error.why, why)) from None
@@ -80,7 +80,7 @@ class Requests:
             self._runner.close()
 
     def brokers(self) -> tuple[int, ...]:
-        """Ids of the brokers that are up now, ascending."""
+        """Ids of live brokers, ascending."""
 
         async def read() -> tuple[int, ...]:
             await self.wire.refresh(())
@@ -90,11 +90,11 @@ class Requests:
 
     @property
     def cluster_id(self) -> str:
-        """As the last answer about ``brokers`` or a ``topic`` said; empty before."""
+        """From the last response to ``brokers`` or ``topic``; empty before."""
         return self.wire.cluster_id
 
     def topic(self, name: str) -> TopicMetadata | None:
-        """None when there is no such topic."""
+        """Metadata of a topic, None if it does not exist."""
 
         async def read() -> TopicMetadata:
             await self.wire.refresh((name,))
@@ -127,8 +127,8 @@ class Requests:
         patience: float | None = None,
         **fields: Any,
     ) -> Any:
-        """The answer to one request. ``kind``: its class among ``kafka.protocol.generated``; ``newest``: the highest
-        version that will do. ``CONTROLLER`` is looked up again for as long as another broker is it."""
+        """The response to one request. ``kind``: its class in ``kafka.protocol.generated``; ``newest``: the highest
+        usable version. ``CONTROLLER`` is looked up again after NOT_CONTROLLER."""
         until = time.monotonic() + CONTROLLER_SECONDS
 
         async def session(connection: Connection) -> Any:
@@ -142,7 +142,7 @@ class Requests:
             time.sleep(AGAIN_SECONDS)
 
     def versions(self) -> dict[int, tuple[int, int]]:
-        """API key -> lowest and highest version, of one broker."""
+        """API key -> lowest and highest version that one broker supports."""
 
         async def session(connection: Connection) -> dict[int, tuple[int, int]]:
             return connection.versions
@@ -170,7 +170,7 @@ class Requests:
             try:
                 if self.wire.controller >= 0:
                     return await self.wire.control(self.wire.controller)
-            except ConnectionLostError:  # it went away, and another one takes over
+            except ConnectionLostError:  # the controller has gone, and another broker takes over
                 if time.monotonic() > until:
                     raise
             if time.monotonic() > until:
@@ -187,7 +187,7 @@ class Requests:
         await self.wire.control()
 
     def query(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
-        """As ``run``, of what changes nothing: asked once more, of another broker, where a connection was lost."""
+        """Like ``run``, for reads: repeated once, on another broker, after a lost connection."""
 
         async def query() -> Answer:
             try:
@@ -205,8 +205,8 @@ class Requests:
     def _run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         answers: list[Answer] = []
 
-        async def run() -> None:  # asyncio has what a task ends with spelled out: a second for ten thousand topics
-            await asyncio.sleep(0)  # a broker that hung up since the last request is noticed now
+        async def run() -> None:  # asyncio would format a task's result: a second for 10,000 topics
+            await asyncio.sleep(0)  # lets the loop notice connections that brokers have closed since the last request
             answers.append(await ask())
 
         try:
@@ -241,16 +241,16 @@ class Requests:
 
 
 def _codes(answer: Any) -> set[int]:
-    """The error codes of an answer and of its items."""
+    """Error codes of a response and its items."""
     lists = (getattr(answer, name, None) or () for name in ("topics", "results", "responses"))
     return {getattr(part, "error_code", 0) for part in (answer, *chain.from_iterable(lists))}
 
 
 class TopicRecords:
-    """A ``CompactedTopic`` for code without an event loop; its last arguments are those of ``kind``.
+    """A ``CompactedTopic`` for synchronous code; the last arguments are those of ``kind``.
 
-    Connects with the first call, and again after a call that failed: settings and secrets are read again then. Safe for
-    several threads. Raises ClusterError, or SecretError.
+    Connects at the first call, and again after a failed one, with settings and secrets read again. Thread-safe. Raises
+    ClusterError, or SecretError.
     """
 
     def __init__(
@@ -264,8 +264,8 @@ class TopicRecords:
         self.topic = topic
         self._cluster, self._principal = cluster, principal
         self._kind, self._how = kind, how
-        # One request at a time over one connection, from any thread; opened with the first, closed and opened again
-        # after a failure.
+        # One request at a time over one connection, from any thread; a failure closes it, and the next request opens a
+        # new one.
         self._guard = threading.RLock()
         self._open: tuple[Requests, CompactedTopic] | None = None
 
@@ -279,12 +279,12 @@ class TopicRecords:
                 return requests.run(asked, lambda: question(topic))
             except RecordFencedError:
                 raise
-            except BaseException:  # a call that was interrupted, too, has left answers behind on its connections
+            except BaseException:  # an interrupted call, too, leaves unread responses on its connections
                 self.close()
                 raise
 
     def read(self, *, whole: bool = True, required: bool = False) -> Mapping[str, Newest] | None:
-        """As ``CompactedTopic.read``, of which it is a copy."""
+        """A copy of ``CompactedTopic.read``."""
 
         async def read(topic: CompactedTopic) -> Mapping[str, Newest] | None:
             newest = await topic.read(whole=whole, required=required)
@@ -293,7 +293,7 @@ class TopicRecords:
         return self.ask(errors.read_topic(self.topic), read)
 
     def values(self, *prefixes: str) -> Mapping[str, bytes] | None:
-        """The value of each key that begins with one of ``prefixes``, or of all. None where there is no such topic."""
+        """Key -> value, of keys with one of ``prefixes``, or of all. None if the topic does not exist."""
 
         async def read(topic: CompactedTopic) -> Mapping[str, bytes] | None:
             return topic.values(*prefixes) if await topic.read() is not None else None
@@ -314,7 +314,7 @@ class TopicRecords:
 
 
 class SignOfLife:
-    """Whether a cluster answers at all, over a connection that stays open.
+    """Checks whether a cluster answers, over a connection that stays open.
 
     Connects at the first ``ask``. One thread at a time.
     """
@@ -324,8 +324,8 @@ class SignOfLife:
         self._requests: Requests | None = None
 
     def ask(self) -> None:
-        """One Metadata request that names no topic, so its cost does not depend on the size of the cluster. Raises
-        ClusterError, or SecretError, when it is not answered, twice: the first failure may be that of one broker."""
+        """Sends a Metadata request without topics, so that its cost does not grow with the cluster. Raises
+        ClusterError, or SecretError, after two failures: the first may concern only one broker."""
         for last in (False, True):
             try:
                 if self._requests is None:

@@ -1,4 +1,4 @@
-"""What both readers of topics share: a probe for missing rights, words for hidden topics, equal configs kept once."""
+"""Shared by both readers of topics: a probe for missing rights, words for hidden topics, and interned configs."""
 
 import sys
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from reconciler.model.live import ConfigValue, Source
 Configs = Mapping[str, ConfigValue] | Unknown
 
 VISIBILITY_PROBE = "reconciler-visibility-probe"
-"""An unused name. Only a principal that may describe every topic learns that it does not exist; others are denied."""
+"""An unused name. Only a principal with Describe on all topics gets UNKNOWN_TOPIC_OR_PARTITION for it; others are
+denied."""
 TOPIC, BUILT_IN = 1, 5
 _SOURCES = {
     TOPIC: Source.TOPIC,
@@ -24,7 +25,7 @@ _SOURCES = {
 
 
 class ConfigShelf:
-    """Of one read of one cluster: ten thousand topics mostly share the same thirty entries."""
+    """Interns configs within one read of one cluster: ten thousand topics mostly share the same thirty entries."""
 
     def __init__(self) -> None:
         self._values: dict[ConfigOf, ConfigValue] = {}
@@ -32,7 +33,7 @@ class ConfigShelf:
         self._known: dict[int, tuple[tuple[ConfigOf, ...], Mapping[str, ConfigValue]]] = {}
 
     def mapping(self, entries: tuple[ConfigOf, ...]) -> Mapping[str, ConfigValue]:
-        """By name, in order of names. The same tuple is looked up by its identity."""
+        """Config name -> value, sorted. An identical tuple is found by its ``id``, without comparing entries."""
         known = self._known.get(id(entries))
         if known is not None:
             return known[1]
@@ -43,7 +44,7 @@ class ConfigShelf:
                 source = _SOURCES.get(entry.source, Source.BUILT_IN)
                 value = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
             configs[sys.intern(entry.name)] = value
-        # the shelf keeps every value and list alive, so each id identifies one of them
+        # the shelf keeps all values and lists alive, so an id stays unique
         made = self._mappings.setdefault(tuple((n, id(v)) for n, v in configs.items()), MappingProxyType(configs))
         self._known[id(entries)] = entries, made
         return made

@@ -1,4 +1,4 @@
-"""Confirms topic changes: reads again until every broker shows what was asked, or says what still differs."""
+"""Confirms topic changes: reads until every broker shows them, or reports remaining differences."""
 
 import time
 from collections.abc import Sequence
@@ -14,15 +14,16 @@ from reconciler.model.live import LiveTopic
 from reconciler.text import counted
 
 AGREE_SECONDS = 120.0
-"""A broker that is still making the files of thousands of partitions shows nothing newer until they are made."""
+"""A broker that creates the log files of thousands of partitions shows no newer metadata until it has finished."""
 
 Failures = dict[str, str]
 """Id of a planned change -> why it is not done."""
 
 
 def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
-    """None when ``topic`` is as ``change`` wants it, else how it differs, in words that follow the topic's name."""
-    # By id: a topic of the same name that came after is another one, made by a client with auto-creation.
+    """None if ``topic`` is in the state that ``change`` requests, else the difference, in words that follow the topic's
+    name."""
+    # By topic id: a client with auto-creation may have recreated the deleted topic under the same name.
     if isinstance(change, DeleteTopic):
         if topic is None:
             return None
@@ -50,7 +51,7 @@ def disagreement(change: TopicChange, topic: LiveTopic | None) -> str | None:
 
 
 def obstacle(change: AddPartitions | AlterConfigs | DeleteTopic, topic: LiveTopic | None) -> str | None:
-    """Why the change must not be sent: the topic is gone, another one, or larger than the change would make it."""
+    """Why the change must not be sent: the topic is deleted, recreated, or larger than requested."""
     if topic is None:
         return None if isinstance(change, DeleteTopic) else "no longer exists"
     if recreated := _identity(change.topic_id, topic):
@@ -61,7 +62,7 @@ def obstacle(change: AddPartitions | AlterConfigs | DeleteTopic, topic: LiveTopi
 
 
 def leaderless(change: TopicChange, topic: LiveTopic) -> str | None:
-    """Which of the partitions that the change made have no leader yet, in words that follow the topic's name."""
+    """Partitions of the change without a leader yet, in words that follow the topic's name."""
     match change:
         case CreateTopic():
             made = topic.partitions
@@ -107,10 +108,11 @@ def _shown(value: str | None) -> str:
 
 
 def await_agreement(requests: Requests, items: Sequence[PlannedTopicChange], existed: frozenset[str]) -> Failures:
-    """Brokers follow the controller's log in one order, so the last item is watched first, which is cheap.
+    """Waits until brokers show all changes. They replay the metadata log in order, so the last item is watched first:
+    one cheap read.
 
-    Configs are asked of each broker in turn, which also shows that it knows the topic; partitions come from one broker.
-    Items of ``existed`` were there before and will not change by waiting.
+    Each broker in turn is asked for configs, which also proves that it knows the topic; partitions come from one
+    broker. Items of ``existed`` existed before, so waiting will not change them.
     """
     if not items:
         return {}
@@ -126,7 +128,7 @@ def await_agreement(requests: Requests, items: Sequence[PlannedTopicChange], exi
         except ClusterError as error:
             if error.kind != "unreachable":
                 raise
-            # Clients cannot read from a broker that does not answer, so nothing is confirmed there.
+            # Clients cannot use a silent broker either, so it has nothing to confirm.
     return differing
 
 
@@ -137,7 +139,8 @@ def _await(
     until: float,
     broker: int | None,
 ) -> Failures:
-    """Reads until every item is as wanted, or nothing more can change, or the time is up. What differs then."""
+    """Reads until no item differs, or none can change any more, or the time is up. Returns the remaining
+    differences."""
     pause = 0.02
     while True:
         live = read_cluster(requests, [item.change.ref.name for item in items], broker)
@@ -152,7 +155,7 @@ def _await(
             text = disagreement(item.change, topic) or (leaderless(item.change, topic) if topic else None)
             if text:
                 differing[item.id] = f"{ref} {text}\nThe cluster shows something else than was asked\nRun plan again."
-                # Waiting changes nothing about a topic that was there before, or was recreated after its deletion.
+                # Waiting does not help with a topic that existed before, or was recreated after its deletion.
                 recreated = topic and isinstance(item.change, DeleteTopic) and topic.topic_id != item.change.topic_id
                 moving |= topic is None or not (item.id in existed or recreated)
         if not moving or time.monotonic() > until:

@@ -1,7 +1,7 @@
-"""Reads all topics of a live cluster, or named ones, with partitions and configs. Never auto-creates a topic.
+"""Reads all or named topics of a cluster, with partitions and configs. Never auto-creates a topic.
 
-``ReadAhead`` does so on a thread, while the program still loads its YAML. That only saves time: its answer is None
-where the cluster could not be read, and ``read_cluster`` asks again and reports what is wrong.
+``ReadAhead`` does so on a thread while the program loads its YAML. It only saves time: if it fails, ``read_cluster``
+reads again and reports the error.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ if TYPE_CHECKING:  # reads begin before kafka-python is imported
     from reconciler.backends.connections.requests import Requests
 
 BATCH = 250
-"""Topics of one DescribeConfigs request, names of one Metadata request, and requests under way: answers of thousands of
-topics would hold up others otherwise."""
+"""Topics of one DescribeConfigs request, names of one Metadata request, and requests in flight: a response about
+thousands of topics would delay all others on the connection."""
 NAMES = 2_000
 IN_FLIGHT = 3
 ANSWER_WITHIN = 15.0
 CONNECT_WITHIN = 3.0
 LEAVES_WITHIN = 1.0
-"""Seconds. To close connections takes none; the name of a server may still be looked up."""
+"""Seconds for a cancelled read to end: closing connections takes no time, but a DNS lookup may still run."""
 SWITCH_SECONDS = 0.0005
-"""How long the thread that reads YAML may keep the interpreter. ``ReadAhead`` wants it for a moment after each answer
-of a broker: by Python's own 5 ms to connect alone takes 0.3 s."""
+"""Interpreter's switch interval (GIL) while YAML is read. ``ReadAhead`` needs the GIL briefly after each response: with
+Python's default of 5 ms, connecting alone takes 0.3 s."""
 
 _FOR_URLS = bytes.maketrans(b"+/", b"-_")
 _log = logging.getLogger("reconciler.kafka")
@@ -61,7 +61,7 @@ Answer = TypeVar("Answer")
 def read_cluster(
     requests: Requests, topics: Collection[str] | None = None, config_broker: int | None = None
 ) -> LiveCluster:
-    """All topics the principal may see, or only those of ``topics`` that exist.
+    """All topics that the principal may describe, or only existing ones among ``topics``.
 
     ``config_broker``: the broker to ask for configs, None for any. Raises ClusterError.
     """
@@ -79,8 +79,8 @@ async def _reading(
     probe = await metadata(line, [config_cache.VISIBILITY_PROBE])
     for broker in probe.brokers:
         wire.learn(broker.number, broker.host, broker.port)
-    # All of one broker, so that all answers are consistent. A bootstrap address that no broker has itself may lead to
-    # another broker each time.
+    # All from one broker, so that responses are consistent. A bootstrap address that is no broker's own (a load
+    # balancer) may lead to another broker each time.
     if probe.brokers and line.where not in {f"{broker.host}:{broker.port}" for broker in probe.brokers}:
         line = await wire.control(random.choice(probe.brokers).number)  # noqa: S311 - any of them
     wanted = [None] if names is None else batched(names, NAMES)
@@ -124,7 +124,7 @@ async def _reading(
 def _judged(
     speaker: Speaker, pair: wire_topics.ConfigsOf, shelf: config_cache.ConfigShelf
 ) -> config_cache.Configs | None:
-    """None for a topic that was deleted meanwhile."""
+    """Configs of a topic; None if it was deleted meanwhile."""
     if pair.error == 0:
         return shelf.mapping(pair.entries)
     failed = errors.translate(speaker, pair.error, errors.describe_configs(pair.name), pair.message)
@@ -134,19 +134,19 @@ def _judged(
 
 
 async def metadata(line: Connection, names: Sequence[str] | None) -> wire_topics.ClusterOf:
-    """Of ``names``, or of every topic the principal may see. Raises WireError."""
+    """Metadata of ``names``, or of every topic that the principal may describe. Raises WireError."""
     version = line.negotiated(
         wire_topics.METADATA, wire_topics.METADATA_LOWEST, wire_topics.METADATA_NEWEST, "Metadata"
     )
     await asyncio.sleep(max(0.0, line.throttled_until - time.monotonic()))
     sent = line.send((wire_topics.METADATA, version, True), [wire_topics.pack_metadata(names)], ANSWER_WITHIN)
     parts = _unpacked(await sent, wire_topics.unpack_metadata)
-    await asyncio.sleep(parts.throttle / 1000)  # the broker does not listen meanwhile (KIP-219)
+    await asyncio.sleep(parts.throttle / 1000)  # the broker mutes the connection meanwhile (KIP-219)
     return parts
 
 
 async def _configs(line: Connection, names: Sequence[str]) -> AsyncIterator[list[wire_topics.ConfigsOf]]:
-    """Answer by answer: what is made of one takes no time while the broker works on the next."""
+    """Yields response by response, so that decoding one overlaps with the broker's work on the next."""
     version = wire_topics.CONFIGS_VERSION
     line.negotiated(wire_topics.DESCRIBE_CONFIGS, version, version, "DescribeConfigs")
     reader = wire_topics.ConfigReader()
@@ -171,16 +171,16 @@ def _unpacked(frame: Frame, unpack: Callable[[memoryview], Answer]) -> Answer:
 
 
 class _Partitions:
-    """Keeps equal partitions once: most topics have one partition, and brokers are few."""
+    """Interns equal partitions: most topics have one partition, and brokers are few."""
 
     def __init__(self) -> None:
         self._single: dict[wire_topics.PartitionOf, LivePartition] = {}
-        # Keeps the lists that were read, so that no other list gets the id of one.
+        # Keeps the lists alive, so that no other list gets the id of one.
         self._lists: dict[int, tuple[tuple[wire_topics.PartitionOf, ...], tuple[LivePartition, ...]]] = {}
 
     def of(self, parts: tuple[wire_topics.PartitionOf, ...]) -> tuple[LivePartition, ...]:
-        """Many partitions have the same leader and replicas: equal ones are one object, and so are equal lists, by
-        which 100,000 partitions need little memory and compare quickly."""
+        """Partitions as values. Equal ones, and equal lists, are one object, so 100,000 partitions need little memory
+        and compare quickly."""
         known = self._lists.get(id(parts))
         if known is None:
             live: list[LivePartition] = []
@@ -194,7 +194,7 @@ class _Partitions:
 
 
 async def _read_once(cluster: Cluster, principal: Principal) -> LiveCluster | None:
-    """None when it cannot be read. When it is cancelled it leaves no connection behind."""
+    """The cluster, or None if it cannot be read. A cancelled read leaves no connection open."""
     try:
         asked = connection_settings(client_settings(cluster, principal))
         settings = replace(asked, connect_timeout=min(asked.connect_timeout, CONNECT_WITHIN))
@@ -206,7 +206,7 @@ async def _read_once(cluster: Cluster, principal: Principal) -> LiveCluster | No
 
 
 class ReadAhead:
-    """Begins at once; for one principal. ``close`` breaks off what is still under way."""
+    """Starts reads at once, for one principal. ``close`` cancels unfinished ones."""
 
     def __init__(self, clusters: Mapping[str, Cluster], principal: Principal) -> None:
         self._clusters = clusters
@@ -218,15 +218,15 @@ class ReadAhead:
         self._thread.start()
 
     def reads(self, cluster: Cluster) -> bool:
-        """False also where a cluster of this name is read with other settings."""
+        """Whether this cluster is being read, with the same settings."""
         return self._clusters.get(cluster.name) == cluster
 
     def take(self, name: str) -> LiveCluster | None:
-        """Waits for it. None when it cannot be read this way, or was broken off."""
+        """Waits for a cluster. None if the read failed or was cancelled."""
         return self._answers[name].result()
 
     def close(self) -> None:
-        with contextlib.suppress(RuntimeError):  # all is read, and the loop is closed
+        with contextlib.suppress(RuntimeError):  # the reads have ended and closed the loop
             self._loop.call_soon_threadsafe(self._enough.set)
         self._thread.join(LEAVES_WITHIN)
 
@@ -241,8 +241,7 @@ class ReadAhead:
                 future.set_exception(error)
 
         async def read() -> None:
-            # Reading ahead ends with the last answer, or when none is needed any more: the reads are cancelled then,
-            # instead of holding up the end of the command.
+            # Reads that no caller needs any more are cancelled, instead of delaying the end of the command.
             enough = asyncio.create_task(self._enough.wait())
             reads = asyncio.gather(*map(read_one, self._clusters.values()))
             await asyncio.wait((enough, reads), return_when=asyncio.FIRST_COMPLETED)
@@ -250,7 +249,7 @@ class ReadAhead:
                 item.cancel()
             await asyncio.gather(enough, reads, return_exceptions=True)
 
-        # Decoding thousands of topics takes turns with the main thread, which would otherwise wait long for its own.
+        # Decoding yields to the main thread between topics, which would otherwise wait long for the GIL.
         before = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:

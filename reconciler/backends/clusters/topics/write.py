@@ -1,7 +1,7 @@
-"""Creates, alters and deletes topics in batches: send, wait out quotas, confirm, report.
+"""Creates, alters and deletes topics in batches: sends, waits for quotas, confirms, reports.
 
-An outcome is "done" only when the cluster shows it. A batch that was cut off half way can be performed again: what
-is already as wanted counts as done.
+An outcome is "done" only once the cluster shows it. An interrupted batch can be performed again: a change that the
+cluster already shows counts as done.
 """
 
 import logging
@@ -25,25 +25,25 @@ from reconciler.model.plan import Outcome
 
 OPERATION_MS = 15_000
 QUOTA_PATIENCE_SECONDS = 300.0
-"""How long a request may be throttled without a single item getting through."""
+"""Seconds for which a request may be throttled without one item succeeding."""
 QUOTA_PATIENCE_VALIDATING_SECONDS = 20.0
 
 ASKED_AGAIN = 50
-"""Refused topics whose every config is asked alone."""
+"""Number of refused topics for which each config is validated alone."""
 
 NOT_LISTED = (
     "it exists already, although the broker that was asked does not list it. That broker is behind the controller, as"
     " after many changes at once, or the principal may not Describe this topic: plan again in a moment, or grant it"
 )
 _DOUBTFUL = ("exists", "unreachable")
-"""Kinds of answers that do not show whether the cluster is as wanted: the request may have been done, now or before."""
+"""Kinds of errors that leave the result open: this or an earlier request may have been carried out."""
 _log = logging.getLogger("reconciler.kafka")
 
 
 def send(
     requests: Requests, batch: Sequence[PlannedTopicChange], validate_only: bool
 ) -> Mapping[str, ClusterError | None]:
-    """The controller's answer by item id; None: accepted. ``batch`` is of one kind and names no topic twice."""
+    """Item id -> the controller's error, None if accepted. ``batch``: of one kind, no topic twice."""
     if not batch:
         return {}
     try:
@@ -54,8 +54,8 @@ def send(
 
 
 def _sent(requests: Requests, changes: Sequence[TopicChange], validate_only: bool) -> dict[str, ClusterError | None]:
-    """By topic. Raises ClusterError where nothing was answered. All of ``changes`` are of one class, which has one
-    request of Kafka; a factor of -1 leaves it to the cluster (KIP-464)."""
+    """Topic -> error. Raises ClusterError without a response. ``changes``: all of one class, which has one request
+    type; a replication factor of -1 means the cluster's default (KIP-464)."""
     limits = {"timeout_ms": OPERATION_MS, "validate_only": validate_only}
     match changes[0]:
         case CreateTopic():
@@ -106,7 +106,7 @@ def _sent(requests: Requests, changes: Sequence[TopicChange], validate_only: boo
 def _answers(
     requests: Requests, asked: Callable[[str], errors.Asked], kind: Any, **fields: Any
 ) -> dict[str, ClusterError | None]:
-    """By topic. ``asked`` words what was asked of one topic."""
+    """Topic -> error. ``asked``: words for the request about one topic."""
     of_all = asked("NAME")
     answer = requests.send(of_all, kind, CONTROLLER, patience=CONTROLLER_SECONDS, **fields)
     items = next(getattr(answer, name) for name in ("topics", "results", "responses") if hasattr(answer, name))
@@ -119,7 +119,7 @@ def _answers(
 def perform(
     requests: Requests, items: Sequence[PlannedTopicChange], progress: Callable[[Outcome], None]
 ) -> tuple[Outcome, ...]:
-    """Creates, then grows, then configures; one outcome an item, in the order of ``items``. Never raises for one."""
+    """Creates, then grows, then configures; one outcome for each item, in order. A failed item raises nothing."""
 
     def failures(batch: Sequence[PlannedTopicChange]) -> list[str]:
         try:
@@ -135,7 +135,7 @@ def perform(
 def validate(requests: Requests, items: Sequence[PlannedTopicChange]) -> Mapping[Subject, str]:
     """Subject -> the broker's refusal, by validate-only requests.
 
-    Raises ClusterError when no refusal was found but something could not be asked (no permission, no answer).
+    Raises ClusterError if no change is refused but one could not be validated (no permission, no answer).
     """
     refusals: dict[Subject, str] = {}
     refused_items: list[PlannedTopicChange] = []
@@ -155,8 +155,7 @@ def validate(requests: Requests, items: Sequence[PlannedTopicChange]) -> Mapping
                     not_asked.append(unasked)
     if not_asked and not refusals:
         raise not_asked[0]
-    # A broker names the first bad config of a topic only, so each is sent alone: in turns, because a request names each
-    # topic once.
+    # A broker names only the first invalid config of a topic, so each is validated alone, one per topic and request.
     alone = [
         (number, PlannedTopicChange(f"{item.id} {number}", replace(item.change, configs=(config,))))
         for item in refused_items[:ASKED_AGAIN]
@@ -175,10 +174,10 @@ def validate(requests: Requests, items: Sequence[PlannedTopicChange]) -> Mapping
 
 
 def _send_and_agree(requests: Requests, items: Sequence[PlannedTopicChange]) -> Failures:
-    """What failed; all others are done. Raises ClusterError."""
+    """Failures; all other items are done. Raises ClusterError."""
     failures: Failures = {}
     waiting: list[PlannedTopicChange] = []
-    # First what must not be sent, and what is already as wanted after a run that was cut off.
+    # Sorts out changes that must not be sent, and those that an interrupted run has already carried out.
     existing = [item for item in items if not isinstance(item.change, CreateTopic)]
     live = read_cluster(requests, [item.change.ref.name for item in existing]) if existing else None
     for item in items:
@@ -192,14 +191,14 @@ def _send_and_agree(requests: Requests, items: Sequence[PlannedTopicChange]) -> 
             failures[item.id] = f"{item.change.ref} {reason}\nNothing was changed on it\nRun plan again."
         elif disagreement(item.change, topic):
             waiting.append(item)
-    # A change that is too large for one request is made by several, as far as they succeed.
+    # A change that is too large for one request is sent as several, up to the first failure.
     answers: dict[str, ClusterError | None] = {}
     left = {item.id: list(steps(item.change)) for item in waiting}
     while left:
         now = [PlannedTopicChange(id_, parts.pop(0)) for id_, parts in left.items()]
         answers |= _send_patiently(requests, now, validate_only=False)
         left = {id_: parts for id_, parts in left.items() if parts and answers[id_] is None}
-    # The cluster decides about doubtful answers, such as that a topic to delete is missing; other refusals are final.
+    # After a doubtful error, such as a missing topic to delete, the cluster's state decides; other refusals are final.
     deleted = {item.id for item in waiting if isinstance(item.change, DeleteTopic)}
     doubtful: dict[str, ClusterError] = {}
     for item_id, error in answers.items():
@@ -217,7 +216,7 @@ def _send_and_agree(requests: Requests, items: Sequence[PlannedTopicChange]) -> 
 def _send_patiently(
     requests: Requests, items: Sequence[PlannedTopicChange], validate_only: bool
 ) -> dict[str, ClusterError | None]:
-    """Sends again what the controller's mutation quota held back (KIP-599), for as long as something moves."""
+    """Sends items again that the controller's mutation quota throttled (KIP-599), while any of them succeeds."""
     answers: dict[str, ClusterError | None] = {}
     patience = QUOTA_PATIENCE_VALIDATING_SECONDS if validate_only else QUOTA_PATIENCE_SECONDS
     rest, pause, moved = list(items), 0.5, time.monotonic()

@@ -1,4 +1,4 @@
-"""What a host accepts: otherwise any writer of desired records could have any code run where the host runs."""
+"""The allow list of a host: without it, any client that may write the control topic could run code on the host."""
 
 import json
 import re
@@ -20,9 +20,9 @@ from reconciler.replication.kept_files import read_kept, reason
 
 KEYS = ("environments", "masters", "spark_conf", "archives")
 _SETTING = re.compile(r"spark\.[!-<>-~]+")
-"""Spark splits ``--conf NAME=VALUE`` at the first ``=``: with one in its name a setting would be another one."""
+"""Spark splits ``--conf NAME=VALUE`` at the first ``=``, so a name that contains one would set another setting."""
 _NAME = re.compile("[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""As ``alias`` in schemas/environment.schema.json has it."""
+"""The pattern of ``alias`` in schemas/environment.schema.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,7 @@ class HostRefusal:
 
 @dataclass(frozen=True, slots=True)
 class AllowList:
-    """Patterns (as file names have them) by kind; nothing else is run. ``archives``: values of spark_conf keys that
-    bring files along."""
+    """Patterns of file names by kind; nothing else may run. ``archives``: values of spark_conf keys that ship files."""
 
     environments: tuple[str, ...] = ()
     masters: tuple[str, ...] = spark_settings.LOCAL
@@ -48,7 +47,8 @@ class AllowList:
         return f"environments {', '.join(self.environments)}; masters {', '.join(self.masters)}"
 
     def refusal(self, desired: DesiredMirror, done: int) -> HostRefusal | None:
-        """Why this host does not do what is desired. ``done``: the generation that a host did last."""
+        """Why this host refuses a desired record; None if it accepts it. ``done``: the last generation that a host
+        carried out."""
         problem = next(self._problems(desired, done), None)
         if problem is None:
             return None
@@ -67,14 +67,14 @@ class AllowList:
             yield f"it is older than generation {done}, which was carried out; an old record was written again", again
         if desired.state is DesiredState.STOPPED:
             return
-        # What a later release adds to the record is left aside; a hand-over is checked to the letter.
+        # Unknown fields of a later release's record are ignored; a hand-over must match its schema exactly.
         for problem in validator("mirror-desired").iter_errors(json.loads(DESIRED.dumps(desired))):
             if problem.validator != "additionalProperties":
                 yield f"{problem.json_path} of the record: {problem.message!r}", again
         for problem in validator("mirror").iter_errors(desired.handover):
             yield f"{problem.json_path} of its hand-over: {problem.message!r}", again
 
-        # The fingerprint is what apply reviewed: what it does not cover was put there by someone else.
+        # apply reviewed the hand-over with this fingerprint; a different content was put there by another client.
         if (actual := desired.actual_fingerprint()) != desired.fingerprint:
             yield f"its fingerprint is {desired.fingerprint!r}, and that of what it holds {actual}", again
         if desired.handover.get("fingerprint") != desired.fingerprint:
@@ -85,9 +85,9 @@ class AllowList:
         yield from self._submission(desired.submission, where)
 
     def _submission(self, submission: Mapping[str, Any], where: str) -> Iterator[tuple[str, str]]:
-        """(problem, what to write into the allow list) for each part of what is desired that this host does not accept.
-        A principal with Write on the control topic could otherwise run code of theirs on this machine, by jars, files
-        or Java options."""
+        """(problem, line to add to the allow list) for each part of the submission that this host does not accept. By
+        jars, files or Java options, a principal with Write on the control topic could otherwise run its own code on
+        this machine."""
         if unknown := sorted(submission.keys() - {"master", "spark_conf"}):
             yield (
                 f"it asks for {', '.join(map(repr, unknown))}, which this release of the host cannot do",
@@ -119,18 +119,18 @@ class AllowList:
 
 
 def _line(key: str, text: str, where: str) -> str:
-    """What to add, as it is written there."""
+    """The line to add to the allow list."""
     return f"If it may be, add under {key} in {where}: - {json.dumps(text)}"
 
 
 def is_mirror_name(name: str) -> bool:
-    """Whether an environment could name a mirror so. Any other name could lead out of the host's state folder."""
+    """Whether the name is valid for a mirror. Another name could lead out of the host's state folder."""
     return _NAME.fullmatch(name) is not None
 
 
 def _untrusted(handover: Document) -> Iterator[tuple[str, str]]:
-    """Client settings that run code, addresses and naming policies that RECONCILER_ALLOW of this host does not list.
-    Secrets are looked up where they are used, by the same variable."""
+    """Client settings that run code, and addresses and naming policies that this host's RECONCILER_ALLOW does not list.
+    References to secrets are checked against the same variable when they are resolved."""
     endpoints = [flow[side] for flow in handover["flows"] for side in ("source", "target")]
     for endpoint in (*endpoints, handover["status"]["cluster"]):
         try:

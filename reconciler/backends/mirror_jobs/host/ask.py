@@ -1,6 +1,6 @@
-"""``MirrorRunner`` of a mirror that hosts keep: writes what is desired, and waits until a host and the job confirm it.
+"""``MirrorRunner`` of a hosted mirror: writes its desired record, and waits until a host and the job confirm it.
 
-Nothing here looks at processes: any machine may ask. What a mirror's job does is read from its own status record.
+It looks at no processes, so any machine can use it. The job's state comes from its own status record.
 """
 
 import json
@@ -17,7 +17,7 @@ from reconciler.model.state import mirror_control
 from reconciler.replication.names import desired_key, host_key, presence_key
 
 TAKEN_S = 20.0
-"""Until a host has taken up what was written."""
+"""Seconds within which a host must take up a desired record."""
 AT_MOST_S = 900.0
 POLL_S = 0.5
 ATTEMPTS = 3
@@ -28,14 +28,14 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, for the record."""
+    """The asking user and run, for the desired record."""
 
     who: str
     commit: str
 
 
 class HostedMirror:
-    """One mirror. ``status``: its newest status record. ``clock``, ``sleep`` and ``wall_ms`` are the system's."""
+    """One hosted mirror. ``status``: reads its newest status record."""
 
     def __init__(
         self,
@@ -50,17 +50,17 @@ class HostedMirror:
         self._environment, self._mirror, self._control, self._status = environment, mirror, control, status
         self._clock, self._sleep, self._wall_ms = clock, sleep, wall_ms
         self._flow = "FLOW"
-        """One of its flows, by which commands name it."""
+        """A flow of the mirror, for commands in messages."""
 
     def desired(self) -> mirror_control.DesiredMirror | None:
-        """None where there is no record, or none that can be understood. Raises ClusterError."""
+        """The desired record; None if it is missing or unreadable. Raises ClusterError."""
         try:
             return mirror_control.read_desired(self._value(self._control.read()), self._environment, self._mirror)
         except mirror_control.UnreadableRecordError:
             return None
 
     def is_kept(self) -> bool:
-        """Whether a host was asked to keep it running. A record that cannot be understood counts as that."""
+        """Whether a desired record asks hosts to run the mirror. An unreadable record counts as one that does."""
         value = self._value(self._control.read())
         try:
             desired = mirror_control.read_desired(value, self._environment, self._mirror)
@@ -69,7 +69,8 @@ class HostedMirror:
         return desired is not None and desired.state is mirror_control.DesiredState.RUNNING
 
     def observe(self) -> LiveMirror:
-        """As its job reports it: what is desired is no news of what runs. ``detail`` says what the host does."""
+        """The state that the job reports, since a desired record proves nothing about a running job. ``detail``: the
+        host's report."""
         reported, entries = self._status(), self._control.read()
         lease = self._lease(entries)
         words = [reported.detail] if reported is not None and reported.detail else []
@@ -86,7 +87,7 @@ class HostedMirror:
         return replace(reported, detail=detail, unkept=unkept)
 
     def run(self, handover: str, submission: mirror_control.Document, asker: Asker, progress: Progress) -> LiveMirror:
-        """Returns when the job that the host started for this generation reports itself running. Raises RunnerError."""
+        """Returns once the job of this generation reports that it runs. Raises RunnerError."""
         document = json.loads(handover)
         generation = self._write(mirror_control.DesiredState.RUNNING, document, submission, asker)
         fingerprint = document["fingerprint"]
@@ -110,7 +111,7 @@ class HostedMirror:
         return live_mirror
 
     def stop(self, asker: Asker, progress: Progress) -> None:
-        """Returns when the host says that nothing of it runs there. Raises RunnerError."""
+        """Returns once the host reports that no process of the job is left. Raises RunnerError."""
         before = self.desired()
         handover, submission = (before.handover, before.submission) if before is not None else ({}, {})
         generation = self._write(mirror_control.DesiredState.STOPPED, handover, submission, asker)
@@ -131,7 +132,7 @@ class HostedMirror:
         submission: mirror_control.Document,
         asker: Asker,
     ) -> int:
-        """The generation that was written. Raises ClusterError, RunnerError."""
+        """Writes the desired record; returns its generation. Raises ClusterError, RunnerError."""
         key = desired_key(self._environment, self._mirror)
         self._flow = next((str(flow["name"]) for flow in handover.get("flows", ())), self._flow)
         for _ in range(ATTEMPTS):
@@ -144,8 +145,8 @@ class HostedMirror:
                 )
             value, lease = entries.get(key), self._lease(entries)
 
-            # Counted on from what was asked for and from what was carried out. Garbage, or the record of another
-            # environment, is written over; that of a later release is not.
+            # The new generation is above both the desired and the reported one, so that hosts see it as new even after
+            # a lost record. Garbage, or the record of another environment, is overwritten; a later release's is not.
             try:
                 desired = mirror_control.read_desired(value, self._environment, self._mirror)
             except mirror_control.UnreadableRecordError as error:
@@ -172,7 +173,7 @@ class HostedMirror:
             )
             if self._control.swap(key, value, mirror_control.DESIRED.dumps(record)):
                 return generation
-            self._sleep(POLL_S)  # readers see another writer's commit a moment later
+            self._sleep(POLL_S)  # another writer's commit becomes visible a moment later
         raise RunnerError(
             f"mirror {self._mirror}: its desired record was changed by another writer meanwhile",
             "The lock of the environment should have kept that from happening.",
@@ -186,9 +187,9 @@ class HostedMirror:
         sighting = LeaseWatch(None, began)
         moved, words = began, ""
         unread_until = began
-        """No host could be read until then."""
+        """Time of the last failed read, up to which a silence of hosts proves nothing."""
         while True:
-            # A cluster that does not answer for a while is no missing host.
+            # A silent cluster does not mean a missing host.
             try:
                 entries = self._control.read()
             except ClusterError as error:
@@ -199,7 +200,7 @@ class HostedMirror:
                 self._sleep(POLL_S)
                 continue
 
-            # What a host says of this generation ends the wait, also where waiting would not change it.
+            # A host's final report on this generation ends the wait, a refusal as well as a success.
             now = self._clock()
             value = entries.get(host_key(self._environment, self._mirror))
             sighting, lease = sighting.again(value, now), self._lease(entries)
@@ -221,7 +222,7 @@ class HostedMirror:
                         f" mirror stop ENV {self._flow}.",
                     )
 
-            # As long as a host that lives has taken it up and something moves, it is waited for.
+            # Waits while a live host has taken the generation up and its report changes.
             before = words
             if lease is None or sighting.is_free(lease, now):
                 words = "waiting for a host"
@@ -243,8 +244,8 @@ class HostedMirror:
             self._sleep(POLL_S)
 
     def _unanswered(self, entries: Mapping[str, bytes], generation: int) -> RunnerError:
-        """Which hosts were asked, by their presence records, since no answer has many causes: none runs, none accepts,
-        or none may write."""
+        """The error without a host's report. It names hosts by their presence records, because silence has several
+        causes: no host runs, none accepts the mirror, or none may write."""
         asked = []
         for key, value in sorted(entries.items()):
             if key.startswith(presence_key(self._environment, "")):

@@ -1,6 +1,6 @@
-"""Reads the records of the control topic, and writes one of them by compare-and-set (decision 122).
+"""Reads the control topic, and writes single records by compare-and-set (decision 122).
 
-Whether the holder of a lease lives is judged by the reader's own clock: clocks of two machines are never compared.
+Readers judge by their own clock whether the holder of a lease is alive: clocks of two machines are never compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reconciler.replication.names import CONTROL_TOPIC, host_transactions
 from reconciler.replication.records.compacted_topic import CompactedTopic
 
 OURS = "reconciler."
-"""How the transactional ids begin that the role reconciler-apply may use."""
+"""Prefix of the transactional ids that the role reconciler-apply may use."""
 
 
 class ControlStore(Protocol):
@@ -30,19 +30,19 @@ class ControlStore(Protocol):
         ...
 
     def read(self) -> Mapping[str, bytes]:
-        """The newest value of each key; nothing where the topic does not exist."""
+        """Key -> newest value; empty if the topic does not exist."""
         ...
 
     def swap(self, key: str, before: bytes | None, after: bytes | None) -> bool:
-        """Writes ``after`` if ``before`` is still the value; False when it is not. None deletes."""
+        """Writes ``after`` if the value is still ``before``, else returns False. None deletes."""
         ...
 
     def close(self) -> None: ...
 
 
 class ControlTopic:
-    """``ControlStore`` over Kafka; safe for several threads. A key that is written again costs one transaction, as
-    long as no other process wants to write it."""
+    """``ControlStore`` in Kafka; thread-safe. A repeated write of a key costs one transaction, unless another process
+    has written it since."""
 
     def __init__(self, cluster: Cluster, environment: str, principal: Principal, topic: str = CONTROL_TOPIC) -> None:
         self.cluster = cluster
@@ -73,7 +73,7 @@ class ControlTopic:
         self._records.close()
 
     def _require_declared(self, answered: str) -> None:
-        """Raises ClusterError where another cluster than the declared one answers."""
+        """Raises ClusterError if the answering cluster's id is not the declared one."""
         if self.cluster.cluster_id not in (None, answered):
             raise ClusterError(
                 self.cluster.name,
@@ -87,7 +87,7 @@ class ControlTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWatch:
-    """A record's value, and since when (seconds, of a clock that only goes forward) it has not changed."""
+    """A record's value, and the monotonic time in seconds since when it has not changed."""
 
     value: bytes | None
     since: float
@@ -96,8 +96,8 @@ class LeaseWatch:
         return self if value == self.value else LeaseWatch(value, now)
 
     def is_free(self, lease: HostLease | None, now: float) -> bool:
-        """Whether another host may take the mirror: no host has it, it was given back, or the record, understood or
-        not, has not changed for as long as a lease lasts."""
+        """Whether another host may take the mirror: it has no lease, the lease was released, or the record, readable or
+        not, has not changed for the length of a lease."""
         if self.value is None or (lease is not None and lease.released):
             return True
         lasts = lease.lease_ms if lease is not None else LEASE_MS

@@ -1,4 +1,4 @@
-"""The Spark application of one mirror on this host: started, replaced and stopped in the background, looked at."""
+"""Starts, replaces and stops the Spark application of one mirror on this host in the background."""
 
 import json
 import signal
@@ -20,8 +20,9 @@ from reconciler.replication.handover import CLIENT, Deployment
 
 @dataclass(frozen=True, slots=True)
 class JobLook:
-    """``busy``: a start, restart or stop is under way. ``alive``: a process of it runs on this host. ``ready``: it
-    reports itself running. ``words``: what is waited for. ``failed``: why the last start or restart failed."""
+    """State of the application. ``busy``: a start, restart or stop is in progress. ``alive``: one of its processes runs
+    on this host. ``ready``: it reports that it runs. ``words``: the awaited event. ``failed``: why the last start or
+    restart failed."""
 
     busy: bool = False
     alive: bool = False
@@ -33,22 +34,22 @@ class JobLook:
 
 
 class Jobs(Protocol):
-    """The application of one mirror. Nothing here waits, and nothing raises."""
+    """The application of one mirror. No method waits or raises."""
 
     def look(self) -> JobLook: ...
 
     def begin(self, desired: DesiredMirror) -> None:
-        """Starts it, or replaces what runs here."""
+        """Starts the application, or replaces the running one."""
         ...
 
     def end(self) -> None:
-        """Asks whatever runs here to commit and leave."""
+        """Asks all its processes on this host to commit and end."""
         ...
 
 
 class SparkJobs:
-    """``Jobs`` by spark-submit. Only the host that holds the lease starts a crashed application again: the
-    supervisor of a host that is gone must not start one beside its successor's."""
+    """``Jobs`` by spark-submit. Only the host with the lease restarts a crashed application: the supervisor of a lost
+    host must not start one beside its successor's."""
 
     def __init__(self, state: Path, mirror: str, status: StatusReader) -> None:
         self._name = mirror
@@ -72,7 +73,7 @@ class SparkJobs:
         except ReconcilerError:
             reported = None
 
-        # The status record may be that of another host's application.
+        # The status record may be from another host's application.
         ours = reported is not None and bool(here) and reported.application_id == here
         if reported is None or not ours or current.driver_pid(reported.pid) is None:
             return JobLook(busy, alive, False, here, started_as, self._words, self._failed)
@@ -99,19 +100,20 @@ class SparkJobs:
             self._ending = self._started(lambda: [self._runner.end(folder) for folder in folders])
 
     def leave_running(self) -> bool:
-        """Ends what follows a driver on the cluster, which copies on. False: its driver is on this machine."""
+        """Ends the processes that follow a driver on the cluster; the driver keeps copying. False: the driver is on
+        this machine."""
         folder = self._runner.folder(self._name)
         if not folder.follows_elsewhere():
             return False
         supervisor, follower = folder.supervisor_pid(), folder.driver_pid()
-        if supervisor is not None:  # first, since it would start another
+        if supervisor is not None:  # first, or it would start another follower
             terminate(supervisor, signal.SIGKILL)
         if follower is not None:
             kill_group(follower, signal.SIGKILL)  # with Spark's client
         return True
 
     def _started(self, act: Callable[[], object]) -> threading.Thread:
-        """Its failure is kept as words for the report: a thread that raises would only print."""
+        """Runs ``act`` on a thread, and keeps an error as words for the report: an exception would only be printed."""
         self._words, self._failed = "", ""
 
         def work() -> None:

@@ -1,6 +1,7 @@
-"""Owns one mirror on this host by its lease: does what is desired, starts it again after a crash, gives it up.
+"""Owns one mirror on this host by its lease: carries out the desired record, restarts after a crash, releases the
+lease.
 
-Nothing here waits. ``step`` is called about once a second with what the control topic holds.
+No method waits. ``step`` is called about once a second with the contents of the control topic.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,14 +27,15 @@ from reconciler.replication.json_codec import parsed
 from reconciler.replication.names import desired_key, host_key
 
 _MOST_WORDS = 1_000
-"""Of a refusal, which repeats what is refused: a record too large to be written would keep the host from its lease."""
+"""Limit for a refusal, which quotes the refused record: if the lease record became too large to write, the host would
+lose its lease."""
 RENEWALS = 3
-"""In the time of one lease."""
+"""Renewals of a lease within its length, so that it survives two failed writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """Who this host is, as its records say."""
+    """Identity of this host in its records."""
 
     id: str
     machine: str
@@ -42,7 +44,7 @@ class HostProcess:
 
 
 class Keeper:
-    """One mirror of one environment. ``clock``: seconds that only go forward; ``wall_ms``: for people."""
+    """One mirror of one environment. ``clock``: monotonic seconds; ``wall_ms``: time of day, shown to users."""
 
     def __init__(
         self,
@@ -59,25 +61,25 @@ class Keeper:
         self._host, self._environment, self._mirror = host, environment, mirror
         self._accepted, self._control, self._jobs = accepted, control, jobs
         self._clock, self._wall_ms, self._say = clock, wall_ms, say
-        # The lease: its key, and since when the record of another host has not changed. Its age is measured by this
-        # machine's clock, so that clocks of hosts may differ.
+        # The lease: its key, and since when another host's record has not changed. The age is measured by this
+        # machine's clock, so clocks of hosts may differ.
         self._key = host_key(environment, mirror)
         self._sighting = LeaseWatch(None, clock())
         self.lease: HostLease | None = None
-        """What this host wrote last; None while it does not have the mirror."""
+        """The last lease that this host wrote; None while it does not own the mirror."""
         self._written: bytes | None = None
         self._replaced: bytes | None = None
-        """The value before that: readers see a commit a moment after the writer."""
+        """The value before it, which a read may still return: a commit becomes visible to readers a moment later."""
         self._renewed = 0.0
         self._begun = 0
-        """The generation that was last begun here."""
+        """The last generation that this host began."""
         self._restarts = 0
         self._pause_s = FIRST_PAUSE_S
         self._again_at: float | None = None
         self._started_at = 0.0
 
     def step(self, entries: Mapping[str, bytes]) -> None:
-        """``entries``: the control topic as just read, which exists. Raises ClusterError."""
+        """One turn. ``entries``: the control topic, just read; the topic exists. Raises ClusterError."""
         now, value = self._clock(), entries.get(self._key)
         self._sighting = self._sighting.again(value, now)
         desired, refusal = None, None
@@ -90,7 +92,7 @@ class Keeper:
             todo = "Run reconciler apply ENV, which writes a new record; upgrade this host where a later release did."
             refusal = HostRefusal(str(error), why, todo)
 
-        # Whether the mirror is still ours. A record that is garbage, or gone, is written again.
+        # Checks whether the mirror is still ours. A deleted or unreadable lease record is written again.
         try:
             held = read_lease(value, self._environment, self._mirror)
         except UnreadableRecordError:
@@ -99,7 +101,7 @@ class Keeper:
             if _holder(value) in ("", self._host.id):
                 self._written = value
             else:
-                # The application here is superseded by that of the new holder, which fences its lanes; it may go.
+                # The new holder's application fences the lanes of ours, so ours can only end.
                 by = held.words if held is not None else "a host of a later release"
                 self._say(f"mirror {self._mirror}: given up: {by} has it now")
                 self.lease, self._written, self._replaced = None, None, None
@@ -107,18 +109,18 @@ class Keeper:
         if self.lease is None and not self._takes(held, desired, refusal, now):
             return
 
-        # A new report is written at once, else the lease is renewed in time.
+        # A changed report is written at once; an unchanged one only when the lease is due for renewal.
         report, lease = self._act(desired, refusal, now), self.lease
         if lease is not None and (report != lease.report or now - self._renewed >= lease.lease_ms / 1000 / RENEWALS):
             self._write(replace(lease, beat=lease.beat + 1, report=report))
 
     def leave(self) -> None:
-        """Gives the lease back, so that another host takes over from the running application. Raises ClusterError."""
+        """Releases the lease, so that another host takes over from the running application. Raises ClusterError."""
         if self.lease is not None:
             self._write(replace(self.lease, released=True, report=replace(self.lease.report, phase=HostPhase.LEAVING)))
 
     def taken_by_other(self, control: ControlStore) -> bool:
-        """Whether another host has the mirror now; False while that cannot be read."""
+        """Whether another host owns the mirror now; False while the lease cannot be read."""
         try:
             holder = _holder(control.read().get(self._key))
         except ReconcilerError:
@@ -128,7 +130,8 @@ class Keeper:
     def _takes(
         self, held: HostLease | None, desired: DesiredMirror | None, refusal: HostRefusal | None, now: float
     ) -> bool:
-        """Whether this host has the mirror now. One that refuses what is desired takes it only to say so."""
+        """Takes a free lease; returns whether this host owns the mirror. A host that refuses the desired record takes
+        the lease only to report that."""
         if desired is None and refusal is None:
             return False
         done = held.report.generation if held is not None else 0
@@ -138,7 +141,7 @@ class Keeper:
         if not free and not handed_on:
             return False
         if refused is not None and held is not None and held.report.phase is HostPhase.REFUSED and not held.released:
-            return False  # another host has said so
+            return False  # another host has already reported it
         lease = HostLease(
             self._environment,
             self._mirror,
@@ -151,7 +154,7 @@ class Keeper:
             self._wall_ms(),
             report=HostReport(done),
         )
-        # Compare-and-set against what was last seen: of two hosts that see a free lease at once, one write fails.
+        # Compare-and-set against the last read value: of two hosts that see a free lease, only one write succeeds.
         self._written = self._sighting.value
         if not self._write(lease):
             return False
@@ -160,8 +163,8 @@ class Keeper:
         return True
 
     def _act(self, desired: DesiredMirror | None, refusal: HostRefusal | None, now: float) -> HostReport:
-        """What to do for what is desired now, and the report of it. Refusals come first: a definition that this host
-        may not run is not begun, and what runs already goes on."""
+        """Acts on the desired record, and returns the report. Refusals come first: a refused definition is not started,
+        and a running application continues."""
         before = self.lease.report if self.lease is not None else HostReport()
         look = self._jobs.look()
         if desired is None and refusal is None:
@@ -181,7 +184,8 @@ class Keeper:
     def _refused(
         self, refusal: HostRefusal | None, desired: DesiredMirror | None, before: HostReport, look: JobLook
     ) -> HostReport:
-        """An older generation keeps the number of the newer one, which is what it is measured by."""
+        """The report of a refusal. When an older generation is refused, the last reported number is kept, because later
+        records are compared with it."""
         generation = max(desired.generation, before.generation) if desired is not None else before.generation
         report = HostReport(generation, HostPhase.REFUSED, look.application_id, look.fingerprint)
         if refusal is not None:
@@ -205,7 +209,7 @@ class Keeper:
                 self._pause_s = FIRST_PAUSE_S
             return self._report(desired, HostPhase.RUNNING if look.ready else HostPhase.STARTING, look)
 
-        # After a crash, or a start that failed: then an application of the old definition may go on meanwhile.
+        # After a crash, or after a failed start beside an application of the old definition, which keeps running.
         if self._again_at is None:
             self._pause_s = min(self._pause_s * 2, LONGEST_PAUSE_S)
             self._again_at = now + self._pause_s
@@ -223,7 +227,7 @@ class Keeper:
         return self._report(desired, HostPhase.STARTING, replace(look, application_id="", words="submitted"))
 
     def _report(self, desired: DesiredMirror, phase: HostPhase, look: JobLook) -> HostReport:
-        """``words`` of the job only while it does not run: later they would be stale."""
+        """The report, with ``words`` of the job only until it runs: later they would be stale."""
         return HostReport(
             desired.generation,
             phase,
@@ -234,7 +238,7 @@ class Keeper:
         )
 
     def _write(self, lease: HostLease) -> bool:
-        """False: another host wrote since the record was read; the next step sees what."""
+        """Writes the lease. False: another host has written it since; the next turn reads that."""
         lease = replace(lease, renewed_ms=self._wall_ms())
         value, began = LEASE.dumps(lease), self._clock()
         if not self._control.swap(self._key, self._written, value):
@@ -244,7 +248,7 @@ class Keeper:
 
 
 def _holder(value: bytes | None) -> str:
-    """The host that a record names, also one of a later format; empty where it names none."""
+    """The host in a lease record, even of a later format; empty if it names none."""
     try:
         document = parsed(value or b"")
     except ValueError:

@@ -1,4 +1,4 @@
-"""The loop of ``reconciler mirror host``: all mirrors that records of its environments name."""
+"""The loop of ``reconciler mirror host`` over all mirrors in the control topics of its environments."""
 
 import os
 import socket
@@ -24,9 +24,9 @@ from reconciler.text import first_of
 
 STEP_S = 1.0
 TAKEN_S = 20.0
-"""How long a host that ends waits for another one to take a mirror."""
+"""Seconds that an ending host waits for another host to take a mirror."""
 REPLACED_S = 90.0
-"""How long it then waits for the new application to take over from its own."""
+"""Seconds that it then waits for the new application to take over from its own."""
 ENDED_S = 75.0
 
 Say = Callable[[str], None]
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class HostedEnvironment:
-    """``state``: the folder for run folders of this host alone."""
+    """``state``: the folder for this host's run folders."""
 
     topology: Topology
     state: Path
@@ -45,7 +45,7 @@ def this_host() -> HostProcess:
 
 
 class ClusterHost:
-    """The mirrors of one environment whose records are kept on one cluster."""
+    """Mirrors of one environment with records on one cluster."""
 
     def __init__(
         self, host: HostProcess, environment: HostedEnvironment, cluster: Cluster, accepted: AllowList, say: Say
@@ -57,13 +57,13 @@ class ClusterHost:
         self._trouble = ""
         place = zlib.crc32(str(environment.state).encode())
         self._presence_key = presence_key(self._environment, f"{host.machine}-{place:08x}")
-        """The same after a restart, so that killed hosts leave one record."""
+        """Unchanged by a restart, so that killed hosts do not leave many records."""
         self._present: bytes | None = None
         self.keepers: dict[str, Keeper] = {}
         self.jobs: dict[str, SparkJobs] = {}
 
     def step(self) -> None:
-        """Never raises ReconcilerError: failures are reported and tried again; applications go on meanwhile."""
+        """One turn. Raises no ReconcilerError: failures are reported and retried, while applications keep running."""
         name, environment = self._cluster.name, self._environment
         try:
             entries = self.control.read()
@@ -71,7 +71,7 @@ class ClusterHost:
                 self._say_once(f"{name}: waiting for its topic __mirror_control, which apply makes")
                 return
 
-            # So that ``apply`` can say which hosts it asked. Written again where someone has deleted it.
+            # The presence record lets ``apply`` name the hosts that it asked. It is written again if it was deleted.
             key, host = self._presence_key, self._host
             if self._present is None or key not in entries:
                 since = _wall_ms()
@@ -83,7 +83,7 @@ class ClusterHost:
                     self._present = value
                     self._say_once(f"{name}: waiting for desired records of environment {environment}")
 
-            # A name becomes a part of a path: one that no environment could give leads anywhere.
+            # The name becomes part of a path, so an invalid one could lead out of the state folder.
             prefix = desired_key(environment, "")
             named = {key.removeprefix(prefix) for key in entries if key.startswith(prefix)}
             strange = sorted(mirror for mirror in named if not is_mirror_name(mirror))
@@ -101,14 +101,14 @@ class ClusterHost:
             self._say_once(f"{name}: {error.what}")
 
     def _say_once(self, words: str) -> None:
-        """Once, until it is something else."""
+        """Reports words only if they differ from the last ones."""
         if words != self._trouble:
             self._say(words)
         self._trouble = words
 
     def release(self) -> None:
-        """Gives leases and presence back, so that another host takes over at once instead of after the lease. Never
-        raises: they end by themselves otherwise."""
+        """Releases leases and presence, so that another host takes over at once and not only after the lease expires.
+        Never raises: leases also end by themselves."""
         try:
             for keeper in self.keepers.values():
                 keeper.leave()
@@ -125,7 +125,7 @@ class ClusterHost:
         self._status.close()
 
     def _keeper(self, mirror: str) -> Keeper:
-        """Kept for as long as the process lives, since it remembers what it has begun and how often."""
+        """The keeper of a mirror. It is never discarded, because it remembers begun generations and retries."""
         keeper = self.keepers.get(mirror)
         if keeper is None:
             self.jobs[mirror] = jobs = SparkJobs(self._state, mirror, lambda name: self._status.read(name, _wall_ms()))
@@ -144,7 +144,7 @@ class ClusterHost:
 
 
 def serve(environments: list[HostedEnvironment], accepted: AllowList, stopping: threading.Event, say: Say) -> None:
-    """Until ``stopping``; then mirrors are handed over, or stopped where no other host takes them."""
+    """Serves until ``stopping``; then hands mirrors over, or stops those that no other host takes."""
     host = this_host()
     served = [
         ClusterHost(host, environment, cluster, accepted, say)
@@ -166,7 +166,7 @@ def serve(environments: list[HostedEnvironment], accepted: AllowList, stopping: 
 
 
 def _hand_over(served: list[ClusterHost], say: Say) -> None:
-    """Who copies goes on until the new application takes over from it."""
+    """Hands mirrors over to other hosts; each application copies until the new one takes over."""
     running = [
         (cluster_host, mirror)
         for cluster_host in served
@@ -176,8 +176,8 @@ def _hand_over(served: list[ClusterHost], say: Say) -> None:
     began = time.monotonic()
     asked: set[str] = set()
     while running and time.monotonic() - began < TAKEN_S + REPLACED_S + ENDED_S:
-        # First another host has to take the lease, then its application gets time to take over. What is not taken is
-        # stopped in the end: left alone, no process would start it again after a crash.
+        # First another host must take the lease, then its application gets time to take over. Mirrors that no host
+        # takes are stopped: left running, nothing would restart them after a crash.
         waited = time.monotonic() - began
         for cluster_host, mirror in running:
             taken = cluster_host.keepers[mirror].taken_by_other(cluster_host.control)

@@ -1,7 +1,7 @@
-"""Which of Spark's settings a pattern of the host's configuration may accept, and which files and masters it names.
+"""Decides which Spark settings, files and masters a pattern in the host's configuration accepts.
 
-A list of what is harmless: the next release of Spark brings settings that load classes, and no list could name those
-(decision 202).
+It is a list of harmless settings: a list of dangerous ones would miss settings of later Spark releases that load
+classes (decision 202).
 """
 
 import os
@@ -21,7 +21,7 @@ AMOUNTS = frozenset(
         "spark.cores.max",
     }
 )
-"""Accepted without being named: they run no code."""
+"""Settings accepted without a pattern: they run no code."""
 _HARMLESS = AMOUNTS | {
     # amounts and times
     "spark.driver.cores", "spark.driver.memoryOverhead", "spark.driver.memoryOverheadFactor",
@@ -38,7 +38,7 @@ _HARMLESS = AMOUNTS | {
     "spark.dynamicAllocation.enabled", "spark.dynamicAllocation.minExecutors", "spark.dynamicAllocation.maxExecutors",
     "spark.dynamicAllocation.initialExecutors", "spark.dynamicAllocation.executorIdleTimeout",
     "spark.decommission.enabled", "spark.executor.decommission.killInterval", "spark.worker.timeout",
-    # ports of the driver and its executors, which have the cluster's secret or loopback before them
+    # ports of driver and executors, protected by the cluster's secret or by loopback
     "spark.driver.port", "spark.driver.blockManager.port", "spark.blockManager.port", "spark.ui.port",
     # what an application reports
     "spark.app.name", "spark.log.level", "spark.ui.showConsoleProgress", "spark.ui.retainedJobs",
@@ -70,19 +70,20 @@ _FILES = (
 )
 _LOCAL = re.compile(r"local(\[(\*|[0-9]{1,4})(,[0-9]{1,4})?\])?")
 LOCAL = ("local", "local[...]")
-"""Masters of a host whose configuration names none; ``local-cluster[...]``, which unpacks archives, is none of them."""
+"""Default masters of a host; without ``local-cluster[...]``, which unpacks archives."""
 _CLEAN = re.compile(r"[A-Za-z0-9._:/@#=+~*-]+")
 _AUTHORITY = re.compile(r"([A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 _WILD = re.compile(r"[*?\[]")
 
 
 def names_files(key: str) -> bool:
-    """Whether ``key`` brings files along: its values have to be listed, whatever its name fits."""
+    """Whether ``key`` ships files: then its values must be listed, even if its name matches a pattern."""
     return any(fnmatchcase(key, pattern) for pattern in _FILES)
 
 
 def is_harmless(key: str, value: str) -> bool:
-    """What a pattern may accept: an amount, a time, a port or a name, which Spark replaces by nothing."""
+    """Whether a pattern may accept the value: an amount, a time, a port or a name, without variables that Spark
+    substitutes."""
     return key in _HARMLESS and _VALUE.fullmatch(value) is not None
 
 
@@ -91,8 +92,8 @@ def fits(text: str, patterns: Iterable[str]) -> bool:
 
 
 def fits_file(value: str, patterns: tuple[str, ...]) -> bool:
-    """A path or URL of ``patterns``; or a URL with scheme, host or first folder, and rest of the path that fit those of
-    a pattern, with nothing in it that leads elsewhere."""
+    """Whether a path or URL is in ``patterns``, or matches one by scheme, host or first folder, and rest of the path,
+    without parts that lead elsewhere."""
     return value in patterns or (_is_clean(value) and any(_is_file(value, pattern) for pattern in patterns))
 
 
@@ -120,12 +121,12 @@ def fits_master(master: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _with_scheme(place: str) -> str:
-    """As Spark reads what follows k8s://."""
+    """The address after ``k8s://``, with the scheme that Spark assumes."""
     return place if "://" in place else f"https://{place}"
 
 
 def _is_clean(value: str) -> bool:
-    """No sign that one program decodes, cuts or resolves and another does not."""
+    """Whether the place has no character that one program decodes, cuts or resolves and another does not."""
     path, _, alias = value.partition("#")
     scheme, sign, rest = path.rpartition("://")
     first, *folders = (rest if sign else path).split("/")
@@ -141,9 +142,8 @@ def _is_clean(value: str) -> bool:
 
 
 def _is_file(value: str, pattern: str) -> bool:
-    """Whether a file or URL fits a pattern of the allow list: scheme and host have to be equal or matched by
-    themselves, so that ``*`` in a path cannot reach another host; a local path must not lead out of the folder by a
-    link."""
+    """Whether a file or URL matches a pattern of the allow list. Scheme and host are matched separately, so that ``*``
+    in a path cannot reach another host; a local path must not leave the folder by a link."""
     scheme, sign, rest = value.rpartition("://")
     of, named, others = pattern.rpartition("://")
     first, slash, path = rest.partition("/")
@@ -154,7 +154,7 @@ def _is_file(value: str, pattern: str) -> bool:
 
 
 def _stays(path: str, pattern: str) -> bool:
-    """Whether links of this machine lead out of the folder that the pattern names."""
+    """Whether the path, with links resolved, stays in the folder that the pattern names."""
     folder = os.path.dirname(pattern[: match.start()] if (match := _WILD.search(pattern)) else pattern)  # noqa: PTH120
     within = os.path.realpath(folder).rstrip("/") + "/"
     return os.path.realpath(path.partition("#")[0]).startswith(within)

@@ -21,7 +21,7 @@ JOB_MARK = "mirror_job.py"
 
 
 def spark_submit() -> str:
-    """``$SPARK_HOME/bin/spark-submit`` where that is set, else the one of the pyspark package."""
+    """``$SPARK_HOME/bin/spark-submit`` if SPARK_HOME is set, else the one of the pyspark package."""
     home = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
     root = Path(home) if home else Path(spec.origin).parent if spec and spec.origin else None
@@ -46,7 +46,7 @@ def require_java() -> None:
 
 
 def require_spark() -> None:
-    """Java and spark-submit: what is missing of both is one error."""
+    """Raises one RunnerError if Java or spark-submit is missing, with both problems."""
     missing = list[RunnerError]()
     for require in (require_java, spark_submit):
         try:
@@ -67,7 +67,7 @@ MASTERS = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.
 
 
 def require_master(mirror: Mirror) -> None:
-    """Checks only the form; whether it answers shows at the start."""
+    """Checks only the form of the master; a start shows whether it answers."""
     if not MASTERS.fullmatch(mirror.master):
         raise RunnerError(
             f"mirror {mirror.name} has the Spark master {mirror.master!r}, which is no master URL",
@@ -86,7 +86,7 @@ def package_folder(package: str) -> Path:
 
 
 def job_script(name: str) -> Path:
-    """``mirror_job.py``, which spark-submit is given, or one that starts Spark itself."""
+    """The path of ``mirror_job.py``, for spark-submit, or of a script that starts Spark itself."""
     return package_folder("reconciler_mirror") / "jobs" / name
 
 
@@ -94,11 +94,12 @@ BUNDLED = {
     "reconciler": ("__init__.py", "kafka/**/*.py", "replication/**/*.py"),
     "reconciler_mirror": ("**/*.py",),
 }
-"""What the job needs of ours: itself, the protocol, and what both programs agree on."""
+"""Our packages that the job needs: its own, the protocol, and the shared ones."""
 
 
 def bundle(target: Path) -> None:
-    """A zip of ``reconciler_mirror`` and what it imports of ours, for --py-files, so that any executor finds them."""
+    """Writes a zip of ``reconciler_mirror`` and our packages that it imports, for --py-files, so that every executor
+    has them."""
     draft = target.with_suffix(".draft")
     with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         for package, parts in BUNDLED.items():
@@ -108,17 +109,17 @@ def bundle(target: Path) -> None:
     draft.replace(target)
 
 
-# The JVM of the mirror job only hands out leases: compiling it well costs more than it ever gives back.
+# The JVM of the mirror job only hands out leases, so the C2 compiler would cost more than it saves.
 QUICK_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 def application_conf(mirror: Mirror) -> Mapping[str, str]:
-    """What follows from the mirror's own keys. A standalone cluster would give one application all cores it has, and
-    nothing would be left for verify or for a restart beside the running one."""
+    """Spark settings from the mirror's own keys. A standalone cluster gives an application all cores by default, which
+    would leave none for verify, or for a new application that takes over."""
     conf = dict(mirror.deployment.spark_conf(mirror.master))
     if master_kind(mirror.master) is MasterKind.STANDALONE:
         conf.setdefault("spark.cores.max", str(mirror.parallelism))
-    if {**conf, **mirror.spark_conf}.get("spark.pyspark.python"):  # of the executors; the driver runs here
+    if {**conf, **mirror.spark_conf}.get("spark.pyspark.python"):  # for executors; the driver runs on this machine
         conf["spark.pyspark.driver.python"] = sys.executable
     return conf
 
@@ -146,22 +147,23 @@ _DRIVER_CONF = {
     "spark.ui.showConsoleProgress": "false",
 }
 _CLUSTER_CONF = {
-    "spark.yarn.maxAppAttempts": "1",  # the follower's supervisor starts it again, elsewhere too, and knows when not to
+    "spark.yarn.maxAppAttempts": "1",  # the supervisor restarts it, also elsewhere, and knows when not to
     "spark.yarn.submit.waitAppCompletion": "true",
     "spark.kubernetes.submission.waitAppCompletion": "true",
 }
 UPLOAD_PATH = "spark.kubernetes.file.upload.path"
 SCRIPT_IN_IMAGE = "local:///opt/reconciler/mirror_job.py"
-"""Where docs/mirror/deploy/Containerfile has the entry script: without an upload path a pod cannot be given files."""
+"""Place of the entry script in docs/mirror/deploy/Containerfile: without an upload path Spark cannot ship files to
+pods."""
 
 
 FOLLOWER = "reconciler_mirror.jobs.follow_driver"
 
 
 def _security(master: str) -> Mapping[str, str]:
-    """Spark's settings of what listens and who is let in. With a local master nothing listens beyond loopback; on a
-    cluster the page is off where no proxy is in front of it, as YARN's is. Spark makes the secret of
-    ``spark.authenticate`` itself, but for its own standalone cluster, which has to know it too."""
+    """Spark settings for listeners and authentication. With a local master nothing listens beyond loopback; on a
+    cluster the UI is off unless a proxy such as YARN's is in front of it. Spark generates the secret of
+    ``spark.authenticate``, except for a standalone cluster, which must know it, too."""
     conf = {"spark.ui.killEnabled": "false"}
     if master.startswith("local"):
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -175,18 +177,18 @@ def _security(master: str) -> Mapping[str, str]:
 
 
 _ENCRYPTED = {"spark.network.crypto.enabled": "true", "spark.io.encryption.enabled": "true"}
-"""What is sent between driver and executors, among it the token of the control channel, and what is spilled to disk.
-Both work only with ``spark.authenticate``."""
+"""Encrypts traffic between driver and executors, which includes the token of the control channel, and spilled data.
+Both need ``spark.authenticate``."""
 _IN_THE_VARIABLE = "is-in-the-environment"
-"""Spark demands the setting, and reads the variable first. Were it not to, no cluster would let this in."""
+"""Spark requires the setting but prefers the variable. If it ever used this value, every cluster would refuse it."""
 _SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105  # a name: Spark's SecurityManager.ENV_AUTH_SECRET
 
 
 def spark_secret(mirror: Mirror, master: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """The secret that a standalone cluster shares with its applications, as the variable that Spark itself hands its
-    executors: on no command line, in no setting that its page or event log shows, in no file.
+    """The secret that a standalone cluster shares with its applications, as the variable that Spark passes to
+    executors: on no command line, in no file, and in no setting that UI or event log shows.
 
-    Raises RunnerError where it cannot be had."""
+    Raises RunnerError without a secret."""
     reference = mirror.spark_conf.get(SPARK_SECRET)
     if reference is None or not master.startswith("spark://"):
         return {}
@@ -212,7 +214,7 @@ _OF_IDENTITIES = {
     "azure": ("AZURE_", "IDENTITY_ENDPOINT", "IDENTITY_HEADER"),
     "gcp": ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST"),
 }
-"""How variables begin that say who a job is in a cloud, by how a ``sasl.oauthbearer.method`` begins."""
+"""Prefix of a ``sasl.oauthbearer.method`` -> prefixes of variables with a job's identity in that cloud."""
 _METHOD = re.compile(r'"sasl\.oauthbearer\.method"\s*:\s*"([^"]+)"')
 JOB_VARIABLES = "RECONCILER_JOB_VARIABLES"
 
@@ -220,11 +222,9 @@ JOB_VARIABLES = "RECONCILER_JOB_VARIABLES"
 def job_environment(
     master: str, handover: str, environ: Mapping[str, str], deploy_mode: str = CLIENT
 ) -> dict[str, str]:
-    """Of ``environ`` what Spark and Python need, what ``handover`` refers to, what its logins by a cloud's identity
-    read, and what the variable RECONCILER_JOB_VARIABLES names (patterns between spaces): the secrets of ``apply`` are
-    no business of a job."""
-    # A job gets no more of this environment than it needs: its definition says what that is, so that other secrets of
-    # the command that starts it do not travel to a cluster.
+    """Variables of ``environ`` for Spark and Python, for references and cloud logins of ``handover``, and those that
+    match RECONCILER_JOB_VARIABLES (patterns separated by spaces)."""
+    # A job gets only variables that its definition needs, so that other secrets of ``apply`` do not reach a cluster.
     referred = {name for kind, name in REFERENCE.findall(handover) if kind == "env"}
     also = environ.get(JOB_VARIABLES, "").split()
     methods = [method.lower() for method in _METHOD.findall(handover)]
@@ -239,19 +239,19 @@ def job_environment(
         or any(fnmatchcase(name, pattern) for pattern in also)
     }
     if master.startswith("local"):
-        kept.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # where Spark's page listens
-    if deploy_mode == CLUSTER:  # Spark would hand it on to a machine that has no such path
+        kept.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # the address of Spark's UI
+    if deploy_mode == CLUSTER:  # Spark would pass it to a machine without this path
         return kept
     return {**kept, "PYSPARK_PYTHON": environ.get("PYSPARK_PYTHON", sys.executable)}
 
 
 def spark_options(master: str, name: str, conf: Mapping[str, str], folder: Path) -> list[str]:
-    """``folder`` has the zip of our code. ``conf`` wins over how ports are closed."""
+    """``folder``: contains the zip of our code. ``conf``: overrides the settings for listeners."""
     return [*_submit_words(master, name, conf)[1:], "--py-files", str(folder / "bundle.zip")]
 
 
 def python_path(environ: Mapping[str, str]) -> dict[str, str]:
-    """For a script that starts Spark itself: SPARK_HOME's own pyspark, which fits its JVM."""
+    """PYTHONPATH for a script that starts Spark itself: the pyspark of SPARK_HOME, which matches its JVM."""
     if not (home := environ.get("SPARK_HOME")):
         return {}
     libraries = sorted(map(str, (Path(home) / "python" / "lib").glob("*.zip")))
@@ -259,8 +259,8 @@ def python_path(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _submit_words(master: str, name: str, conf: Mapping[str, str]) -> list[str]:
-    """The first words of a spark-submit command. A secret of Spark goes by a variable, never by an argument, which
-    every user of the machine can see; a standalone master with a secret gets encryption as well."""
+    """The first words of a spark-submit command. Spark's secret is passed as a variable, never as an argument, which
+    every user of the machine can see; a standalone master with a secret gets encryption, too."""
     words = [spark_submit(), "--master", master, "--name", name]
     given = {**_security(master), **conf}
     if given.pop(SPARK_SECRET, None) is not None and master.startswith("spark://"):

@@ -1,6 +1,6 @@
-"""Runs a job once, in the foreground, as a separate Spark application: the comparison of verify, a look at executors.
+"""Runs a job once, in the foreground, as a separate Spark application: verify, or a check of executors.
 
-Its folder lies below the mirror's run folder and is removed when the job has answered; after a failure it stays.
+Its folder is below the mirror's run folder. It is removed once the job has answered, and kept after a failure.
 """
 
 import json
@@ -29,8 +29,8 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JobScript:
-    """``said``: how progress lines begin on its standard output; ``failed``: how the line with its error begins.
-    ``name``: of the application; ``subject``, ``unknown``, ``again``, ``nothing``: for errors."""
+    """``said``: prefix of progress lines on standard output; ``failed``: prefix of the error line. ``name``: of the
+    application; ``subject``, ``unknown``, ``again``, ``nothing``: words for errors."""
 
     file: str
     name: str
@@ -66,7 +66,7 @@ PREFLIGHT = JobScript(
 
 @dataclass(frozen=True, slots=True)
 class ForegroundRun:
-    """``handover`` as the mirror gets it, with secrets as references; ``request``: what ``script`` is asked."""
+    """``handover``: the mirror's, with references to secrets; ``request``: input of ``script``."""
 
     mirror: Mirror
     state: Path
@@ -77,8 +77,8 @@ class ForegroundRun:
 
 
 def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[str, Any]:
-    """The job's answer. Raises RunnerError with the end of its log. Ended by a KeyboardInterrupt, it takes the
-    job with it, and Spark its application; killed with -9, the job sees that within a second and ends by itself."""
+    """Returns the job's answer. Raises RunnerError with the end of its log. KeyboardInterrupt ends the job and its
+    Spark application, too; after a kill -9 of this process, the job notices within a second and ends."""
     command_line.require_spark()
     secret = command_line.spark_secret(run.mirror, _master(run), os.environ)
     folder = _prepared(run)
@@ -104,7 +104,7 @@ def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[s
             _end(process)
     answer = folder.read("result.json")
     if process.returncode != 0 or not answer:
-        # What the job said itself; else the end of its log without the frames of Java's stacks.
+        # The job's own error, else the end of its log without Java's stack frames.
         lines = [line for line in folder.log_tail(lines=400).splitlines() if not line.lstrip().startswith("at ")]
         said = [line for line in lines if line.startswith(run.script.failed)]
         cause = said[-1] if said else "\n".join(["Its log ends with:", *lines[-12:]])
@@ -118,7 +118,7 @@ def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[s
 
 
 def _prepared(run: ForegroundRun) -> RunFolder:
-    """A new folder with all that the job reads. Raises RunnerError, and leaves nothing then."""
+    """A new folder with all input of the job. Raises RunnerError, and then leaves no folder."""
     above = required(run.state / run.mirror.name)
     work_folder: Path | None = None
     try:
@@ -149,13 +149,13 @@ _OF_A_CLUSTER = (
     "spark.pyspark.",
     "spark.yarn.",
 )
-"""How settings begin that another kind of master than the mirror's cannot use, such as the executors' Python."""
+"""Prefixes of settings that only fit the mirror's kind of master, such as the executors' Python."""
 
 
 def _command(run: ForegroundRun, folder: Path) -> list[str]:
-    """For verify and preflight: small, without a UI's progress, its scratch files in the run's own folder. On another
-    kind of master than the mirror's, settings that only fit that one are left out. ``--caller``: the job ends when this
-    process is gone."""
+    """The command for verify and preflight: small, without UI, with scratch files in the run's folder. On another kind
+    of master than the mirror's, settings for that one are left out. ``--caller``: the job ends when this process has
+    ended."""
     mirror = run.mirror
     given: Mapping[str, str] = {**mirror.spark_conf, **mirror.verify_conf}
     if master_kind(_master(run)) is master_kind(mirror.master):
@@ -183,7 +183,8 @@ def _environment(run: ForegroundRun) -> dict[str, str]:
 
 
 def _follow(run: ForegroundRun, output: IO[str] | None, log: IO[str], progress: Say, warn: Say) -> None:
-    """What is no progress belongs to the log. The JVM has the same output, so this ends with the last of both."""
+    """Passes on progress lines and writes all others to the log, until both the job and its JVM have closed the
+    pipe."""
     for line in output or ():
         if line.startswith(run.script.said):
             text = line.removeprefix(run.script.said).rstrip()
@@ -195,7 +196,7 @@ def _follow(run: ForegroundRun, output: IO[str] | None, log: IO[str], progress: 
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Nothing is left running, however the waiting ended."""
+    """Ends the job and its JVM, for whatever reason the wait ended."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if not _signalled(process, number):
             return
@@ -205,7 +206,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 def _signalled(process: subprocess.Popen[str], number: int) -> bool:
-    """The job and its JVM; False where none of them runs."""
+    """Signals the job and its JVM; False if neither runs."""
     process.poll()
     try:
         os.killpg(process.pid, number)

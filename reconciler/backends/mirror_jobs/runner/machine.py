@@ -1,5 +1,5 @@
-"""What ``doctor`` asks before Spark is started: Java, Spark and disk of this machine, and what a Spark master says of
-itself, as far as it can be asked without submitting anything."""
+"""Checks of ``doctor`` before Spark is started: Java, Spark and disk of this machine, and the state of a Spark master,
+as far as it can be asked without submitting an application."""
 
 import importlib.metadata
 import os
@@ -26,24 +26,24 @@ from reconciler.replication.json_codec import parsed
 DISTRIBUTION = "kafka-topology-reconciler"
 _VERSION_OF_JAVA = re.compile(r'version "(?:1\.)?([0-9]+)')
 PAGE_PORT = 8080
-"""Where a standalone master shows its page unless spark.master.ui.port says otherwise; it does not report which."""
+"""Default port of a standalone master's UI (spark.master.ui.port), which the master does not report."""
 PAGE_SETTING = "spark.master.ui.port"
 _VERSION_OF_SPARK = re.compile(r'class="version[^"]*"[^>]*>\s*([0-9][^<\s]*)')
-"""On each page of Spark, beside its logo (UIUtils.prependBaseUri); the JSON does not have it."""
+"""The version beside the logo on each page of Spark's UI; the JSON lacks it."""
 _CORE = re.compile(r"_[0-9.]+-([0-9].*)\.jar$")
-"""The name of Spark's own jar has its release, in unpacked archives and in the pyspark package alike."""
+"""The release in the name of Spark's core jar, in unpacked archives and in the pyspark package."""
 _PAGE_BYTES = 16 * 2**20
 _HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def machine(folder: Path) -> Machine:
-    """``folder``: where runs are kept; while it does not exist, its nearest existing parent is checked."""
+    """``folder``: the state folder; if it does not exist, its nearest existing parent is checked."""
     return Machine(_java(), _spark(), _free(folder), str(folder))
 
 
 def versions() -> dict[str, str | Unknown]:
-    """Releases of this program and of what it runs on, by name, in the order of a bug report. Java and Spark are needed
-    only where a mirror is started."""
+    """Name -> release of this program and its platform, in the order of a bug report. Java and Spark are needed only to
+    start mirrors."""
     here = machine(Path())
     return {
         DISTRIBUTION: importlib.metadata.version(DISTRIBUTION),
@@ -57,7 +57,7 @@ def versions() -> dict[str, str | Unknown]:
 
 
 def _java() -> int | Unknown:
-    """Its major version, from stderr of ``java -version``."""
+    """Java's major version, from stderr of ``java -version``."""
     if missing := or_unknown("java", require_java, RunnerError):
         return missing
     home = os.environ.get("JAVA_HOME", "")
@@ -72,7 +72,7 @@ def _java() -> int | Unknown:
 
 
 def _spark() -> str | Unknown:
-    """The pyspark that is installed here, or the release of SPARK_HOME, recognised by the name of its core jar."""
+    """The installed pyspark's release, or that of SPARK_HOME, from the name of its core jar."""
     place = or_unknown("spark", spark_submit, RunnerError)
     if isinstance(place, Unknown):
         return place
@@ -84,7 +84,7 @@ def _spark() -> str | Unknown:
 
 
 def _free(folder: Path) -> int | Unknown:
-    """Free bytes where the folder is, or would be made."""
+    """Free bytes of the folder's file system."""
     place = folder.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -95,7 +95,7 @@ def _free(folder: Path) -> int | Unknown:
 
 
 def addresses_of(master: str) -> tuple[tuple[str, int], ...]:
-    """Host and port of each; empty where the master's name holds none (yarn)."""
+    """Hosts and ports in the master's URL; empty if it has none (yarn)."""
     if master.startswith("spark://"):
         places = [part.rpartition(":") for part in master.removeprefix("spark://").split(",")]
         return tuple((host.strip("[]"), int(port)) for host, _, port in places if port.isdecimal())
@@ -108,7 +108,7 @@ def addresses_of(master: str) -> tuple[tuple[str, int], ...]:
 
 
 def page_port(spark_conf: Mapping[str, str]) -> int:
-    """Of the master's page, as the mirror's settings say, which Spark itself reads at the master alone."""
+    """The port of the master's UI, from the mirror's settings; Spark reads this setting only on the master."""
     declared = spark_conf.get(PAGE_SETTING, "")
     return int(declared) if declared.isdecimal() and 0 < int(declared) < 2**16 else PAGE_PORT
 
@@ -116,7 +116,8 @@ def page_port(spark_conf: Mapping[str, str]) -> int:
 def spark_master(
     master: str, application: str, within_s: float, page_port: int = PAGE_PORT, environ: Mapping[str, str] = os.environ
 ) -> SparkMaster:
-    """``application``: the name of ours there. Never raises; blocks for up to twice ``within_s`` an address."""
+    """``application``: the name of our application. Never raises; blocks for up to twice ``within_s`` for each
+    address."""
     if master == "yarn":
         return SparkMaster(master, _of_hadoop(environ))
     failed = "its name holds no address"
@@ -138,7 +139,7 @@ def spark_master(
 
 
 def standalone(master: str, reached: str, page: Mapping[str, Any] | Unknown, application: str) -> SparkMaster:
-    """From the JSON of its page (MasterPage of Spark: workers with coresfree, activeapps with name and cores)."""
+    """State of a standalone master, from its JSON (workers with coresfree, activeapps with name and cores)."""
     if isinstance(page, Unknown):
         return SparkMaster(master, reached, free_cores=page)
     try:
@@ -160,7 +161,7 @@ def _read(place: str, within_s: float) -> bytes:
 
 
 def _version(host: str, port: int, within_s: float) -> str:
-    """Empty: the page does not show it."""
+    """The release on the master's page; empty if it does not show one."""
     try:
         seen = _VERSION_OF_SPARK.search(_read(_place(host, port), within_s).decode("utf-8", errors="replace"))
     except (OSError, ValueError, urllib.error.URLError):
@@ -169,8 +170,8 @@ def _version(host: str, port: int, within_s: float) -> str:
 
 
 def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
-    """The standalone master's own JSON, which says how many cores are free. It is on the port of its page, not on that
-    of ``spark://``."""
+    """The standalone master's JSON, which has its free cores. It is on the port of the UI, not on that of
+    ``spark://``."""
     place = f"{_place(host, port)}json/"
     try:
         document = parsed(_read(place, within_s))
@@ -182,7 +183,7 @@ def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
 
 
 def _of_hadoop(environ: Mapping[str, str]) -> str | Unknown:
-    """Which configuration of Hadoop YARN would be found by, or what is missing."""
+    """The Hadoop configuration by which Spark would find YARN, or what is missing."""
     for name in _HADOOP:
         if folder := environ.get(name):
             if (Path(folder) / "yarn-site.xml").is_file():

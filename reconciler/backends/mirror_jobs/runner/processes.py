@@ -1,4 +1,4 @@
-"""Processes of this machine, identified by pid and start time, since pids are used again."""
+"""Processes of this machine, identified by pid and command line, since pids are reused."""
 
 import contextlib
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def command_line(pid: int) -> str:
-    """The words of a running process, or empty when there is none (a zombie counts as none)."""
+    """The command line of a running process; empty if there is none (a zombie counts as none)."""
     proc = Path(f"/proc/{pid}")
     if Path("/proc/self").exists():
         try:
@@ -21,7 +21,7 @@ def command_line(pid: int) -> str:
 
 
 def is_running(pid: int | None, *marks: str) -> bool:
-    """Does ``pid`` run, and does its command line carry one of ``marks``?"""
+    """Whether ``pid`` runs with one of ``marks`` in its command line."""
     if pid is None:
         return False
     words = command_line(pid)
@@ -29,7 +29,7 @@ def is_running(pid: int | None, *marks: str) -> bool:
 
 
 def works_in(pid: int | None, folder: Path) -> bool:
-    """Does ``pid`` run with exactly ``folder`` as one of its words?"""
+    """Whether ``pid`` runs with exactly ``folder`` as one of its arguments."""
     return pid is not None and f" {folder} " in f" {command_line(pid)} "
 
 

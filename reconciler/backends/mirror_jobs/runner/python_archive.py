@@ -1,8 +1,8 @@
-"""The archive of Python packages that a mirror's executors need, and its driver on a cluster: of what is installed.
+"""Packs installed Python packages into an archive for a mirror's executors, and for its driver on a cluster.
 
-It holds ``site-packages`` and a script ``bin/python`` that finds an interpreter of this very minor version on the
-executor and puts the packages before what Spark brings. An interpreter itself is not portable between machines (its
-libraries, its C library), so none is in it. The same packages make the same bytes.
+It holds ``site-packages`` and a script ``bin/python``, which finds an interpreter of the same minor version on the
+executor and puts these packages before Spark's. It holds no interpreter, because that is not portable between machines
+(shared libraries, C library). The same packages give the same bytes.
 """
 
 import gzip
@@ -19,8 +19,8 @@ from pathlib import Path
 from reconciler.errors import RunnerError
 
 PACKAGES = ("confluent-kafka", "cramjam", "crc32c", "google-re2", "kafka-python", "prometheus-client", "structlog")
-"""What a task imports that is neither ours nor Spark's, and prometheus-client, which a driver on the cluster imports,
-too; none of them needs another."""
+"""Third-party packages that tasks import, and prometheus-client, which a driver on the cluster imports; none depends on
+another."""
 
 _PYTHON = """\
 #!/bin/sh
@@ -39,7 +39,7 @@ exit 127
 
 @dataclass(frozen=True, slots=True)
 class PythonArchive:
-    """``packages``: name and version of each."""
+    """``packages``: names and versions."""
 
     path: Path
     python: str
@@ -49,7 +49,8 @@ class PythonArchive:
 
 
 def pack(out: Path | None) -> PythonArchive:
-    """Writes it to ``out``, else into the working directory under a name with its digest. Raises RunnerError."""
+    """Writes the archive to ``out``, by default to the working directory under a name with its digest. Raises
+    RunnerError."""
     script = _PYTHON.format(version=_version(), own=Path(sys.executable).resolve())
     contents = dict(sorted({"bin/python": script.encode(), **dict(_files())}.items()))
     data = _tar(contents)
@@ -93,8 +94,8 @@ def _files() -> Iterator[tuple[str, bytes]]:
 
 
 def _tar(contents: dict[str, bytes]) -> bytes:
-    """The same bytes for the same contents: sorted names, no times. The archive's name has its digest, by which Spark
-    and its caches know it."""
+    """A reproducible tar: sorted names, no times. The archive's name contains its digest, by which Spark's caches tell
+    versions apart."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0) as zipped,
