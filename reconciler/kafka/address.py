@@ -14,6 +14,7 @@ _PORT = re.compile("[0-9]{1,5}")
 _URL = re.compile(r"(https?)://([^/?#\\@]+)(/[!$-\[\]-~]*)?")
 """The path without ``#``, ``"`` and ``\\``, which programs read differently; no name of a user."""
 _LONGEST = 253
+_LOGIN = re.compile(r"[^/,@]*@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +37,28 @@ def host_port(text: str) -> HostPort:
     """``name:9092``, ``10.0.0.1:9092``, ``[fd00::1]:9092``. Raises ValueError with what is wrong."""
     host, colon, port = text.rpartition(":")
     if not colon or not _PORT.fullmatch(port) or not 0 < int(port) < 2**16:
-        raise ValueError(f"{text!a} is not host:port with a port from 1 to 65535")
+        raise ValueError(f"{without_login(text)!a} is not host:port with a port from 1 to 65535")
     if host.startswith("[") and host.endswith("]"):
         try:
             if "%" in host:
                 raise ValueError
             ipaddress.IPv6Address(host[1:-1])
         except ValueError:
-            raise ValueError(f"{text!a} has no IPv6 address between its brackets") from None
+            raise ValueError(f"{without_login(text)!a} has no IPv6 address between its brackets") from None
         return HostPort(host[1:-1], int(port))
     if len(host) > _LONGEST or not _NAME.fullmatch(host):
-        raise ValueError(f"{text!a} has no host's name or address before its port")
+        raise ValueError(f"{without_login(text)!a} has no host's name or address before its port")
     if _NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]):  # resolvers read it as an IPv4 address
         try:
             ipaddress.IPv4Address(host)
         except ValueError:
             raise ValueError(f"{text!a} ends in a number and is no IPv4 address") from None
     return HostPort(host, int(port))
+
+
+def without_login(text: str) -> str:
+    """An address to be shown: what stands before an ``@`` may be a password."""
+    return _LOGIN.sub("...@", text)
 
 
 def is_loopback(address: str) -> bool:
@@ -67,7 +73,7 @@ def url_address(url: str) -> HostPort:
     """Where requests to ``url`` go. Raises ValueError for what is no plain http or https address."""
     match = _URL.fullmatch(url)
     if match is None:
-        raise ValueError(f"{url!a} is not https://host/path, with a port where it is not 443")
+        raise ValueError(f"{without_login(url)!a} is not https://host/path, with a port where it is not 443")
     scheme, authority, _ = match.groups()
     bare = authority.endswith("]") or ":" not in authority
     return host_port(f"{authority}:{80 if scheme == 'http' else 443}" if bare else authority)

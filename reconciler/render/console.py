@@ -358,6 +358,10 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         _discard(sys.stdout)
         code = ExitCode.ERROR
+    except OSError as error:  # what each command expects of the files that it is given, it says itself
+        why = "The folder of the shell may be gone, no folder may take temporary files, or a limit is reached."
+        todo = "Check pwd, TMPDIR, df and ulimit -a, and run the command again."
+        code = say_error(ReconcilerError(f"this machine refused what the command needs: {error}", why, todo))
     if code == INTERRUPTED:  # also what typer makes of Ctrl-C, silently
         say("interrupted")
     sys.exit(int(code or 0))

@@ -62,6 +62,11 @@ _FIELDS = {
 }  # fmt: skip
 """Fields of a topic by the names that they have among brokers' settings and other tools' configs."""
 _SECRET = re.compile(r"(^|[._])(password|passphrase|secret)$|^ssl\.key\.pem$|private\.key\.pem$|^sasl\.jaas\.config$")
+_SECRET_OF_STORES = re.compile(
+    r"\.(secret\.key|session\.token|private\.key|encryption\.key)$"
+    r"|\.fs\.azure\.(account\.key\.|sas\.(?!token\.provider)|.*client\.secret)"
+)
+"""Of Hadoop's file systems, in Spark's settings."""
 _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:[^${}]+)\}")
 _INTEGER = re.compile(r"-?[0-9]+")
 _BOOLS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
@@ -219,7 +224,7 @@ def spark_setting(key: str, node: Node) -> str | Wrong:
         why = f"References are resolved in client settings and {SPARK_SECRET} only"
         todo = "Write the value itself, or let Spark read the secret from its own place"
         return Wrong("reference-not-here", f"{key} holds a reference", why, todo)
-    if is_secret(key) or key.endswith("Password"):
+    if is_secret(key) or key.endswith("Password") or _SECRET_OF_STORES.search(key):
         why = "Anyone who can read the repository could use it"
         todo = "Put it into spark-defaults.conf where the job is started, and change it if it was ever committed"
         return Wrong("secret-in-git", f"{key} holds a literal value", why, todo)

@@ -14,6 +14,7 @@ from reconciler.environment.yaml.locations import Step, locate
 from reconciler.environment.yaml.nodes import Document, Scalar
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import Problem
+from reconciler.kafka.address import without_login
 from reconciler.model.schemas import schema
 from reconciler.text import nearest, suggestion
 
@@ -222,13 +223,14 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
             code, why = "empty-value", "Without it there is nothing to do"
         case "pattern" if wanted == "host:port":
             todo = _address_todo(str(error.instance))
-    shown = "empty" if code == "empty-value" else show(error.instance, _is_secret(path))
+    given = without_login(str(error.instance)) if wanted == "host:port" else error.instance
+    shown = "empty" if code == "empty-value" else show(given, _is_secret(path))
     return Problem(code, where, f"{name} must be {wanted}, not {shown}", why, todo)
 
 
 def _address_todo(text: str) -> str:
     """How the address would be written, by what is wrong with it."""
-    addresses = [part.strip().rpartition("://")[2].rstrip("/") for part in text.split(",") if part.strip()]
+    addresses = [re.sub(".*(://|@)", "", part.strip()).rstrip("/") for part in text.split(",") if part.strip()]
     if "$" in text or "{{" in text:
         return "Write the address itself: references are resolved in client settings only"
     if len(addresses) > 1:

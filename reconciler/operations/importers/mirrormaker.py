@@ -13,9 +13,10 @@ from reconciler.environment.load import load
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.schemas import for_editors
+from reconciler.render.escape import visible
 from reconciler.text import counted, first_of
 
-SHOWN = 10
+SHOWN, MOST_MISTAKES = 10, 100
 
 
 def run(paths: Sequence[Path], out: Path, *, onward: bool = True) -> str:
@@ -30,7 +31,7 @@ def run(paths: Sequence[Path], out: Path, *, onward: bool = True) -> str:
     flows = f"{counted(len(imported.flows), 'flow')} ({first_of(imported.flows, SHOWN)})"
     said = [f"wrote {', '.join(imported.lines)} in {shlex.quote(str(out))}: {flows}", "validate accepts it as it is"]
     written = "".join(imported.texts().values())
-    return "\n".join([*said, *_report(imported, imported.flows, written, out if onward else None)])
+    return _lines([*said, *_report(imported, imported.flows, written, out if onward else None)])
 
 
 def run_into(paths: Sequence[Path], folder: Path, *, onward: bool = True) -> str:
@@ -38,7 +39,12 @@ def run_into(paths: Sequence[Path], folder: Path, *, onward: bool = True) -> str
     imported, asked = read(paths, folder)
     added = add(imported, asked, folder)
     written = added.path.read_text(encoding="utf-8") if added.path is not None else ""
-    return "\n".join([*said_of(added, folder), *_report(imported, added.flows, written, folder if onward else None)])
+    return _lines([*said_of(added, folder), *_report(imported, added.flows, written, folder if onward else None)])
+
+
+def _lines(report: Sequence[str]) -> str:
+    """No name of MirrorMaker 2's file begins a line."""
+    return "\n".join(visible(line, None) for line in report)
 
 
 def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topology]:
@@ -66,8 +72,10 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
                 mistakes.append(mistake)
     if mistakes:
         mistakes.sort(key=lambda mistake: (mistake.where.file, mistake.where.line))
-        lines = "\n".join(dict.fromkeys(map(str, mistakes)))
-        raise ReconcilerError(lines, f"{counted(len(set(mistakes)), 'problem')}; nothing was written.")
+        lines = [visible(str(mistake)) for mistake in dict.fromkeys(mistakes)]
+        more = [f"and {len(lines) - MOST_MISTAKES:,} more"] if len(lines) > MOST_MISTAKES else []
+        said = "\n".join([*lines[:MOST_MISTAKES], *more])
+        raise ReconcilerError(said, f"{counted(len(lines), 'problem')}; nothing was written.")
     return imported, asked
 
 

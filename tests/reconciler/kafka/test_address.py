@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -80,6 +81,14 @@ def test_a_token_endpoint_has_one_host(url: str, place: str | None) -> None:
             url_address(url)
     else:
         assert str(url_address(url)) == place
+
+
+@pytest.mark.parametrize("parse", [host_port, url_address])
+@pytest.mark.parametrize("text", ["me:c4nary@east:9092", "https://me:c4nary@east/t", "a:1,me:c4nary@b:1", "c4nary@:@x"])
+def test_no_message_shows_the_login_of_an_address(parse: Callable[[str], HostPort], text: str) -> None:
+    with pytest.raises(ValueError, match="host") as refused:
+        parse(text)
+    assert "c4nary" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

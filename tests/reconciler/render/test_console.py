@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, TextIO
 
+import git
 import pytest
 import typer
 
@@ -20,6 +21,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.operations.apply.controller import logger
 from reconciler.render.console import App, Env, now_of, run_app, say, show, show_last, style
 from reconciler.text import in_shell
+from tests.support.paths import ROOT
 
 
 @pytest.fixture
@@ -108,6 +110,23 @@ def test_a_help_that_cannot_be_written_is_reported() -> None:
         words = [sys.executable, "-m", "reconciler", "plan", "--help"]
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (done.returncode, done.stderr.partition(":")[0]) == (1, "the output cannot be written")
+
+
+@pytest.mark.parametrize("words", ["plan env --base HEAD --offline", "version"])
+def test_a_machine_that_refuses_is_no_fault_of_the_program(words: str, tmp_path: Path) -> None:
+    """No file may be written, or the folder of the shell is gone."""
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env/a.yaml").write_text("clusters: {east: {bootstrap_servers: ['127.0.0.1:1']}}\n")
+    git.Repo.init(tmp_path).git.execute(
+        ["sh", "-c", "git add . && git -c user.name=a -c user.email=a@example commit -qm a"]
+    )
+    refused = 'mkdir gone && cd gone && rmdir "$PWD"' if words == "version" else "ulimit -f 0"
+    script = f'{refused} && exec "{sys.executable}" -m reconciler {words}'
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(["sh", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert "this machine refused what the command needs" in ended.stderr
 
 
 @pytest.mark.parametrize("columns", ["", "0", "1", "-5", "many", "9" * 20])

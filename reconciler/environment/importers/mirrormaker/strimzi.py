@@ -36,7 +36,7 @@ _OF_WORKERS = {
 }  # fmt: skip
 _SCRAM = {"scram-sha-256": "SCRAM-SHA-256", "scram-sha-512": "SCRAM-SHA-512"}
 _KIND = re.compile(
-    r"""^[\s{,]*["']?kind["']?[ \t]*:[ \t]*["']?(KafkaMirrorMaker2|KafkaConnector)["']?[ \t]*[,}]?[ \t\r]*(#.*)?$""",
+    r"""^[ \t{,]*["']?kind["']?[ \t]*:[ \t]*["']?(KafkaMirrorMaker2|KafkaConnector)["']?[ \t]*[,}]?[ \t\r]*(#.*)?$""",
     re.M,
 )
 _UNSAFE = re.compile(r"(?<=[:,{[-][ \t])!unsafe(?=[ \t])")
@@ -75,8 +75,8 @@ def read(file: str, text: str, notes: scopes.Notes) -> Iterator[Connector]:
     for begin, end in pairwise(bounds):
         # Blank lines in place of the documents before it keep its line numbers.
         document = re.sub(r"^---[ \t\r]*(#.*)?\Z", "", text[begin:end], flags=re.M)
-        part = "\n" * text.count("\n", 0, begin) + _UNSAFE.sub(lambda match: " " * len(match.group()), document)
-        if is_resource(part):
+        if is_resource(document):
+            part = "\n" * text.count("\n", 0, begin) + _UNSAFE.sub(lambda match: " " * len(match.group()), document)
             yield from _Reader(_Fields(read_yaml(file, part, of_any_tool=True), notes)).connectors()
 
 

@@ -150,12 +150,31 @@ def test_what_a_master_does_not_read_is_refused() -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["spark.authenticate.secret", "spark.ssl.keyPassword", "spark.x.password"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "spark.authenticate.secret",
+        "spark.ssl.keyPassword",
+        "spark.x.password",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.bucket.logs.session.token",
+        "spark.hadoop.fs.azure.account.key.logs.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.account.oauth2.client.secret.logs.dfs.core.windows.net",
+    ],
+)
 @pytest.mark.parametrize("text", ["c4nary", "c4nary${env:A}"])
 def test_no_secret_of_spark_stands_in_git_or_in_the_message(key: str, text: str) -> None:
     (problem,) = problems(**STANDALONE, spark_conf={key: text})
     assert problem[0] in ("secret-in-git", "reference-not-here")
     assert "c4nary" not in problem[1]
+
+
+@pytest.mark.parametrize(
+    "key", ["spark.hadoop.fs.s3a.access.key", "spark.hadoop.fs.azure.sas.token.provider.type", "spark.app.name"]
+)
+def test_what_only_names_a_secret_may_stand_in_git(key: str) -> None:
+    topology = load(environment(**STANDALONE, spark_conf={key: "x"}), "env")
+    assert topology.mirrors["west"].spark_conf == {key: "x"}
 
 
 @pytest.mark.parametrize(

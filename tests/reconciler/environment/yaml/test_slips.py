@@ -35,6 +35,7 @@ def problems(before: str, after: str) -> list[str]:
         ("[w:9092]", "['SASL_SSL://w:9092']", "Write w:9092; security.protocol says how to connect."),
         ("[w:9092]", "['w:9092 ']", "Write w:9092."),
         ("[w:9092]", "[w]", "Write host:port, such as w:9092."),
+        ("[w:9092]", "['me:pw@w:1']", 'not the text "...@w:1". Nothing else has a meaning here. Write w:1.'),
         ("[w:9092]", "['${WEST}']", "references are resolved in client settings only."),
         ("7d", "7 days", "days is not a unit, d is"),
         ("7d", "7D", "D is not a unit, d is"),

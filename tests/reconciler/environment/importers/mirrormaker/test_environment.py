@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -954,6 +955,42 @@ def test_topics_that_an_older_release_keeps_back_do_not_travel(version: str, pol
     assert policy_word(only.naming.policy) == policy
     assert any("before 4.0" in words for words in made.notes.different) is said
     assert not any("spec.version" in words for words in made.notes.different), "it is a setting that is known"
+
+
+def test_many_documents_and_blank_lines_are_read_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    resource = "kind: KafkaMirrorMaker2\nspec:\n  mirrors: []\n  clusters: []\n---\n"
+    for number, text in enumerate((resource * 1_000, "\n" * 300_000 + resource)):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        began = time.process_time()
+        code, said = imported(capfd, tmp_path / "env", tmp_path / f"{number}.yaml")
+        assert time.process_time() - began < 10
+        assert (code, "no flow is enabled" in said) == (1, True)
+
+
+@pytest.mark.parametrize("file", ["mm2.properties", "mm2.json"])
+def test_no_name_of_a_file_begins_a_line_or_steers_a_terminal(
+    file: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    connector = {
+        "connector.class": "MirrorSourceConnector", "source.cluster.alias": "A", "target.cluster.alias": "B",
+        "source.cluster.bootstrap.servers": "a:1", "target.cluster.bootstrap.servers": "b:1", "topics": "x",
+    }  # fmt: skip
+    text = json.dumps({"name": "m\n::error::\x1b[31m", "config": connector})
+    if file == "mm2.properties":
+        text = BASE.replace("A", "A\\n::error::")
+    (tmp_path / file).write_text(text)
+    code, said = imported(capfd, tmp_path / "env", tmp_path / file)
+    assert code == (0 if file == "mm2.json" else 1)
+    assert "\n::error" not in said
+    assert "\x1b" not in said
+
+
+def test_thousands_of_mistakes_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    aliases = [f"c{number}" for number in range(500)]
+    (tmp_path / "mm2.properties").write_text(f"clusters = {','.join(aliases)}\n")
+    code, said = imported(capfd, tmp_path / "env", tmp_path / "mm2.properties")
+    assert code == 1
+    assert "and 400 more\n500 problems; nothing was written." in said
 
 
 @pytest.mark.parametrize(
