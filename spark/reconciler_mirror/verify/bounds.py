@@ -1,8 +1,9 @@
-"""Bounds of the comparison: which offsets of each side, so that the answer holds while the mirror runs.
+"""Bounds of the comparison: the offsets of each side, chosen so that the answer holds while the mirror runs.
 
-In this order: the committed positions; the end of the target; wait until everything below that end is decided; the end
-of the source. Then every committed source record below its position must be at the target, and whatever the target
-holds below its end must come from the source below its end. A sample has parts of these ranges.
+They are read in this order: the committed positions; the end of the target; after a wait until every transaction before
+that end is decided, the end of the source. Then every committed source record before its position must be at the
+target, and every target record before its end must come from the source before its end. A sample has parts of these
+ranges.
 """
 
 import asyncio
@@ -29,10 +30,10 @@ from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, jud
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 
 _POSITIONS_S = 30.0
-_MOVING_S = 10.0  # how long a leader may be unknown
-_DECIDED_S = 75.0  # a transaction of the mirror lives 60 s at most
+_MOVING_S = 10.0  # seconds for which a leader may be unknown
+_DECIDED_S = 75.0  # a transaction of the mirror lasts 60 s at most
 PART, MOST_PARTS = 2_000, 20
-"""Of a sample of a partition: offsets of one part, where it has several, and how many it has at most."""
+"""Offsets per part of a partition's sample, and most parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Bounds:
 def bounds_of(
     flow: FlowSettings, window: TimeWindow, traits: Mapping[str, TopicTraits], first_index: int = 0
 ) -> Bounds:
-    """Never raises for a cluster that does not answer: the flow is then unread, with the reason."""
+    """Never raises for a silent cluster: then the flow is unread, with the reason."""
     try:
         topics = (WireTopics(flow.source), WireTopics(flow.target))
         with closing(Discovery(flow, flow.selector(), topics)) as discovery:
@@ -71,13 +72,14 @@ def bounds_of(
 
 
 async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: TimeWindow) -> FlowOffsets:
-    """The answer holds because of the order of the reads. Raises WireError or LookupError."""
+    """Reads the flow's offsets in the order that makes the comparison hold. Raises WireError or LookupError."""
     sources = [(spec.topic, spec.partition) for spec in specs]
     targets = [(spec.target_topic, spec.partition) for spec in specs]
     committed = flow.isolation == "read_committed"
     with closing(cluster_of(flow.source)) as source, closing(cluster_of(flow.target)) as target:
         ours, theirs = OffsetReader(source), OffsetReader(target)
-        # Positions, and the producer ids beside them. A transaction of the mirror may stay undecided for too long.
+        # Positions come first, with the producer ids in them. A position in a transaction that stays open for too long
+        # is unknown, so nothing can be compared.
         position: dict[Place, LanePosition] = {}
         producers: dict[Place, int] = {}
         group = position_group(flow.state_name)
@@ -108,19 +110,19 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
 
 
 def at_the_end(position: Mapping[Place, LanePosition], target_end: Offsets) -> dict[Place, LanePosition]:
-    """For a flow that keeps offsets: its position is the end of the target's log."""
+    """Positions of a flow that keeps offsets: the ends of the target's logs."""
     return {place: replace(position.get(place, LanePosition(end)), offset=end) for place, end in target_end.items()}
 
 
 class OffsetReader:
-    """ListOffsets on one cluster. ``failed``: partitions that did not answer, and why; they are not in the answers."""
+    """ListOffsets on one cluster. ``failed``: partitions without an answer, and the reason."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self.failed: dict[tuple[str, Place], str] = {}
 
     async def read(self, places: Iterable[Place], timestamp: int | None, *, committed: bool) -> Offsets:
-        """A leader that moves is asked again for a while. ``timestamp`` None: nothing is asked."""
+        """Offsets by partition; asks again while a leader moves. ``timestamp`` None: asks nothing."""
         offsets: dict[Place, int] = {}
         waiting, until = [] if timestamp is None else list(places), time.monotonic() + _MOVING_S
         while waiting:
@@ -144,7 +146,7 @@ class OffsetReader:
         return offsets
 
     async def undecided(self, ends: Offsets, patience_s: float = _DECIDED_S) -> frozenset[Place]:
-        """Partitions with a transaction that began below their end and is neither committed nor aborted in time."""
+        """Partitions with a transaction from before their end that is neither committed nor aborted in time."""
         give_up = time.monotonic() + patience_s
         waiting = dict(ends)
         while waiting:
@@ -157,19 +159,19 @@ class OffsetReader:
 
 
 def sampled(plan: PartitionRange, sample: Sample) -> PartitionRange:
-    """The same for the same seed and the same bounds: parts at random, one of each of as many stretches of the same
-    length. Compacted topics are compared whole: what survives of them is one state."""
+    """``plan`` with random parts, one from each of equally long stretches; equal seeds and bounds give equal parts.
+    Compacted topics are compared whole, because their surviving records form one state."""
     start, end = plan.source.start, min(plan.position, plan.source.end)
-    there = end - start
-    wanted = max(1, sample.records or round(there * sample.fraction))
-    if plan.compacted or there <= wanted:
+    available = end - start
+    wanted = max(1, sample.records or round(available * sample.fraction))
+    if plan.compacted or available <= wanted:
         return plan
-    # The name of the partition, so that not all begin at the same place.
+    # With the partition's name in the seed, partitions get different parts.
     chosen = random.Random(f"{sample.seed} {plan.flow} {plan.source.topic} {plan.source.partition}")  # noqa: S311
     count = max(1, min(MOST_PARTS, wanted // PART))
     length, parts = wanted // count, []
     for number in range(count):
-        low, high = start + there * number // count, start + there * (number + 1) // count
+        low, high = start + available * number // count, start + available * (number + 1) // count
         begin = chosen.randint(low, max(low, high - length))
         parts.append((begin, min(begin + length, high)))
     return replace(plan, parts=tuple(parts))

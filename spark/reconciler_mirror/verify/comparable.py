@@ -1,4 +1,4 @@
-"""What of a partition can be compared, or why nothing can. Pure."""
+"""Decides which range of a partition can be compared, or why none can. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,11 +18,10 @@ Offsets = Mapping[Place, int]
 class FlowOffsets:
     """Offsets of one flow's partitions by (topic, partition), source or target topic.
 
-    ``undecided``: target partitions whose end is held back by an open transaction. ``from_*``: the first record not
-    older than the window's begin; ``to_source``: the first not older than its end; -1 where there is none. ``failed``:
-    by cluster and place, why it did not answer. ``ground``: ids of both clusters, only of flows with provenance.
-    ``producers``: by target partition, the producer id that a flow that keeps offsets writes with. ``ids``: of target
-    topics.
+    ``undecided``: target partitions with an open transaction before their end. ``from_*``: the first record not older
+    than the window's begin; ``to_source``: the first not older than its end; -1 for none. ``failed``: by cluster and
+    place, why it did not answer. ``ground``: ids of both clusters, for flows with provenance only. ``producers``: by
+    target partition, the producer id of data at the source's offsets. ``ids``: of target topics.
     """
 
     position: Mapping[Place, LanePosition]
@@ -43,7 +42,7 @@ class FlowOffsets:
 def judge(
     flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets, window: TimeWindow, traits: Mapping[str, TopicTraits]
 ) -> PartitionRange | Unread:
-    """``traits`` by cluster. The range's index is 0, to be set by the caller."""
+    """The range to compare, or the reason against it. ``traits`` by cluster. The caller sets the range's index."""
     source, target = (spec.topic, spec.partition), (spec.target_topic, spec.partition)
     ours, theirs = traits.get(flow.source.cluster, TopicTraits()), traits.get(flow.target.cluster, TopicTraits())
     compacted = spec.topic in ours.compacted or spec.target_topic in theirs.compacted
@@ -54,8 +53,8 @@ def judge(
     if why is not None:
         return Unread(flow.name, spec.topic, spec.target_topic, spec.partition, *why)
 
-    # Where each side begins: with its log, the time window, or the first marked copy; at equal offsets where both still
-    # have records.
+    # Each side begins with its log, the time window, or the first copy with a provenance header; copies at the source's
+    # offsets where both sides still have records.
     low, end = offsets.source_low[source], offsets.source_end[source]
     target_low, target_end = offsets.target_low[target], offsets.target_end[target]
     start, target_start = low, target_low
@@ -63,13 +62,13 @@ def judge(
         start = _or_end(offsets.from_source[source], end)
         target_start = _or_end(offsets.from_target[target], target_end)
     marked = offsets.position[target].marked if flow.provenance else None
-    if marked is not None:  # earlier copies carry no header, so they look like any other record
+    if marked is not None:  # earlier copies have no header, so they look like any other record
         target_start, start = max(target_start, marked[0]), max(start, min(marked[1], end))
-    if flow.keeps_offsets:  # offsets that retention removed on one side still exist on the other one
+    if flow.keeps_offsets:  # retention may have removed different offsets on each side
         start = target_start = max(start, target_start)
         start, target_start = min(start, end), min(target_start, target_end)
 
-    # A side is cut if older records may have left it, or never came to it.
+    # A side is cut if it may have lost older records, or never had them.
     begins_later = flow.start_kind not in ("earliest", AGAIN) or flow.starts_at(*source) is not None
     same = flow.keeps_offsets
     return PartitionRange(
@@ -108,7 +107,8 @@ def _unreadable(
     *,
     cut_by_time: bool,
 ) -> tuple[str, str] | None:
-    """``cut_by_time``: the comparison would be cut by timestamps that the target sets itself."""
+    """Problem and remedy if a side cannot be read; None otherwise. ``cut_by_time``: the time window would apply to
+    timestamps that the target sets itself."""
     for endpoint, topic in ((flow.source, spec.topic), (flow.target, spec.target_topic)):
         why = offsets.failed.get((endpoint.cluster, (topic, spec.partition)))
         if why is not None:
@@ -119,7 +119,7 @@ def _unreadable(
             f"{flow.target.cluster}, so its newest records cannot be read",
             "Find its producer with kafka-transactions find-hanging, end it, then verify again.",
         )
-    # Order counts in one, the last record of each key in the other: without configs it is unknown which.
+    # Compacted topics are compared by keys, others in order: without the configs it is unknown which applies.
     if spec.topic in traits[0].unknown or spec.target_topic in traits[1].unknown:
         return (
             f"the configs of {spec.topic} or {spec.target_topic} cannot be read, so it is not known whether "
@@ -173,7 +173,7 @@ def _position_unfit(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffset
             "distinguished from other records",
             "Start the mirror with the flow's present definition, then verify again.",
         )
-    # A copy at the source's offsets may not have come to the source's first offset yet.
+    # A copy at the source's offsets may end before the source's log start.
     target_end = offsets.target_end[spec.target_topic, spec.partition]
     if flow.keeps_offsets and target_end < low:
         return (

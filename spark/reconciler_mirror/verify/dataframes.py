@@ -25,7 +25,7 @@ _TASKS_A_CORE = 8
 _PIECES_A_CORE = 2
 _BEGINNING = 5_000.0
 PIECE_S = 15.0
-"""How long a task reads: what is proved is kept that often, and progress reported."""
+"""Seconds for which a task reads; after each piece the proved part is kept, and progress reported."""
 
 SUSPECTS = 100
 _TYPES = {"int": IntegerType, "long": LongType, "string": StringType, "binary": BinaryType, "boolean": BooleanType}
@@ -35,7 +35,7 @@ _COUNTED = {"equal": "equal", "differs": "differing", "changing": "changing", **
 
 
 def struct(fields: str) -> StructType:
-    """``name type, name type``; nothing is null."""
+    """A schema from ``name type, name type``, without nulls."""
     pairs = (field.split() for field in fields.split(", "))
     return StructType([StructField(name, _TYPES[kind](), nullable=False) for name, kind in pairs])
 
@@ -45,12 +45,12 @@ CUTS = struct("index int, source_cut boolean, target_cut boolean")
 
 
 def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -> Mapping[int, KeyCounts]:
-    """``entries``: a DataFrame as ENTRIES; ``cuts``: as CUTS. Partitions without any entry are not in the answer.
-    Suspects hold digests of the first keys that differ, at most ``SUSPECTS``."""
+    """Compares the last record of each key, by partition. ``entries``: a DataFrame with schema ENTRIES, ``cuts``: CUTS.
+    Leaves out partitions without entries. Suspects have digests of the first different keys, at most ``SUSPECTS``."""
     last = entries.groupBy("index", "side", "key").agg(
         F.max_by(F.struct("offset", "digest", "tombstone", "late"), "offset").alias("last")
     )
-    # index, key, ours, theirs (offset, digest, tombstone, late; null where a side has no such key), equal
+    # Columns: index, key, ours, theirs (offset, digest, tombstone, late; null for a missing key), equal.
     ours, theirs = (
         last.where(F.col("side") == side).select("index", "key", F.col("last").alias(name))
         for side, name in ((SOURCE, "ours"), (TARGET, "theirs"))
@@ -83,9 +83,9 @@ def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -
 
 
 def _judged(both: Any, cuts: Any) -> Any:
-    """index, key, source_offset, target_offset, verdict.
+    """Columns: index, key, source_offset, target_offset, verdict.
 
-    ``gone``: a tombstone that one side has removed already. ``older``: it lies before the first common record, and the
+    ``gone``: a tombstone that one side has removed already. ``older``: a record before the first common one, where the
     other side has lost its oldest records to retention.
     """
     common = (
@@ -98,7 +98,7 @@ def _judged(both: Any, cuts: Any) -> Any:
     only_ours, only_theirs = theirs.isNull(), ours.isNull()
     older_source = only_ours & F.col("target_cut") & (ours["offset"] < F.col("first_source"))
     older_target = only_theirs & F.col("source_cut") & (theirs["offset"] < F.col("first_target"))
-    # The first that fits counts: what compaction, retention or the running copy explains is no difference.
+    # The first match counts: a deviation that compaction, retention or the running copy explains is no difference.
     verdict = (
         F.when(F.col("equal"), "equal")
         .when((only_ours & ours["tombstone"]) | (only_theirs & theirs["tombstone"]), "gone")
@@ -122,8 +122,8 @@ CHUNKS = CHUNKS.add("first_source", LongType()).add("first_target", LongType())
 
 
 class DataFrameComparison:
-    """One reading of what is left of ``so_far``, several partitions a Spark task, biggest first. ``kept`` is called
-    every few seconds. ``close`` frees what is cached."""
+    """Reads the rest of ``so_far`` once, several partitions per Spark task, the biggest first. ``kept`` is called every
+    few seconds. ``close`` frees the cache."""
 
     def __init__(self, session: Any, so_far: ReadSoFar, kept: Callable[[], None] = lambda: None) -> None:
         self._session, self._so_far, self._kept = session, so_far, kept
@@ -148,13 +148,13 @@ class DataFrameComparison:
             self._read[reading.index] = reading
 
     def counts(self) -> Mapping[int, KeyCounts]:
-        """Of compacted partitions, by index; one without any record is not among them."""
+        """Counts of compacted partitions with any record, by index."""
         self._session.sparkContext.setJobDescription("verify: comparing keys")
         return self._state_counts()
 
     def locate(self, suspects: Sequence[Suspect]) -> Mapping[int, Located]:
-        """Reads again around what differs, to name the first difference of each suspect; one Spark task reads a bundle
-        of about the same number of offsets."""
+        """Reads the suspects again, to name the first difference of each; bundles for Spark tasks have about the same
+        number of offsets."""
         if not suspects:
             return {}
         context = self._session.sparkContext
@@ -164,7 +164,7 @@ class DataFrameComparison:
         return {row.index: row for row in document}
 
     def write_chunks(self, folder: str) -> None:
-        """``chunks`` below ``folder``: a row for what is equal of a partition, and for each stretch that differs."""
+        """Writes ``chunks`` in ``folder``: one row per partition for its equal part, and one per different stretch."""
         self._session.sparkContext.setJobDescription("verify: writing the chunk table")
         rows = [
             (p.flow, p.source.topic, p.target.topic, p.source.partition, number, *astuple(stretch))
@@ -183,7 +183,7 @@ class DataFrameComparison:
         if not compacted:
             return {}
         rows = self._states.filter(lambda row: isinstance(row, KeyEntry)).map(astuple)
-        # A side is cut, too, where retention moved its beginning between the bounds and the reading.
+        # Retention may have cut a side between the reading of its bounds and of its records.
         read = {index: self._read.get(index, PartitionReading(index)) for index in compacted}
         cuts = [
             (
@@ -201,7 +201,7 @@ def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
     context = session.sparkContext
     if not plans:
         return context.emptyRDD()
-    # A load is in offsets; to begin a partition costs as much as some thousand of them.
+    # A load counts offsets; the start of a partition costs as much as some thousand of them.
     bundles = bundled([(plan, _BEGINNING + offsets_of(plan)) for plan in plans], _most(context))
     rows = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, read))
     return rows.persist(StorageLevel.MEMORY_AND_DISK)
@@ -219,5 +219,5 @@ def _piece_in_worker(bundle: Sequence[Continued]) -> Any:
 
 
 def _most(context: Any) -> int:
-    """Tasks: enough that one that takes long keeps no core waiting, few enough that Spark's share stays small."""
+    """Most tasks: enough to keep all cores busy beside a long task, and few enough to keep Spark's overhead small."""
     return _TASKS_A_CORE * int(context.defaultParallelism)

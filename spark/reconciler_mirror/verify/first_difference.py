@@ -1,7 +1,7 @@
-"""The differences between two sides: lengths and digests, never a value.
+"""The differences between two sides, by lengths and digests, never by values.
 
-Of ordered partitions by two streams of records. Of compacted ones by the last record of each key: compaction may have
-removed a superseded record or an old tombstone on one side only, so keys are compared, not order.
+Ordered partitions are compared record by record. Compacted ones are compared by the last record of each key, because
+compaction may have removed a superseded record or an old tombstone on one side only.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ LOOK_AHEAD = 64
 def first_difference(
     source: Iterable[VerifiedRecord], target: Iterable[VerifiedRecord], skipped: int = 0, *, offsets: bool = False
 ) -> FirstDifference | None:
-    """``skipped``: how many equal records lie before the two streams. ``offsets``: they have to be equal, too."""
+    """``skipped``: number of equal records before the two streams. ``offsets``: compared, too."""
     ours, theirs = _Ahead(source), _Ahead(target)
     number = skipped
     while True:
@@ -38,7 +38,7 @@ def first_difference(
 def differences(
     source: Sequence[VerifiedRecord], target: Sequence[VerifiedRecord], skipped: int = 0, *, offsets: bool = False
 ) -> Iterator[FirstDifference]:
-    """All of a few records, in order. Arguments as of ``first_difference``."""
+    """All differences of a few records, in order. Arguments as in ``first_difference``."""
     ours, theirs = ([record if offsets else record[1:] for record in side] for side in (source, target))
     if ours == theirs:
         return
@@ -83,7 +83,7 @@ def difference(
 
 
 def fields_that_differ(record: VerifiedRecord, copy: VerifiedRecord) -> tuple[str, ...]:
-    """In the order in which they are most telling to a reader of the report."""
+    """Names of the different fields, the most telling first."""
     pairs = (
         ("key", record.key, copy.key),
         ("value", record.value, copy.value),
@@ -98,7 +98,7 @@ def _part(data: bytes | None) -> FieldDigest:
 
 
 class _Ahead:
-    """A stream whose next records can be looked at before they are taken."""
+    """A stream with a look at its next records before they are taken."""
 
     def __init__(self, records: Iterable[VerifiedRecord]) -> None:
         self._stream: Iterator[VerifiedRecord] = iter(records)
@@ -113,7 +113,7 @@ class _Ahead:
         del self._held[:1]
 
     def find(self, wanted: VerifiedRecord) -> int | None:
-        """How far ahead ``wanted`` is on this side, within ``LOOK_AHEAD`` records; None: not within that. This
+        """The distance to ``wanted`` on this side; None if it is not among the next ``LOOK_AHEAD`` records. This
         distinguishes a missing record from a changed one."""
         for index in range(1, LOOK_AHEAD):
             record = self.peek(index)
@@ -125,7 +125,7 @@ class _Ahead:
 
 
 def _difference(number: int, ours: _Ahead, theirs: _Ahead) -> FirstDifference:
-    """Of the next records, which differ: what lies further ahead on the other side says which record is missing."""
+    """The difference of the next records. The later records of the other side show which one is missing."""
     record, copy = ours.peek(0), theirs.peek(0)
     if record is None or copy is None:
         return difference(number, ("missing",) if record else ("extra",), record, copy)
@@ -141,7 +141,7 @@ def _difference(number: int, ours: _Ahead, theirs: _Ahead) -> FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """``key`` is a digest. ``late``: beyond the position, so perhaps not copied yet; or not this flow's to carry."""
+    """``key`` is a digest. ``late``: after the position, so perhaps not copied yet; or another writer's record."""
 
     index: int
     side: str
@@ -153,8 +153,8 @@ class KeyEntry:
 
 
 def entries(plan: PartitionRange, side: str, records: Iterable[tuple[VerifiedRecord, bool]]) -> Iterator[KeyEntry]:
-    """Records without a key never survive compaction and are left out. ``records`` come with whether they are this
-    flow's: a key that others wrote last is not compared, since compaction may have removed what this flow carried."""
+    """Entries of records with a key; others never survive compaction. Each record comes with whether it is this flow's:
+    a key that another writer wrote last is not compared, since compaction may have removed this flow's record."""
     for record, ours in records:
         if record.key is not None:
             late = not ours or (side == SOURCE and record.offset >= plan.position)
@@ -177,7 +177,7 @@ def confirmed(
     source: dict[bytes, VerifiedRecord],
     target: dict[bytes, VerifiedRecord],
 ) -> FirstDifference | None:
-    """The first of ``keys`` that still differs when it is read again; one that was written meanwhile does not count."""
+    """The first of ``keys`` that differs in the second reading, too; a key written meanwhile does not count."""
     for key in keys:
         record, copy = source.get(key), target.get(key)
         if record is not None and record.offset >= plan.position:

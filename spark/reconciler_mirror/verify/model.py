@@ -1,6 +1,6 @@
-"""What is compared: one partition of a flow on source and target, with bounds, and its records. Frozen values.
+"""The subject of a comparison: one partition of a flow on source and target, its bounds and its records.
 
-Everything here is frozen and pickles, because it travels from the driver to Spark tasks and back.
+All values are frozen and picklable, because they travel from the driver to Spark tasks and back.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Record timestamps in ms: ``from_ms`` up to but not with ``to_ms``. None: open."""
+    """Record timestamps in ms, from ``from_ms`` to before ``to_ms``. None: no limit."""
 
     from_ms: int | None = None
     to_ms: int | None = None
@@ -32,9 +32,9 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSpan:
-    """Offsets ``start`` up to but not with ``end`` of one partition, as a reader of ``isolation`` sees them.
+    """Offsets of one partition from ``start`` to before ``end``, for a reader at ``isolation``.
 
-    ``cut``: older records may have left this side (its log does not start at 0), or never came to it.
+    ``cut``: this side may have lost older records (its log does not start at 0), or never had them.
     """
 
     endpoint: Endpoint
@@ -52,13 +52,13 @@ class OffsetSpan:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """``index`` identifies it in all frames. Every committed source record below ``position`` must be in ``target``;
-    everything in ``target`` must come from ``source`` (docs/decisions/copy/0020-how-verify-bounds-both-sides.md).
-    ``until``: source offset up to which records were asked for; those beyond the position are lag.
-    ``worker``: the flow's record work; the source is then what passes it, the target what came by this flow.
-    ``same_offsets``: copies lie at the source's offsets, so the offset is a part of what is compared;
-    ``producer``: the producer id of the flow's data, None where it is not known. ``ids``: of both topics.
-    ``parts``: source offsets, each from and up to, where only a sample is compared; None: everything."""
+    """``index`` identifies it in all data frames. Every committed source record before ``position`` must be in
+    ``target``, and every record of ``target`` must come from ``source``
+    (docs/decisions/copy/0020-how-verify-bounds-both-sides.md). ``until``: end of the source range; records after the
+    position are lag. ``worker``: the flow's record work; the source then consists of the records that it passes, the
+    target of the records that came by this flow. ``same_offsets``: copies have the source's offsets, so the comparison
+    includes offsets; ``producer``: the producer id of the flow's data, None if unknown. ``ids``: of both topics.
+    ``parts``: ranges of source offsets for a sample; None: everything."""
 
     index: int
     flow: str
@@ -78,7 +78,7 @@ class PartitionRange:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A partition, or a whole flow where ``topic`` is empty, of which nothing can be said."""
+    """A partition, or with an empty ``topic`` a whole flow, that cannot be compared."""
 
     flow: str
     topic: str
@@ -99,7 +99,7 @@ class VerifiedRecord(NamedTuple):
 
 
 def encoded(record: VerifiedRecord, *, offset: bool = False) -> bytes:
-    """Each part with its length, -1 for null: different records never have equal bytes. ``offset``: with it."""
+    """Each part with its length, -1 for null, so that different records have different bytes. ``offset``: included."""
     at, timestamp, key, value, headers = record
     lengths = (-1 if key is None else len(key), -1 if value is None else len(value), len(headers))
     parts = [_LENGTHS.pack(timestamp, *lengths), key or b"", value or b""]
@@ -116,9 +116,9 @@ def digest(data: bytes) -> bytes:
 
 
 def within(records: Iterable[VerifiedRecord], window: TimeWindow) -> Iterator[VerifiedRecord]:
-    """From the first record that is not older than the window up to the first that is not older than its end.
+    """Records from the first one not older than the window's begin to before the first one not older than its end.
 
-    Both sides hold the same records in the same order, so this cuts both at the same records.
+    Both sides have the same records in the same order, so this cuts both at the same records.
     """
     verified_records = iter(records)
     low, high = window.from_ms, window.to_ms

@@ -1,7 +1,7 @@
 """Reads a partition over our own connections: its batches, before another client opens them, and its records.
 
-Records are read so only where librdkafka cannot log in. Nothing of the copy but the connections and the decoder of
-batches is used.
+It reads records only if librdkafka cannot log in. It shares the connections and the batch decoder with the copy, and
+nothing else.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 from reconciler_mirror.verify.unreadable import UnreadableError, not_connected, removed, silent, too_large, unread
 
 UNREAD_S, _AGAIN_S = 30.0, 0.2
-"""How long a leader may be unknown, a broker away, or nothing be answered; how soon it is asked again."""
+"""Seconds without a leader, a broker or an answer before reading fails; seconds between two tries."""
 
 
 class OwnClient:
-    """Of one cluster; its connections stay open until ``close``. One thread, outside of any event loop.
+    """A client of one cluster; its connections stay open until ``close``. For one thread, outside of any event loop.
 
     Raises UnreadableError.
     """
@@ -48,7 +48,7 @@ class OwnClient:
         return span.end if low is None else low
 
     def at_time(self, span: OffsetSpan, timestamp: int) -> int | None:
-        """The first offset whose record is not older than ``timestamp`` ms; None where there is none."""
+        """The offset of the first record not older than ``timestamp`` ms; None without one."""
         until = time.monotonic() + UNREAD_S
         while True:
             try:
@@ -61,7 +61,7 @@ class OwnClient:
             time.sleep(_AGAIN_S)
 
     def require_openable(self, span: OffsetSpan, *, to_end: bool = False) -> None:
-        """Raises UnreadableError, too, for the first batch that becomes more than ``codecs.MOST_OPENED``."""
+        """Raises UnreadableError, also for the first batch with more than ``codecs.MOST_OPENED`` bytes decompressed."""
         at = span.start
         for answer in self._answers(span, committed=False, to_end=to_end):
             refuse_too_large(span, answer.records, at)
@@ -74,20 +74,20 @@ class OwnClient:
             keep = CommittedFilter(answer.records, answer.aborted if committed else ())
             for batch in scan(answer.records):
                 if batch.magic == 2 and batch.base >= span.end and not to_end:
-                    return  # what is wrong with a later batch is not asked
+                    return  # a defect of a later batch does not matter
                 for record in _opened(span, answer.records, batch) if keep.delivers(batch) else ():
                     if span.start <= record.offset and (to_end or record.offset < span.end):
                         yield _verified(span, record, timestamps)
 
     def pieces(self, span: OffsetSpan) -> Iterator[SidePiece]:
-        """The batches that hold records of ``span`` for a reader of its isolation."""
+        """The batches with records of ``span`` for a reader at its isolation."""
         committed = span.isolation == "read_committed"
         for answer in self._answers(span, committed=committed, to_end=False):
             aborted = answer.aborted if committed else ()
             yield from pieces_in(span, answer.records, aborted)
 
     def _answers(self, span: OffsetSpan, *, committed: bool, to_end: bool) -> Iterator[FetchedPartition]:
-        """Those of Fetch, in order. The batches of one are gone when the next one is asked for."""
+        """Fetch answers, in order. The batches of one are invalid once the next is requested."""
         if not to_end and span.start >= span.end:
             return
         answers = self._fetched(span, committed, to_end)
@@ -102,8 +102,8 @@ class OwnClient:
             raise _in_words(span, error) from None
 
     async def _fetched(self, span: OffsetSpan, committed: bool, to_end: bool) -> AsyncIterator[FetchedPartition]:
-        """Goes on at the next offset after a lost connection or a change of the leader. Gives up once nothing new has
-        come for ``UNREAD_S``: then the partition is unknown, never empty."""
+        """Continues at the next offset after a lost connection or a new leader. Gives up after ``UNREAD_S`` without new
+        records: then the partition is unknown, never empty."""
         place = (span.topic, span.partition)
         until, at = time.monotonic() + UNREAD_S, span.start
         while True:
@@ -144,8 +144,7 @@ class OwnClient:
 
 
 def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
-    """Of the batches from offset ``start`` on. Raises UnreadableError; anything else that is wrong with one is left to
-    its reader."""
+    """Checks the batches from offset ``start`` on. Raises UnreadableError; leaves every other defect to the reader."""
     try:
         batches = scan(view)
     except errors.MalformedResponseError:
@@ -167,7 +166,7 @@ def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
 
 
 def pieces_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[SidePiece]:
-    """Those of one answer that hold records of ``span``. Raises MalformedResponseError."""
+    """Batches of one answer with records of ``span``. Raises MalformedResponseError."""
     keep = CommittedFilter(view, aborted)
     for batch in scan(view):
         delivers = keep.delivers(batch)
@@ -178,7 +177,7 @@ def pieces_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, i
 
 
 def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[SeenRecord]:
-    """Raises NotOpenedError where the batch cannot be decoded here, so that the other client is asked to."""
+    """Raises NotOpenedError for a batch that this code cannot decode, so that librdkafka tries."""
     try:
         records = records_of(view, batch)
     except (errors.MalformedResponseError, CorruptBatchError):
@@ -191,7 +190,7 @@ def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[SeenRecord
 
 
 def canonical(content: bytes) -> object:
-    """What the bytes of a record behind its offset mean: numbers in them can be written in several ways."""
+    """The meaning of a record's bytes after its offset: their varints have several encodings."""
     try:
         tail = memoryview(content)
         return key_and_value(Record(0, 0, 0, tail)), headers_of(tail, headers_at(tail))
@@ -209,8 +208,7 @@ def _opened(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:
 
 
 def _verified(span: OffsetSpan, record: Record, timestamps: bool) -> VerifiedRecord:
-    """As librdkafka would return it, so that both clients can be compared record by record. ``timestamps``: False reads
-    each as 0."""
+    """The record as librdkafka would return it, so that both clients compare. Without ``timestamps`` each is 0."""
     try:
         key, value = key_and_value(record)
         named = headers_of(record.tail, headers_at(record.tail))

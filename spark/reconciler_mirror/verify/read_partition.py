@@ -1,8 +1,8 @@
-"""Reads a partition between two offsets as a committed reader: no group, no stored position.
+"""Reads a partition between two offsets as a committed reader, without a group or a stored position.
 
-Records are read by librdkafka, so that a fault of the copy's own code cannot hide itself; before that, our own code
-looks at the batches: librdkafka opens each whole, and one that would take the memory is refused. Where librdkafka
-cannot log in, our own code reads the records, too, and the report says so.
+librdkafka reads the records, so that a fault of the copy's own code cannot hide itself. Before that our own client
+checks the batches: librdkafka decompresses each as a whole, so one that would exhaust the memory is refused. If
+librdkafka cannot log in, our own client reads the records, too, and the report says so.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class Readers:
-    """Clients that serve one partition after the other: to make one takes longer than to read a small partition.
+    """Keeps clients for further partitions, because a new client costs more time than reading a small partition.
 
-    Owned by one thread. ``close`` closes all; one that failed is not used again. Raises UnreadableError.
+    Owned by one thread. ``close`` closes all; a client that failed is not reused. Raises UnreadableError.
     """
 
     def __init__(self) -> None:
         self._idle: list[tuple[Endpoint, str, bool, SecondClient]] = []
         self._own: list[tuple[Endpoint, OwnClient]] = []
         self.one_client: dict[str, str] = {}
-        """Clusters that are read by our own client alone, and why, in librdkafka's words."""
+        """Clusters that only our own client reads, with librdkafka's reason."""
 
     def own(self, endpoint: Endpoint) -> OwnClient:
         for place, client in self._own:
@@ -41,8 +41,8 @@ class Readers:
 
     @contextmanager
     def second(self, span: OffsetSpan, *, sample: bool = False) -> Iterator[SecondClient | None]:
-        """No other stream uses it meanwhile; two streams of one side get two. None: librdkafka cannot log in.
-        ``sample``: of a few records, so it fetches few ahead."""
+        """A client for one stream at a time; two streams of one side get two. None: librdkafka cannot log in.
+        ``sample``: a client for few records, which fetches little ahead."""
         if span.endpoint.cluster in self.one_client:
             yield None
             return
@@ -82,10 +82,10 @@ class Readers:
 def records(
     span: OffsetSpan, readers: Readers, *, timestamps: bool = True, to_end: bool = False, sample: bool = False
 ) -> Iterator[VerifiedRecord]:
-    """Every committed record of ``span`` in order. ``sample``: it is a few. Without ``timestamps`` all of them are 0.
-    ``to_end``: on to the end that the partition has when it is reached.
+    """Every committed record of ``span`` in order. ``sample``: only a few records. Without ``timestamps`` each is 0.
+    ``to_end``: continues to the partition's end at that time.
 
-    Raises UnreadableError, also when the log begins after ``span.start`` by now.
+    Raises UnreadableError, also if the log now begins after ``span.start``.
     """
     if span.start >= span.end and not to_end:
         return
@@ -97,5 +97,5 @@ def records(
 
 
 def log_start(span: OffsetSpan, readers: Readers) -> int:
-    """Where the log begins now. Raises UnreadableError."""
+    """The present log start offset. Raises UnreadableError."""
     return readers.own(span.endpoint).low(span)

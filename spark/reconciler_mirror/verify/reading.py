@@ -1,17 +1,17 @@
-"""How far the comparison of one partition has come; pieces of it add up."""
+"""The progress of one partition's comparison; pieces add up."""
 
 from dataclasses import dataclass, replace
 
 from reconciler.replication.runs.verification import FirstDifference
 
 MOST_NAMED = 20
-"""Differences of a partition that are named; all are counted."""
+"""Named differences per partition, at most; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedStretch:
-    """A row of the chunk table: what is equal of a piece, or records in a row that differ. ``first_*`` None: that side
-    has none."""
+    """A row of the chunk table: the equal part of a piece, or a stretch of different records. ``first_*``: None if that
+    side has none."""
 
     equal: bool
     source_records: int
@@ -22,14 +22,13 @@ class ComparedStretch:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReading:
-    """``*_start``: where it was begun. ``*_next``: up to where both sides are compared; ``done``: all is that is to
-    be. ``older_*``: records before the first common one, on that side only. ``source_end``: the source offset after
-    the last record compared. ``equal``, ``source_records``, ``target_records``, ``differing``: records.
-    ``differences``: of them the first ones. ``error`` and ``todo``: it could not be read. ``one_client``: clusters
-    that librdkafka could not log in to, and why. ``by_bytes``: of the equal records those in equal batches;
-    ``sampled``: those that librdkafka read, too. ``unconfirmed``: a second reading did not find a difference.
-    ``rest``: the source offset from which on nothing is compared, because both sides have nothing in common any
-    more."""
+    """``*_start``: first offsets of the comparison; ``*_next``: next offsets to compare; ``done``: nothing is left.
+    ``older_*``: records on one side only, before the first common one. ``source_end``: the source offset after the
+    last compared record. ``equal``, ``source_records``, ``target_records``, ``differing``: numbers of records.
+    ``differences``: the first ones. ``error`` and ``todo``: why it could not be read, and the remedy. ``one_client``:
+    clusters that librdkafka could not log in to, and why. ``by_bytes``: equal records in equal batches; ``sampled``:
+    equal records that librdkafka read, too. ``unconfirmed``: a second reading did not find a difference. ``rest``: the
+    source offset from which on nothing is compared, because both sides have nothing in common any more."""
 
     index: int
     source_start: int = 0
@@ -56,7 +55,7 @@ class PartitionReading:
 
 
 def together(first: PartitionReading | None, then: PartitionReading) -> PartitionReading:
-    """``then`` is the piece behind ``first``, and counts its records from its own first one."""
+    """Adds the next piece, ``then``, to ``first``; ``then`` numbers its records from its own first one."""
     if first is None:
         return then
     numbered = tuple(

@@ -1,6 +1,6 @@
 """The result document of the verify job (schemas/verify.schema.json).
 
-Copies that should lie at the source's offsets and do not: where they part, who wrote there, and what to do.
+For copies that should have the source's offsets but do not, it names the first such offset, its writer and a remedy.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ NO_PRODUCER = -1
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who wrote the batch at an offset of the target. ``producer_id`` NO_PRODUCER: a producer that is not idempotent.
-    ``unknown``: why that is not known; else empty."""
+    """The writer of the batch at a target offset. ``producer_id`` NO_PRODUCER: a producer without idempotence.
+    ``unknown``: why the writer is unknown, else empty."""
 
     producer_id: int = NO_PRODUCER
     epoch: int = -1
     unknown: str = ""
 
     def words(self, mirrors: int | None) -> str:
-        """``mirrors``: the producer id of the flow's data; None: not known."""
+        """``mirrors``: the producer id of the flow's data; None if unknown."""
         if self.unknown:
             return f"who wrote it is not known: {self.unknown}"
         if self.producer_id == NO_PRODUCER:
@@ -42,7 +42,7 @@ class Writer:
 
 
 def writers_of(differences: Iterable[tuple[PartitionRange, verification.FirstDifference]]) -> Mapping[int, Writer]:
-    """By the range's index, where the target has something. Never raises for a cluster that does not answer."""
+    """Writers by the range's index, for differences with a target offset. Never raises for a silent cluster."""
     wanted = {
         plan.index: (plan.target, difference.target_offset)
         for plan, difference in differences
@@ -69,13 +69,13 @@ async def _writers(wanted: Mapping[int, tuple[OffsetSpan, int]]) -> Mapping[int,
 
 
 def writer_at(batches: Iterable[Batch], offset: int) -> Writer | None:
-    """None: none of the batches has the offset."""
+    """The writer of the batch with ``offset``; None without such a batch."""
     batch = next((batch for batch in batches if batch.base <= offset < batch.next_offset), None)
     return None if batch is None else Writer(batch.producer_id, batch.producer_epoch)
 
 
 def words(plan: PartitionRange, difference: verification.FirstDifference, writer: Writer | None) -> tuple[str, str]:
-    """What is wrong, and what to do."""
+    """Problem and remedy."""
     target, source = plan.target, plan.source
     at, here = difference.target_offset, difference.source_offset
     if at is None:
@@ -105,8 +105,8 @@ def partition(
     located: Located | None,
     writer: Writer | None = None,
 ) -> verification.ComparedPartition:
-    """``read`` None: its task gave nothing back, which never counts as equal. ``counts`` and ``located``: of a
-    compacted one. ``writer``: of the differing record, where copies keep offsets."""
+    """``read`` None: its task returned nothing, which never counts as equal. ``counts`` and ``located``: for compacted
+    partitions. ``writer``: of the differing record, for copies at the source's offsets."""
     differences = differences_of(plan, read, located)
     state, reason, todo = _state(plan, read, counts, located, differences)
     if differences and state is verification.Equality.DIFFERENT and plan.same_offsets:
@@ -160,7 +160,7 @@ def differences_of(
 
 
 def unread(skipped: Unread) -> verification.ComparedPartition:
-    """A partition (or topic or flow: partition -1) of which nothing was read."""
+    """An unread partition, or with partition -1 an unread topic or flow."""
     where = (skipped.flow, skipped.topic, skipped.target_topic, skipped.partition)
     return verification.ComparedPartition(
         *where, verification.Equality.UNKNOWN, "nothing", reason=skipped.reason, todo=skipped.todo
@@ -180,10 +180,10 @@ def document(
         for cluster, why in sorted(alone.items())
     ]
     ordered = sorted(partitions, key=lambda p: (p.flow, p.source_topic, p.partition))
-    said = {"application_id": application, "one_client": one_client, "seed": sample.seed if sample else None}
+    header = {"application_id": application, "one_client": one_client, "seed": sample.seed if sample else None}
     return {
         "format_version": verification.FORMAT_VERSION,
-        **said,
+        **header,
         "partitions": [*map(verification.CODEC.encoded, ordered)],
     }
 
@@ -195,8 +195,8 @@ def _state(
     located: Located | None,
     differences: Sequence[verification.FirstDifference],
 ) -> tuple[verification.Equality, str, str]:
-    """The state, why, and what to do. A difference that was seen twice outweighs a reading that broke off afterwards;
-    one that was seen once is unknown."""
+    """State, reason and remedy. A difference that two readings saw outweighs a later read error; one that only a single
+    reading saw makes the state unknown."""
     if read is None:
         return verification.Equality.UNKNOWN, "the Spark task that read it gave nothing back", _AGAIN
     if differences and not plan.compacted:
@@ -222,7 +222,7 @@ def _state(
 
 
 def _not_compared(plan: PartitionRange, read: PartitionReading) -> tuple[str, str]:
-    """Of a partition that differs: why not all of it is compared, and what to do."""
+    """For a different partition: why it is not compared to its end, and the remedy."""
     if read.error:
         return f"the rest is not known: {read.error}", read.todo
     if read.rest is not None:

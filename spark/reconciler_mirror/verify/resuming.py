@@ -1,5 +1,5 @@
-"""How far ``verify`` has come: what this run has compared, and a file from which a later run continues each ordered
-partition where its reading stopped."""
+"""The progress of ``verify``: the readings of this run, and a file from which a later run continues each ordered
+partition."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -17,11 +17,11 @@ from reconciler_mirror.verify.reading import PartitionReading, together
 _VERSION = 2
 _CODEC = Codec()
 _SMALL = 100_000
-"""Offsets that are read in about a second, so that Spark does not wait for them."""
+"""Offsets that take about a second to read, so that Spark does not wait for them."""
 
 
 class ReadSoFar:
-    """``readings``, by index, begins with what an earlier run compared of ordered partitions."""
+    """``readings`` by index; they begin with an earlier run's readings of ordered partitions."""
 
     def __init__(self, plans: Sequence[PartitionRange], earlier: Mapping[int, PartitionReading]) -> None:
         self.plans = {plan.index: plan for plan in plans}
@@ -30,11 +30,11 @@ class ReadSoFar:
 
     @property
     def offsets_read(self) -> int:
-        """Of ``total_offsets``."""
+        """Compared offsets, out of ``total_offsets``."""
         return self.total_offsets - sum(map(self.left, self.plans.values()))
 
     def unfinished(self) -> list[PartitionRange]:
-        """Of the ordered ones."""
+        """Ordered partitions with a rest to compare."""
         return [plan for plan in self.plans.values() if not (plan.compacted or self._ended(plan))]
 
     def continued(self, plan: PartitionRange) -> Continued:
@@ -49,12 +49,12 @@ class ReadSoFar:
         return 0 if self._ended(plan) else sum(max(0, end - at) for end, at in ends)
 
     def take(self, reading: PartitionReading) -> None:
-        """A further piece of an ordered partition."""
+        """Adds a piece of an ordered partition."""
         self.readings[reading.index] = together(self.readings.get(reading.index), reading)
 
     def read_here(self, over: Over) -> None:
-        """Compares in this thread, until time is over. A sample, and a search for the beginning of what
-        both sides have, cannot be left in their middle: only where they are small."""
+        """Compares in this thread, until time is over. A sample, and the search for the first common record, cannot be
+        interrupted, so only small ones are done here."""
         with closing(Readers()) as readers:
             for plan in self.unfinished():
                 if over():
@@ -70,7 +70,7 @@ class ReadSoFar:
 
 
 def offsets_of(plan: PartitionRange) -> int:
-    """Of both sides."""
+    """Offsets to read on both sides."""
     if plan.parts is not None:
         return 2 * sum(end - start for start, end in plan.parts)
     return sum(max(0, span.end - span.start) for span in (plan.source, plan.target))
@@ -78,7 +78,7 @@ def offsets_of(plan: PartitionRange) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KeptReading:
-    """``identity``: everything on which it depends that what was read is still what it was."""
+    """``identity``: everything that must be unchanged for the reading to stay valid."""
 
     identity: tuple[str, ...]
     reading: PartitionReading
@@ -86,7 +86,7 @@ class KeptReading:
 
 @dataclass(frozen=True, slots=True)
 class KeptReadings:
-    """``digest``: of ``kept``, since a reading that another hand changed would prove what is not so."""
+    """``digest``: of ``kept``, because an edited reading would be a false proof."""
 
     version: int
     digest: str
@@ -94,13 +94,13 @@ class KeptReadings:
 
 
 class ProgressFile:
-    """``fingerprints`` by flow. A file that is not readable counts as none."""
+    """``fingerprints`` by flow. An unreadable file counts as missing."""
 
     def __init__(self, path: Path, fingerprints: Mapping[str, str]) -> None:
         self._path, self._fingerprints = path, fingerprints
 
     def earlier(self, plans: Sequence[PartitionRange]) -> Mapping[int, PartitionReading]:
-        """Of those partitions that can be continued, by index."""
+        """Earlier readings that can be continued, by index."""
         known = {kept.identity: kept.reading for kept in self._kept()}
         readings: dict[int, PartitionReading] = {}
         for plan in plans:
@@ -108,7 +108,7 @@ class ProgressFile:
             reading = known.get(identity) if identity is not None else None
             if reading is None:
                 continue
-            # What this plan does not cover cannot be continued: the window, or where a side begins, is another one.
+            # A reading that ended outside of this plan's ranges cannot be continued: the log start may have moved.
             spans = ((plan.source, reading.source_next), (plan.target, reading.target_next))
             if all(span.start <= at <= span.end for span, at in spans):
                 readings[plan.index] = replace(reading, index=plan.index, done=reading.rest is not None)
@@ -116,9 +116,9 @@ class ProgressFile:
 
     def keep(self, plans: Sequence[PartitionRange], readings: Mapping[int, PartitionReading]) -> None:
         """Raises OSError."""
-        mine = {self._identity(plan): readings.get(plan.index) for plan in plans}
+        by_identity = {self._identity(plan): readings.get(plan.index) for plan in plans}
         kept = {each.identity: each for each in self._kept()}
-        for identity, reading in mine.items():
+        for identity, reading in by_identity.items():
             if identity is not None and reading is not None and not (reading.error or reading.unconfirmed):
                 kept[identity] = KeptReading(identity, replace(reading, stretches=()))
         readings_kept = tuple(kept.values())
@@ -133,7 +133,7 @@ class ProgressFile:
         return document.kept if intact else ()
 
     def _identity(self, plan: PartitionRange) -> tuple[str, ...] | None:
-        """None: not to be continued. Without ids of both topics one of them may be another by the same name."""
+        """None: the partition cannot be continued. Without both topic ids a topic may have been recreated."""
         if plan.compacted or plan.parts is not None or not all(plan.ids) or plan.window != TimeWindow():
             return None
         source, target = plan.source, plan.target

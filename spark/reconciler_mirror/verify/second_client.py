@@ -1,4 +1,4 @@
-"""Reads a partition by librdkafka, which the copy does not use: a fault of the copy's own code cannot hide itself."""
+"""Reads a partition with librdkafka, which the copy does not use, so that no fault of the copy's code hides itself."""
 
 import time
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _SILENCE_S = 60.0
 _WATERMARKS_S = 20.0
 _MOVING_S = 10.0
 """How long a leader may be unknown."""
-# What a broker says in passing while a leader moves or a connection breaks.
+# Transient errors while a leader moves or a connection breaks.
 _MOVING = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -37,8 +37,8 @@ _MOVING = frozenset(
     }
 )
 _NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED
-"""librdkafka insists on a group and looks for its coordinator. Nothing is read from it, and no role lets the mirror
-into that group."""
+"""librdkafka insists on a group and looks for its coordinator, although it reads nothing there. The mirror needs no
+rights on that group, so this error is ignored."""
 
 
 class SecondClient:
@@ -61,11 +61,11 @@ class SecondClient:
         self._consumer.close()
 
     def rest(self) -> None:
-        """Between two streams: fetches nothing."""
+        """Fetches nothing until the next stream."""
         self._consumer.unassign()
 
     def low(self, span: OffsetSpan) -> int:
-        """Where the log begins now."""
+        """The present log start offset."""
         place = TopicPartition(span.topic, span.partition)
         until = time.monotonic() + _MOVING_S
         while True:

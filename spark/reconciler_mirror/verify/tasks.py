@@ -1,7 +1,7 @@
-"""What a Spark task of the comparison does with one partition. Never raises.
+"""The work of a Spark task on one partition of the comparison. Never raises.
 
-Which records a flow with filters or headers should have copied, and which came by it, is decided on decoded records, by
-other code than the batch path's. Offsets stay those of the log.
+For a flow with filters or headers, code other than the batch path's decides on decoded records which of them the flow
+should have copied, and which it has brought. Offsets stay those of the log.
 """
 
 import heapq
@@ -26,7 +26,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A compacted partition with ``keys`` (their digests) that differ."""
+    """A compacted partition with different ``keys`` (digests)."""
 
     plan: PartitionRange
     keys: tuple[bytes, ...] = ()
@@ -34,9 +34,9 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """Of one compacted partition. ``source`` and ``target``: keys read on each side; ``equal``: of them equal;
-    ``differing``: keys; ``changing``: those written while they were compared; ``older_source`` and ``older_target``:
-    those that the other side may have lost to retention."""
+    """Keys of one compacted partition. ``source`` and ``target``: read on each side; ``equal``; ``differing``;
+    ``changing``: written during the comparison; ``older_source`` and ``older_target``: on one side only, because the
+    other side may have lost them to retention."""
 
     source: int = 0
     target: int = 0
@@ -50,7 +50,7 @@ class KeyCounts:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """``difference`` None: the second reading found none. ``error``: it could not be read."""
+    """``difference`` None: the second reading found none. ``error``: why it could not be read."""
 
     index: int
     difference: FirstDifference | None = None
@@ -59,7 +59,7 @@ class Located:
 
 
 def bundled(loads: Sequence[tuple[Given, float]], most: int) -> list[list[Given]]:
-    """At most ``most`` bundles of about the same load, heaviest first; what is heavier than the others goes alone."""
+    """At most ``most`` bundles of about the same load, the heaviest first; a very heavy item gets its own."""
     bundles: list[tuple[float, int, list[Given]]] = [(0.0, number, []) for number in range(min(most, len(loads)))]
     for given, load in sorted(loads, key=lambda pair: -pair[1]):
         total, number, members = bundles[0]
@@ -71,7 +71,7 @@ def bundled(loads: Sequence[tuple[Given, float]], most: int) -> list[list[Given]
 def each(
     read: Callable[[Given, Readers], Iterable[Row]], bundle: Sequence[Given], over: Callable[[], bool] = lambda: False
 ) -> Iterator[Row]:
-    """What one Spark task does: ``bundle`` one after the other. What comes once time is ``over`` is left out."""
+    """The work of one Spark task: reads the items of ``bundle`` in turn, and omits the rest once time is ``over``."""
     with closing(Readers()) as readers:
         for number, given in enumerate(bundle):
             if number and over():
@@ -80,7 +80,7 @@ def each(
 
 
 def after(seconds: float) -> Callable[[], bool]:
-    """Whether so much time has gone by since this call."""
+    """A function that says whether ``seconds`` have passed since this call."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() > end
 
@@ -101,8 +101,7 @@ def with_clients(reading: PartitionReading, readers: Readers) -> PartitionReadin
 
 
 def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:
-    """The second reading of keys that differ. The source is read to its end of now: a key written since then is not a
-    difference."""
+    """Reads different keys again, the source to its present end: a key written since is no difference."""
     plan = suspect.plan
     try:
         now, keys = as_it_is_now(plan, readers), frozenset(suspect.keys)
@@ -114,7 +113,7 @@ def locate(suspect: Suspect, readers: Readers) -> tuple[Located]:
 
 
 def as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
-    """Retention may have moved the beginning of a log since the bounds were read: that side is then cut there."""
+    """The plan with present log starts: retention may have cut a side since the bounds were read."""
 
     def now(span: OffsetSpan) -> OffsetSpan:
         if span.start >= span.end:
@@ -132,14 +131,14 @@ def as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
 def own(
     plan: PartitionRange, side: str, span: OffsetSpan, readers: Readers, *, to_end: bool = False
 ) -> Iterator[VerifiedRecord]:
-    """Source: the records that travel, with the headers of their copies. Target: those that this flow brought."""
+    """Source: the records to copy, with the headers of their copies. Target: the records that this flow has brought."""
     return (record for record, ours in travelling(plan, side, span, readers, to_end=to_end) if ours)
 
 
 def travelling(
     plan: PartitionRange, side: str, span: OffsetSpan, readers: Readers, *, to_end: bool = False
 ) -> Iterator[tuple[VerifiedRecord, bool]]:
-    """Every record and whether it is one of ``own``; others as they lie there. Raises UnreadableError."""
+    """Every record, and whether ``own`` has it; other records are unchanged. Raises UnreadableError."""
     worker = plan.worker
     if worker is None:
         yield from ((record, True) for record in records(span, readers, timestamps=plan.timestamps, to_end=to_end))

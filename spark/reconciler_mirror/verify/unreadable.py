@@ -1,10 +1,10 @@
-"""Why a side could not be read to its bound, and what a person can do."""
+"""Reasons why a side could not be read to its bound, with remedies."""
 
 from reconciler_mirror.verify.model import OffsetSpan
 
 
 class UnreadableError(Exception):
-    """A side could not be read to its bound. ``todo``: what a person can do."""
+    """A side could not be read to its bound. ``todo``: the remedy."""
 
     def __init__(self, problem: str, todo: str) -> None:
         super().__init__(problem)
@@ -12,7 +12,7 @@ class UnreadableError(Exception):
 
 
 class CannotLogInError(Exception):
-    """librdkafka refuses the settings of a cluster, in its own words."""
+    """librdkafka refuses the settings of a cluster; the text is its own."""
 
 
 def removed(span: OffsetSpan, why: str) -> UnreadableError:
@@ -43,7 +43,7 @@ def not_connected(span: OffsetSpan, why: str) -> UnreadableError:
 
 
 def too_large(span: OffsetSpan, offset: int, mebibytes: int) -> UnreadableError:
-    """``offset``: of the batch."""
+    """``offset``: the batch's base offset."""
     return UnreadableError(
         f"{span.name} is not read: the batch at offset {offset} is more than {mebibytes} MiB once decompressed",
         "Ask who produces to the topic why; records written after it can be compared with --from.",

@@ -1,5 +1,4 @@
-"""Ordered partitions: both sides in step, by whole batches, by pairs of records, by records looked for ahead.
+"""Ordered partitions: both sides in step, by whole batches, by pairs of records, by a search ahead.
 
-Belongs here: what is equal, what differs and where, of one partition. Not here: how a side is read, and what the report
-says.
+Belongs here: equal and different records of one partition. Not here: reading a side, wording of the report.
 """

@@ -1,7 +1,7 @@
 """Compares an ordered partition, a piece at a time. Never raises.
 
-Batches are read over our own connections; librdkafka reads a sample of what they prove, every record that differs, and
-all records where it sees something else, where our code cannot open a batch, or where the flow works on records.
+Our own client reads batches; librdkafka reads a sample of the equal ones and every different record. librdkafka reads
+all records if it disagrees on the sample, if our code cannot open a batch, or if the flow works on records.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,14 +32,14 @@ from reconciler_mirror.verify.unreadable import UnreadableError, not_aligned
 
 _AT_ONCE = 2_000
 MOST_LOOKED_FOR = 200_000
-"""Records of the target among which the first one of a sample is looked for."""
+"""Target records to search for the first one of a sample, at most."""
 
 Over = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Continued:
-    """A partition that was compared before up to ``source_next`` and ``target_next``; None: not yet."""
+    """A partition that is compared up to ``source_next`` and ``target_next``; None: not at all yet."""
 
     plan: PartitionRange
     source_next: int | None = None
@@ -47,7 +47,7 @@ class Continued:
 
 
 def compared(given: Continued, readers: Readers, over: Over = lambda: False) -> Iterator[PartitionReading]:
-    """One reading; where it is not ``done``, there is more."""
+    """One reading, which covers only a part if it is not ``done``."""
     plan = given.plan
     try:
         if plan.parts is not None:
@@ -65,8 +65,9 @@ def whole(plan: PartitionRange, readers: Readers) -> Iterator[PartitionReading]:
 
 
 def _begun(plan: PartitionRange, readers: Readers, over: Over) -> PartitionReading:
+    """The first reading. If retention has cut a side, it counts the records before the first common one."""
     now = as_it_is_now(plan, readers)
-    # With same offsets both sides begin at the same one, so nothing has to be looked for.
+    # Copies at the source's offsets begin at the same offset on both sides, without a search.
     cut = (now.source.cut or now.target.cut) and not now.same_offsets
     if not cut:
         return _piece(now, readers, over)
@@ -80,7 +81,7 @@ def _begun(plan: PartitionRange, readers: Readers, over: Over) -> PartitionReadi
         begun = _from(now, offset_behind(digests(SOURCE), older.source, now.source.end), now.target.start)
     if older.target:
         begun = _from(now, now.source.start, offset_behind(digests(TARGET), older.target, now.target.end))
-    if older.source and begun.source.start > now.position:  # all that was copied is older
+    if older.source and begun.source.start > now.position:  # every copied record is older
         begun = _from(begun, now.position, now.target.start)
     reading = _piece(begun, readers, over)
     starts = replace(reading, source_start=now.source.start, target_start=now.target.start)
@@ -88,7 +89,7 @@ def _begun(plan: PartitionRange, readers: Readers, over: Over) -> PartitionReadi
 
 
 def _from(plan: PartitionRange, source: int, target: int) -> PartitionRange:
-    """The plan from these offsets on."""
+    """The plan from these offsets on. The window's begin applies only to the plan's own start."""
     ours = replace(plan.source, start=min(source, plan.source.end), cut=False)
     theirs = replace(plan.target, start=min(target, plan.target.end), cut=False)
     window = (
@@ -100,12 +101,13 @@ def _from(plan: PartitionRange, source: int, target: int) -> PartitionRange:
 
 
 def _piece(plan: PartitionRange, readers: Readers, over: Over, *, part: bool = False) -> PartitionReading:
-    """From the plan's beginning on, until time is over."""
+    """Compares from the plan's beginning on, until time is over."""
     if not by_batches(plan):
         return _reading(plan, Walk(plan, _by_second(plan, readers), part=part).run(over), readers)
     sides = (readers.own(span.endpoint).pieces(span) for span in (plan.source, plan.target))
     ours, theirs = sides
     walked = Walk(plan, (ours, theirs), canonical, part=part).run(over)
+    # If librdkafka reads the sample differently, our client is wrong somewhere: librdkafka then reads everything.
     again = _seen_again(plan, walked, readers)
     if again is None:
         return _reading(plan, Walk(plan, _by_second(plan, readers), part=part).run(over), readers)
@@ -115,18 +117,18 @@ def _piece(plan: PartitionRange, readers: Readers, over: Over, *, part: bool = F
     left = _from(plan, walked.source_next, walked.target_next)
     try:
         return together(reading, _reading(left, Walk(left, _by_second(left, readers), part=part).run(over), readers))
-    except UnreadableError as error:  # what was found before stays known
+    except UnreadableError as error:  # earlier findings stay known
         return replace(reading, error=str(error), todo=error.todo)
 
 
 def by_batches(plan: PartitionRange) -> bool:
-    """Whether copies of the plan's records can lie in the batches of their source."""
+    """Whether the source's batches may have been copied whole."""
     return plan.worker is None and not plan.compacted and plan.window == TimeWindow()
 
 
 def _items(plan: PartitionRange, side: str, readers: Readers) -> Iterator[SeenRecord]:
-    """The records of one side, by our own client where the plan compares batches, else by librdkafka. Timestamps are
-    left out where the target's topic writes its own (LogAppendTime)."""
+    """The records of one side, from our own client if the plan compares batches, else from librdkafka. Without
+    timestamps if the target's topic sets its own (LogAppendTime)."""
     if by_batches(plan):
         span = plan.source if side == SOURCE else plan.target
         for piece in readers.own(span.endpoint).pieces(span):
@@ -150,12 +152,12 @@ def _by_second(plan: PartitionRange, readers: Readers) -> tuple[Iterator[SidePie
 
 
 def _pieces(side: Iterator[VerifiedRecord]) -> Iterator[SidePiece]:
-    while some := [_item(record) for record in islice(side, _AT_ONCE)]:
-        yield SidePiece(lambda some=some: some)  # type: ignore[misc]
+    while items := [_item(record) for record in islice(side, _AT_ONCE)]:
+        yield SidePiece(lambda items=items: items)  # type: ignore[misc]
 
 
 def _seen_again(plan: PartitionRange, walked: Walked, readers: Readers) -> int | None:
-    """How many of the equal records librdkafka has read as well; None where it reads something else."""
+    """The number of equal records that librdkafka has read, too; None if it reads other records."""
     count = 0
     for bounds in walked.samples:
         spans = [_cut(span, at) for span, at in zip((plan.source, plan.target), bounds, strict=True)]
@@ -171,8 +173,8 @@ def _cut(span: OffsetSpan, bounds: tuple[int, int]) -> OffsetSpan:
 
 
 def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> PartitionReading:
-    """What a walk came to, for Spark to return. Differences are read a
-    second time before they are named: what only one reading saw must not be reported as a fault of the copy."""
+    """The result of a walk. Differences are read a second time before they are named: a difference in only one reading
+    must not be reported as a fault of the copy."""
     named: list[FirstDifference] = []
     unconfirmed = False
     for stretch in walked.stretches[:MOST_NAMED]:
@@ -201,7 +203,7 @@ def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> Partitio
 
 
 def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) -> list[FirstDifference]:
-    """The second reading. Empty where it finds both sides equal."""
+    """The differences by a second reading; empty if it finds both sides equal."""
     spans = ((SOURCE, plan.source, stretch.source), (TARGET, plan.target, stretch.target))
     if stretch.lost:
         ours, theirs = (own(plan, side, replace(span, start=at[0]), readers) for side, span, at in spans)
@@ -223,7 +225,7 @@ def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) ->
 
 
 def _rows(plan: PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
-    """One row for all that is equal, and one for each stretch that differs, as the Parquet file has them."""
+    """Rows of the Parquet file: one for all equal records, and one for each different stretch."""
     rows = (
         [ComparedStretch(True, walked.equal, walked.equal, plan.source.start, plan.target.start)]
         if walked.equal
@@ -239,7 +241,7 @@ def _rows(plan: PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
 
 
 def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
-    """Only ``plan.parts``; each from the target's record that is the first of the part."""
+    """Compares only ``plan.parts``, each from its first common record on."""
     now = as_it_is_now(plan, readers)
     reading: PartitionReading | None = None
     for start, end in plan.parts or ():
@@ -258,9 +260,9 @@ def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
 
 
 def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: Readers) -> tuple[int, int]:
-    """Source and target offset from which a part is compared: behind the last ``SURE`` records in a row before it that
-    both sides share, so that the first record of it that differs is named. Where there are none, at its first record
-    and where most of the records around that lie on the target. Raises UnreadableError."""
+    """Source and target offset from which to compare a part: after the last ``SURE`` consecutive records before it that
+    both sides share, so that a difference at the part's first record is found. Without such records: at its first
+    record, and at the target offset that most records around it suggest. Raises UnreadableError."""
     first, beginning = part.source.start, all_of_it.source.start
     from_the_beginning = first - HEAD <= beginning and not (all_of_it.source.cut or all_of_it.target.cut)
     lead = replace(part.source, start=max(beginning, first - HEAD))
@@ -283,22 +285,22 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
     theirs = islice(own(part, TARGET, span, readers), MOST_LOOKED_FOR)
     digests = [digest(encoded(record)) for record in ours]
     shift, votes = shift_of(digests, (digest(encoded(record)) for record in theirs))
-    # Records that are the same again and again could lie in several places.
+    # Repeated equal records could lie in several places, so a few votes prove nothing.
     if votes < min(2, len(ours) - before) or 2 * votes < sum(digests.count(each) == 1 for each in digests):
         raise not_aligned(part.source, part.target, ours[before].offset, begin)
 
     left_out = max(0, shift - HEAD)
     near = list(islice(own(part, TARGET, span, readers), left_out, max(0, shift + len(ours) + HEAD)))
     copies = [digest(encoded(record)) for record in near]
-    expected = shift - left_out  # the place of the first of ``ours`` in ``near``, by most of them
+    expected = shift - left_out  # the index of the first of ``ours`` in ``near``, by most votes
     run = _last_run(digests[:before], copies, expected, short=from_the_beginning and not left_out)
     mine, other = (before, max(0, expected + before)) if run is None else run
     return ours[mine].offset, near[other].offset if other < len(near) else part.target.end
 
 
 def _last_run(ours: Sequence[bytes], theirs: Sequence[bytes], shift: int, *, short: bool) -> tuple[int, int] | None:
-    """Behind the last ``SURE`` records in a row of ``ours`` that ``theirs`` has, and their place there next to
-    ``shift``. ``short``: fewer are enough where both sides begin."""
+    """The index after the last ``SURE`` consecutive records of ``ours`` that ``theirs`` has, and the one in ``theirs``
+    nearest to ``shift``. ``short``: at the beginning of both sides fewer are enough."""
     for end in range(len(ours), -1, -1):
         run = ours[max(0, end - SURE) : end]
         if len(run) == SURE:

@@ -1,7 +1,7 @@
-"""Where both sides of an ordered partition begin to be the same, when one has lost its oldest records to retention.
+"""Finds the first common record of an ordered partition after one side has lost its oldest records to retention.
 
-The first records of one side are looked for on the other; every find votes for a shift, and the most votes win, so that
-one altered record does not spoil it.
+It searches the first records of one side on the other. Each find votes for a shift, and the most votes win, so that a
+single altered record does not matter.
 """
 
 from collections import Counter
@@ -20,14 +20,14 @@ Digests = Callable[[str], Iterator[tuple[int, bytes]]]
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """Records before the first common one, on one side at most."""
+    """Numbers of records before the first common one; at most one side has any."""
 
     source: int = 0
     target: int = 0
 
 
 def beginning_of(plan: PartitionRange, open_side: Digests) -> Beginning:
-    """Only a side that may have lost its oldest records is forgiven; otherwise a missing first record is a
+    """Forgives missing first records only on a side that may have lost its oldest records; otherwise they are a
     difference."""
     if not (plan.source.cut or plan.target.cut):
         return Beginning()
@@ -39,7 +39,7 @@ def beginning_of(plan: PartitionRange, open_side: Digests) -> Beginning:
         return Beginning(source=_count(_below(open_side(SOURCE), plan.position)) if plan.target.cut else 0)
     behind, behind_votes = shift_of(ours, _digests(open_side(TARGET))) if plan.source.cut else (0, 0)
     if plan.source.cut and not behind_votes and not any(True for _ in _below(open_side(SOURCE), plan.position)):
-        return Beginning(target=_count(open_side(TARGET)))  # nothing of what was copied is left at the source
+        return Beginning(target=_count(open_side(TARGET)))  # the source has lost every copied record
     if behind > 0 and behind_votes == len(ours):
         return Beginning(target=behind)
     ahead, ahead_votes = shift_of(theirs, _digests(open_side(SOURCE))) if plan.target.cut else (0, 0)
@@ -49,15 +49,15 @@ def beginning_of(plan: PartitionRange, open_side: Digests) -> Beginning:
 
 
 def offset_behind(side: Iterable[tuple[int, bytes]], older: int, otherwise: int) -> int:
-    """The offset of the record behind the ``older`` first ones; ``otherwise`` where there is none."""
+    """The offset of the record after the first ``older`` ones; ``otherwise`` without such a record."""
     return next((offset for offset, _ in islice(side, older, None)), otherwise)
 
 
 def shift_of(head: Sequence[bytes], other: Iterable[bytes]) -> tuple[int, int]:
-    """(how many records of ``other`` lie before the first of ``head``, votes for it); (0, 0) without any find.
+    """The number of ``other`` records before the first of ``head``, and the votes for it; (0, 0) without any find.
 
-    ``head`` and ``other`` are digests of records. Reads ``other`` until the whole head is found, or to its end.
-    Negative when ``other`` begins inside the head. Memory does not grow with ``other``.
+    ``head`` and ``other`` are digests of records. Reads ``other`` until it has found the whole head, or to the end.
+    Negative if ``other`` begins within the head. Memory does not grow with ``other``.
     """
     once = {data: index for index, data in enumerate(head) if head.count(data) == 1}
     places = once or ({head[0]: 0} if head else {})

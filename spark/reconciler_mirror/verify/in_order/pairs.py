@@ -1,7 +1,7 @@
-"""Compares the records of two batches pair by pair where their framing differs: other base offsets and deltas.
+"""Compares the records of two batches pair by pair if only their framing differs: base offsets and deltas.
 
-One loop reads both sides and makes no record: of a pair only timestamps and the bytes behind the offset are compared.
-What is not as producers write it ends the loop, and is decoded by the code for all batches.
+One loop reads both sides without making records: it compares timestamps, and the bytes after the offset delta. Any
+encoding that producers do not write ends the loop, and the general code decodes the rest.
 """
 
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from reconciler.kafka.records.batches import APPEND_TIME, CODEC, HEADER, Batch, 
 from reconciler.kafka.records.codecs import decompressed
 from reconciler.kafka.records.records import Record, records_in
 
-DELETE_HORIZON = 0x40  # then the base timestamp is none (KIP-534)
+DELETE_HORIZON = 0x40  # then the base timestamp is a delete horizon instead (KIP-534)
 _LATEST = 1 << 62
 
 
 @dataclass(slots=True)
 class OpenBatch:
-    """A batch without holes, decompressed. ``index``: of the next record, which begins at ``place`` of ``data``."""
+    """A decompressed batch without holes. ``index``: of the next record, which begins at ``place`` of ``data``."""
 
     batch: Batch
     data: bytes
@@ -26,7 +26,7 @@ class OpenBatch:
 
     @property
     def over(self) -> bool:
-        """Raises MalformedResponseError for bytes behind the last record."""
+        """Raises MalformedResponseError for bytes after the last record."""
         if self.index < self.batch.records:
             return False
         if self.place != len(self.data):
@@ -38,7 +38,7 @@ class OpenBatch:
         return records_in(memoryview(self.data), self.batch)[self.index :]
 
     def at(self, index: int) -> "OpenBatch":
-        """The same with another next record. The batch has been decoded, so its numbers are sound."""
+        """The same batch with another next record. It has been decoded before, so its varints are sound."""
         place = 0
         for _ in range(index):
             length, start = _varint(self.data, place)
@@ -47,8 +47,8 @@ class OpenBatch:
 
 
 def opened(view: memoryview, header: Batch) -> OpenBatch | None:
-    """None where it is not compared by pairs. ``view``: the whole batch. Raises CorruptBatchError and
-    MalformedResponseError."""
+    """The batch for comparison by pairs; None if that is not possible. ``view``: the whole batch. Raises
+    CorruptBatchError and MalformedResponseError."""
     if header.magic != 2 or header.attributes & (APPEND_TIME | DELETE_HORIZON):
         return None
     if header.records != header.last_delta + 1 or not 0 <= header.base_timestamp < _LATEST:
@@ -58,8 +58,7 @@ def opened(view: memoryview, header: Batch) -> OpenBatch | None:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """(the number as it is written, with its sign in the last bit; the position after it). Raises IndexError, also for
-    one of more than 63 bits."""
+    """The zigzag varint as written, and the position after it. Raises IndexError, also for more than 63 bits."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -73,8 +72,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def equal_pairs(ours: OpenBatch, theirs: OpenBatch, *, timed: bool) -> int:
-    """How many records in a row are equal, from the next one of each on; both are behind them afterwards. ``timed``:
-    their timestamps, too."""
+    """Passes equal records in both batches; returns how many. ``timed``: compares timestamps, too."""
     s, t = ours.data, theirs.data
     p, q = ours.place, theirs.place
     i, j = 2 * ours.index, 2 * theirs.index
@@ -82,7 +80,7 @@ def equal_pairs(ours: OpenBatch, theirs: OpenBatch, *, timed: bool) -> int:
     most = min(ours.batch.records - ours.index, theirs.batch.records - theirs.index)
     done, last, final = 0, len(s), len(t)
     try:
-        # Numbers of one or two bytes, which most are, are read here: calls are what this loop costs.
+        # Most varints have one or two bytes. They are read inline, because calls would dominate the cost of this loop.
         while done < most:
             length, start = s[p], p + 1
             if length >= 0x80:

@@ -1,6 +1,6 @@
-"""What a walk reads of one side: pieces in order, and of what was read so far a batch or records.
+"""One side of a walk: its pieces in order, and the current batch or records.
 
-A batch is kept as long as pairs of records are compared; it is decoded once records have to be looked for.
+A batch is kept while pairs of records are compared, and decoded once the walk has to search for records.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +12,11 @@ from reconciler.kafka.records.batches import Batch, CorruptBatchError
 from reconciler_mirror.verify.in_order.pairs import OpenBatch, opened
 
 AHEAD_BYTES = 64 << 20
-"""Bytes of the records that are read ahead."""
+"""Most bytes of records to read ahead."""
 
 
 class SeenRecord(NamedTuple):
-    """A record as it is compared: equal contents are equal records."""
+    """A record for comparison: equal contents are equal records."""
 
     offset: int
     timestamp: int
@@ -25,9 +25,9 @@ class SeenRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SidePiece:
-    """Records of one side in a row. ``header`` and ``view``: of the whole batch, gone when the next piece is asked for;
-    None where there is none. ``decoded``: its records within the bounds, and raises NotOpenedError. ``whole``: all of
-    the batch's are."""
+    """Consecutive records of one side. ``header`` and ``view``: of their batch, valid until the next piece is read;
+    None without a batch. ``decoded``: returns the records within the bounds, or raises NotOpenedError. ``whole``: the
+    bounds include the whole batch."""
 
     decoded: Callable[[], list[SeenRecord]]
     header: Batch | None = None
@@ -36,19 +36,19 @@ class SidePiece:
 
 
 class NotOpenedError(Exception):
-    """A batch that our code cannot open: librdkafka says what is wrong with it."""
+    """Our code cannot open a batch: librdkafka has to read it, or to report its defect."""
 
 
 Content = tuple[int, int, bytes]
-"""What makes two records equal: offset (0 where copies have others), timestamp (0 where it is not compared), bytes."""
+"""Equal for equal records: offset (0 if copies have others), timestamp (0 if not compared), bytes."""
 
 
 @dataclass(slots=True)
 class ComparedSide:
     """One side of a walk. ``at``: the next offset to compare.
 
-    The walk compares ``batch`` by pairs. Without one it compares the records of ``offsets`` and ``contents``
-    from ``next`` on; the last of them belong to ``last``.
+    The walk compares ``batch`` by pairs. Without a batch it compares the records of ``offsets`` and ``contents`` from
+    ``next`` on; the last of them come from batch ``last``.
     """
 
     pieces: Iterator[SidePiece]
@@ -69,7 +69,7 @@ class ComparedSide:
 
     @property
     def between(self) -> bool:
-        """Between two pieces."""
+        """Whether the walk is between two pieces."""
         return self.batch is None and not self.left
 
     def peek(self) -> SidePiece | None:
@@ -81,7 +81,7 @@ class ComparedSide:
         return self.ahead
 
     def fill(self) -> bool:
-        """False at the end."""
+        """Takes the next piece if necessary. False at the end."""
         while self.between:
             if (piece := self.peek()) is None:
                 return False
@@ -100,7 +100,7 @@ class ComparedSide:
         self.last = batch
 
     def loosen(self) -> None:
-        """From the batch that is compared by pairs to its records."""
+        """Decodes the rest of the batch into records."""
         if (batch := self.batch) is None:
             return
         try:
@@ -112,7 +112,7 @@ class ComparedSide:
 
     @property
     def by_pairs(self) -> bool:
-        """Whether it can be compared so: all that was looked at lies in one batch."""
+        """Whether all records read so far lie in one batch, so that pairs can be compared."""
         return self.batch is not None or (self.last is not None and 0 < self.left <= self.last.batch.records)
 
     def tighten(self) -> None:
@@ -122,7 +122,7 @@ class ComparedSide:
             self.offsets, self.contents, self.next, self.last = [], [], 0, None
 
     def look_ahead(self, count: int) -> bool:
-        """Whether that many are known now, or all; False where it would be too much to hold."""
+        """Reads ahead until ``count`` records are known, or all. False if they exceed ``AHEAD_BYTES``."""
         self.loosen()
         while self.left < count and (piece := self.peek()) is not None:
             if self.bytes > AHEAD_BYTES:
@@ -135,14 +135,14 @@ class ComparedSide:
         return True
 
     def passed(self, count: int) -> None:
-        """Of what was looked at."""
+        """Passes ``count`` of the known records."""
         if count:
             self.at = self.offsets[self.next + count - 1] + 1
             self.next += count
             self.records += count
 
     def behind(self, count: int) -> int | None:
-        """The offset of the record behind that many."""
+        """The offset of the record after the next ``count``, if known."""
         at = self.next + count
         return self.offsets[at] if at < len(self.offsets) else None
 

@@ -1,10 +1,9 @@
-"""Both sides of an ordered partition in step: whole batches, then pairs of records, then records looked for ahead.
+"""Both sides of an ordered partition in step: by whole batches, by pairs of records, by a search ahead.
 
-Of a batch only its header differs between both sides (offset, leader epoch, producer, checksum). Codec, numbers,
-timestamps and the records as they are compressed are compared byte by byte, and both checksums are verified, since
-readers of a copy verify its. Where batches are others, because a lane put small ones together, their records are
-compared byte by byte behind their offsets. Where records differ, the next ones that both sides share are looked for,
-and from there batches are compared again.
+A copied batch differs from its source only in the header (offset, leader epoch, producer, CRC). Codec, counts,
+timestamps and compressed records are compared byte by byte, and both CRCs are verified, since readers of the copy will
+verify its own. If batches differ, because a lane gathered small ones, their records are compared byte by byte after
+their offsets. If records differ, the walk searches for the next common ones, and compares batches again from there.
 """
 
 import random
@@ -20,26 +19,26 @@ from reconciler_mirror.verify.in_order.sides import ComparedSide, Content, NotOp
 from reconciler_mirror.verify.model import PartitionRange
 
 STRIPE = 64 << 20
-"""Bytes of which one stretch is read again by librdkafka, so that no proof rests on our reader alone."""
+"""Bytes per sample: librdkafka reads one stretch of each again, so that no proof rests on our reader alone."""
 MOST_SAMPLES = 8
 AHEAD = (64, 1_024, 16_384, 65_536)
-"""Records of each side among which the next common ones are looked for, in turns."""
+"""Records of each side to search for the next common ones, in turn."""
 SURE = 8
-"""Records in a row that say that both sides are the same again."""
+"""Consecutive equal records that prove that both sides are in step again."""
 MOST_STRETCHES = 1_000
 _MOST_PLACES, _MOST_MATCHED = 64, 2_000
 _NEVER_EQUAL = APPEND_TIME | DELETE_HORIZON
 
 Bounds = tuple[int, int]
-"""Offsets from and up to."""
+"""First offset, and offset after the last."""
 
 
 @dataclass(frozen=True, slots=True)
 class DifferingStretch:
-    """Records in a row that differ. ``record``: number of the first, from the first of the walk. ``source`` and
-    ``target``: where they lie, with the next common record. ``differing``: how many; ``counts``: of each side.
-    ``lost``: nothing common was found behind it, so nothing behind it is compared, and ``source`` and ``target`` are
-    the first of each side."""
+    """Consecutive different records. ``record``: number of the first, from the begin of the walk. ``source`` and
+    ``target``: their offsets, including the next common record. ``differing``: how many; ``counts``: on each side.
+    ``lost``: no common record follows, so the comparison ends here, and ``source`` and ``target`` are the first record
+    of each side."""
 
     record: int
     source: Bounds
@@ -50,7 +49,7 @@ class DifferingStretch:
 
 
 class WalkState(Enum):
-    """PAUSED: time was over. NOT_OPENED: see NotOpenedError. LOST: there is more, and it is not compared."""
+    """PAUSED: time was over. NOT_OPENED: see NotOpenedError. LOST: the rest cannot be compared."""
 
     DONE = auto()
     PAUSED = auto()
@@ -60,8 +59,8 @@ class WalkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """``source_next`` and ``target_next``: up to where both sides are compared. ``equal``: records, ``by_bytes`` of
-    them in equal batches. ``samples``: source and target bounds of equal records."""
+    """``source_next`` and ``target_next``: the next offsets to compare. ``equal``: records, ``by_bytes``: of equal
+    batches. ``samples``: source and target bounds of equal records."""
 
     state: WalkState
     source_next: int
@@ -76,12 +75,12 @@ class Walked:
 
 
 Canonical = Callable[[bytes], object]
-"""What a content means, where the same can be written in several ways."""
+"""The meaning of a content, for records with several encodings."""
 
 
 class Walk:
-    """``pair``: pieces of source and target. ``canonical``: see there. ``part``: the source side ends somewhere in the
-    partition, so the target may go on."""
+    """``pair``: pieces of source and target. ``canonical``: see ``Canonical``. ``part``: the source range ends within
+    the partition, so the target may have more records."""
 
     def __init__(
         self,
@@ -106,7 +105,7 @@ class Walk:
         self._random = random.Random()  # noqa: S311 - others in each run
 
     def run(self, over: Callable[[], bool] = lambda: False) -> Walked:
-        """``over``: whether it has to pause."""
+        """Compares to the end, or until ``over``."""
         try:
             state = self._to_the_end(over)
         except NotOpenedError:
@@ -133,8 +132,8 @@ class Walk:
                 if mine is not None and other is not None and self._equal_bytes(mine, other):
                     self._take(mine, other)
                     continue
-            # What the source has beyond the target's end is missing below the position, and lag behind it. Of a part of
-            # a partition the target goes on with the next part.
+            # Source records after the target's end are missing if they lie before the position, and lag if they lie
+            # after it. Target records after the source's end are surplus, except in a part of the partition.
             if not theirs.fill():
                 return self._only_one_side_goes_on(ours, self._plan.position)
             if not ours.fill():
@@ -147,7 +146,7 @@ class Walk:
                     continue
             ours.loosen()
             theirs.loosen()
-            if by_pairs:  # these batches hold what is not equal in bytes: their records, to the end
+            if by_pairs:  # pairs have failed in these batches, so their records are compared to the end
                 ours.last = theirs.last = None
             if not self._in_step() and (state := self._find_again()) is not None:
                 return state
@@ -156,7 +155,7 @@ class Walk:
         return WalkState.PAUSED
 
     def _by_pairs(self) -> bool:
-        """Whether any record was equal."""
+        """Passes equal pairs of the current batches; whether there was any."""
         ours, theirs, plan = self._source, self._target, self._plan
         mine, other = ours.batch, theirs.batch
         if mine is None or other is None:
@@ -178,7 +177,7 @@ class Walk:
         return True
 
     def _in_step(self) -> bool:
-        """Of what was looked at on both sides; False where records differ."""
+        """Passes equal known records of both sides; False at a difference."""
         ours, theirs = self._source, self._target
         count = min(ours.left, theirs.left)
         begun, same = (ours.at, theirs.at), count
@@ -200,10 +199,10 @@ class Walk:
         self._sample(((begun[0], ours), (begun[1], theirs)))
 
     def _find_again(self) -> WalkState | None:
-        """Passes records that differ. The state in which the walk ends where nothing behind them is compared."""
+        """Passes different records. Returns the final state if the comparison ends with them."""
         ours, theirs = self._source, self._target
         for count in AHEAD:
-            held = ours.look_ahead(count) and theirs.look_ahead(count)
+            fits = ours.look_ahead(count) and theirs.look_ahead(count)
             mine, other = (side.contents[side.next : side.next + count] for side in (ours, theirs))
             ends = (ours.left <= count and ours.peek() is None, theirs.left <= count and theirs.peek() is None)
             if (again := next_common(mine, other, *ends)) is not None:
@@ -215,22 +214,21 @@ class Walk:
             if ends[1] and (ends[0] or self._due(len(other)) < ours.left):
                 self._differ(self._due(len(other)), len(other))
                 return WalkState.DONE
-            if not held:
+            if not fits:
                 break
         self._differ(1, 1, lost=True)
         return WalkState.LOST
 
     def _due(self, copies: int) -> int:
-        """Source records, of those looked at, that the target must have: all below the position, and as many as the
-        target has."""
+        """The number of known source records that the target must have: all before the position, and at least as many
+        as it has copies."""
         ours = self._source
         below = sum(offset < self._plan.position for offset in ours.offsets[ours.next :])
         return min(ours.left, max(below, copies))
 
     def _differ(self, mine: int, other: int, *, lost: bool = False) -> None:
-        """Notes a stretch that differs: ``mine`` records of the source against ``other`` of the target from here on.
-        Records of equal count that mean the same (headers in another order, for one) count as equal. ``lost``: the walk
-        gives up here, since no record was found again, and a whole comparison by keys has to decide."""
+        """Notes a different stretch: the next ``mine`` source and ``other`` target records. Equally many records with
+        equal meaning (other varint encodings) count as equal. ``lost``: no common record follows, so the walk ends."""
         ours, theirs = self._source, self._target
         a, b = ours.contents[ours.next : ours.next + mine], theirs.contents[theirs.next : theirs.next + other]
         if not lost and mine == other and self._mean_the_same(a, b):
@@ -260,8 +258,8 @@ class Walk:
         return all(a[:-1] == b[:-1] and means(a[-1]) == means(b[-1]) for a, b in zip(mine, other, strict=True))
 
     def _only_one_side_goes_on(self, side: ComparedSide, below: int | None) -> WalkState:
-        """The other side has ended. What ``side`` still has before ``below`` is one stretch of missing or surplus
-        records."""
+        """The other side has ended. The remaining records of ``side`` before ``below`` are one stretch of missing or
+        surplus records."""
         begun, count = side.at, 0
         last = begun
         while side.fill():
@@ -306,7 +304,7 @@ class Walk:
         return True
 
     def _take(self, mine: SidePiece, other: SidePiece) -> None:
-        """Two batches with equal bytes: all their records are proved equal at once, without being decoded."""
+        """Passes two batches with equal bytes, which proves all their records equal without decoding."""
         if mine.header is None or other.header is None or mine.view is None:
             return
         count = mine.header.records
@@ -320,7 +318,7 @@ class Walk:
         self._sample(places)
 
     def _sample(self, place: tuple[Bounds, Bounds]) -> None:
-        """One of each stripe, each as likely as any other."""
+        """Keeps one stretch of each stripe, all equally likely (reservoir sampling)."""
         if len(self._samples) * STRIPE <= self._bytes and len(self._samples) < MOST_SAMPLES:
             self._samples.append(place)
             self._stripe = 1
@@ -333,8 +331,8 @@ class Walk:
 def next_common(
     mine: Sequence[Content], other: Sequence[Content], mine_ends: bool, other_ends: bool
 ) -> tuple[int, int] | None:
-    """How many of each side to pass until both are the same again, with the fewest passed. A few records are enough
-    only where a side ends."""
+    """Numbers of records to pass on each side until both are in step again, with the smallest sum. Fewer than ``SURE``
+    equal records are enough only at the end of a side."""
     places: dict[Content, list[int]] = {}
     for index, content in enumerate(other):
         members = places.setdefault(content, [])
@@ -359,7 +357,7 @@ def next_common(
 
 
 def _differing(mine: Sequence[Content], other: Sequence[Content]) -> int:
-    """How many records it takes to make one of the other."""
+    """The number of records to change, insert or delete to turn one side into the other."""
     if not (mine and other) or max(len(mine), len(other)) > _MOST_MATCHED:
         return max(len(mine), len(other))
     changes = SequenceMatcher(None, mine, other, autojunk=False).get_opcodes()
