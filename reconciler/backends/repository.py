@@ -1,7 +1,7 @@
-"""Finds the git repository around an environment, and runs git there: the only module that opens git.
+"""Finds the git repository around an environment, and runs git there: the only module that does.
 
-An edit may bring folders that look like a repository, submodules and links. So the root is found here, from above, by
-names of folders, and no file of an edit decides what git reads, runs or writes (decision 200).
+An edit may contain folders that look like a repository, submodules and links. So the root is found from above, by names
+of folders, and no file of an edit decides what git reads, runs or writes (decision 200).
 """
 
 import os
@@ -23,28 +23,29 @@ _REDIRECTS = (
     "GIT_REPLACE_REF_BASE", "GIT_NO_REPLACE_OBJECTS", "GIT_ATTR_SOURCE", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
     "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
 )  # fmt: skip
-"""Variables that lead git elsewhere, set by hooks. What configures git for its user stays: ``safe.directory``."""
+"""Variables that point git to another repository, as hooks set them. The user's configuration stays:
+``safe.directory``."""
 _VARIABLES = ("GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_GRAFT_FILE=/dev/null")
 _OPTIONS = (
     "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
     "--no-pager", "--no-replace-objects", "--literal-pathspecs", "--no-optional-locks",
 )  # fmt: skip
-"""With ``_VARIABLES``: nothing is started, fetched or written, whatever the repository's configuration wants. The
-commands used here read no work tree, so filters, textconv, attributes and ``diff.external`` have no part in them."""
+"""With ``_VARIABLES``, git starts, fetches and writes nothing, whatever the repository's configuration says. The
+commands used here read no work tree, so filters, textconv, attributes and ``diff.external`` do not apply."""
 _NOT_FOUND = 127
 LINK, SUBMODULE, REGULAR = "120000", "160000", "100"
-"""Modes of what a commit holds; the last one is how those of regular files begin."""
+"""Modes of entries in a commit; the last one is a prefix, of all regular files."""
 _MOST_LINKS = 40
-"""In one path, as Linux has it."""
+"""Links in one path, as in Linux."""
 Links = tuple[tuple[str, str], ...]
-"""Each with its own path below the root, and what it leads to."""
+"""Pairs of a link's path below the root, and its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """Where an environment is in a repository. ``folder``: below ``root``, as it is named. ``links``: links of the
-    repository on that way, and what each leads to. ``outer``: a repository around this one. ``brought``: a repository
-    below ``root`` that belongs to it (a submodule, or the environment's own folder), and is therefore not opened."""
+    """Place of an environment in a repository. ``folder``: path below ``root``, with links. ``links``: links on that
+    path, with targets. ``outer``: a repository around this one. ``brought``: a repository below ``root`` (a submodule,
+    or the environment's folder), which an edit may have brought and git must not open."""
 
     root: Path
     folder: PurePosixPath
@@ -63,9 +64,9 @@ class TreeEntry:
 
 
 def checkout_around(folder: Path) -> Checkout | None:
-    """The repository around ``folder``, as it is named, else where its links lead. Reads names of folders alone."""
+    """The repository around ``folder``, by its path as given, else with links resolved. Reads only names of folders."""
     named, real = Path(os.path.abspath(folder)), Path(os.path.realpath(folder))  # noqa: PTH100 - links stay links
-    ways = (named, real) if os.path.realpath(named) == str(real) else (real,)  # ``link/..`` is elsewhere by its text
+    ways = (named, real) if os.path.realpath(named) == str(real) else (real,)  # ``link/..`` as text is another folder
     return next((checkout for way in ways if (checkout := _around(way)) is not None), None)
 
 
@@ -74,13 +75,13 @@ def can_ask() -> bool:
 
 
 def looks_like_repository(folder: Path) -> bool:
-    """Git treats such a folder as a repository wherever it is, and obeys the file ``config`` in it."""
+    """Whether git would treat the folder as a repository, and obey its file ``config``."""
     there = {name for name in ("HEAD", "objects", "refs", "commondir") if os.path.lexists(folder / name)}
     return "HEAD" in there and ("commondir" in there or {"objects", "refs"} <= there)
 
 
 class Repository:
-    """Git at the root of a checkout. Raises ReconcilerError where git does not answer at all."""
+    """Git at the root of a checkout. Raises ReconcilerError if git itself fails."""
 
     def __init__(self, checkout: Checkout) -> None:
         self.root = checkout.root
@@ -91,7 +92,7 @@ class Repository:
             if Repository(Checkout(checkout.outer, PurePosixPath())).tracked((inner.as_posix(),)):
                 raise _brought(checkout.root, checkout.outer)
         try:
-            # Without --git-dir git also looks whether the repository belongs to this user; the ceiling keeps it here.
+            # No --git-dir, so that git also checks the owner of the repository; the ceiling keeps it at this root.
             answer = self._run("rev-parse", "--absolute-git-dir", "--show-toplevel", "--is-shallow-repository")
         except OSError as error:
             raise _unanswered(self.root, error) from None
@@ -108,7 +109,7 @@ class Repository:
     _at: tuple[str, ...] = ()
 
     def commit(self, ref: str) -> str:
-        """The name of the commit that git understands by ``ref``; empty where it is none, or is not here."""
+        """The commit id of ``ref``; empty if it is no commit, or is missing here."""
         if ref.startswith("-"):
             return ""
         try:
@@ -120,7 +121,7 @@ class Repository:
             return ""
 
     def merge_base(self, commit: str) -> str:
-        """Where HEAD left ``commit``; empty where they have no history in common."""
+        """The merge base of HEAD and ``commit``; empty without common history."""
         try:
             return self._line("merge-base", commit, "HEAD")
         except OSError:
@@ -133,16 +134,16 @@ class Repository:
             return []
 
     def remotes(self) -> dict[str, str]:
-        """The configured addresses of the remotes, by name."""
+        """Remote -> configured URL."""
         try:
             lines = self._run("config", "-z", "--get-regexp", r"^remote\..*\.url$").decode("utf-8", "replace")
-        except OSError:  # it has none
+        except OSError:  # there are none
             return {}
         pairs = (line.partition("\n") for line in lines.split("\0") if line)
         return {key.removeprefix("remote.").removesuffix(".url"): url for key, _, url in reversed(list(pairs))}
 
     def entries(self, commit: str, *paths: str, below: bool = False) -> dict[str, TreeEntry]:
-        """What ``commit`` holds at ``paths``, or with ``below`` in the tree of that one path, however deep."""
+        """Entries of ``commit`` at ``paths``, or with ``below`` all entries below one path."""
         options = ("-r",) if below else ()
         try:
             lines = self._run("ls-tree", "-z", "--full-tree", *options, commit, "--", *paths)
@@ -155,7 +156,7 @@ class Repository:
         return entries
 
     def texts(self, commit: str, names: Iterable[str]) -> dict[str, bytes]:
-        """The contents of blobs by their names."""
+        """Blob id -> content."""
         asked = sorted(set(names))
         if not asked:
             return {}
@@ -166,7 +167,7 @@ class Repository:
                 answer = self._run("cat-file", "--batch", "--buffer", stdin=lines)
             except OSError as error:
                 raise _missing(self.root, commit, error) from None
-        # Each blob as "NAME blob SIZE", a line end, its bytes, a line end; "NAME missing" for one that is not here.
+        # The batch format: "ID blob SIZE", newline, bytes, newline; "ID missing" for a missing blob.
         blobs: dict[str, bytes] = {}
         at = 0
         while at < len(answer):
@@ -179,7 +180,7 @@ class Repository:
         return blobs
 
     def tracked(self, paths: Iterable[str]) -> dict[str, str]:
-        """Modes of what the index holds at ``paths`` (below the root), or below them."""
+        """Path -> mode in the index, at or below ``paths`` (relative to the root)."""
         try:
             answer = self._run("ls-files", "-z", "--stage", "--", *paths)
         except OSError as error:
@@ -191,8 +192,8 @@ class Repository:
         return self._run(*words).decode("utf-8", "surrogateescape").strip("\n")
 
     def _run(self, *words: str, stdin: BinaryIO | None = None) -> bytes:
-        """Raises OSError with what git said."""
-        import git  # its import takes long, so commands that need no git do not wait for it
+        """Runs git. Raises OSError with git's message."""
+        import git  # a slow import, only for commands that need git
 
         unset = [word for name in _REDIRECTS if name in os.environ for word in ("-u", name)]
         variables = (f"GIT_CEILING_DIRECTORIES={self.root.parent}", *_VARIABLES)
@@ -216,7 +217,7 @@ def _around(way: Path) -> Checkout | None:
     root: Path | None = None
     outer: Path | None = None
     brought: Path | None = None
-    # Git's own variable, for users with a repository around all others, such as one of a home folder.
+    # Git's variable for users with a repository around all others, such as one for the home folder.
     named = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
     ceilings = [Path(os.path.realpath(ceiling)) for ceiling in named if ceiling]
     for above in (*reversed(way.parents), way):
@@ -226,7 +227,7 @@ def _around(way: Path) -> Checkout | None:
         if root is None:
             root, start = real, above
         elif real.is_relative_to(root) and real != root:
-            # A submodule is kept within the repository around it; a further work tree of that repository is none.
+            # A submodule's git directory is inside the outer repository's; an additional work tree is no submodule.
             inner, kept = real / ".git", os.path.realpath(_git_dir(root / ".git") / "modules")
             if above == way or (inner.is_file() and _git_dir(inner).is_relative_to(kept)):
                 brought = real
@@ -235,14 +236,14 @@ def _around(way: Path) -> Checkout | None:
     if root is None:
         return None
     folder = PurePosixPath(way.relative_to(start).as_posix())
-    # As it is written: Path.readlink would leave out "./".
+    # The target as written: Path.readlink would drop "./".
     _, links = follow(folder, lambda path: os.readlink(place) if (place := root / path).is_symlink() else "")  # noqa: PTH115
     return Checkout(root, folder, links, outer, brought)
 
 
 def follow(path: PurePosixPath, link_at: Callable[[PurePosixPath], str | None]) -> tuple[PurePosixPath | None, Links]:
-    """Where ``path`` leads as a file system resolves it, and the links on its way; None where it leaves the repository
-    or does not end. ``link_at``: what a link leads to, empty for anything else, None for nothing."""
+    """The target of ``path`` with links resolved, and these links; None if it leaves the repository or is circular.
+    ``link_at``: returns a link's target, empty for another entry, None for a missing one."""
     todo, done = list(path.parts), PurePosixPath()
     links: dict[str, str] = {}
     while todo:
@@ -252,7 +253,7 @@ def follow(path: PurePosixPath, link_at: Callable[[PurePosixPath], str | None]) 
         here = done.parent if part == ".." else done / part
         target = "" if part == ".." else link_at(here)
         if target:
-            if len(links) == _MOST_LINKS or here.as_posix() in links:  # a second time: they lead to each other
+            if len(links) == _MOST_LINKS or here.as_posix() in links:  # a second visit: circular
                 return None, tuple(links.items())
             links[here.as_posix()] = target
             todo = [*PurePosixPath(target).parts, *todo]
@@ -264,7 +265,7 @@ def follow(path: PurePosixPath, link_at: Callable[[PurePosixPath], str | None]) 
 
 
 def _git_dir(place: Path) -> Path:
-    """Where a file ``.git`` leads to."""
+    """The git directory that a file ``.git`` names."""
     if not place.is_file():
         return place
     with place.open("rb") as file:
@@ -289,7 +290,7 @@ def _missing(root: Path, commit: str, reason: object) -> ReconcilerError:
 
 
 def _unanswered(root: Path, error: OSError) -> ReconcilerError:
-    """What git's library said, as words with a command."""
+    """The error about a failed call of git, with a command as remedy."""
     if isinstance(error, FileNotFoundError):
         return ReconcilerError(
             "the program git is not found",

@@ -1,15 +1,14 @@
-"""Lines that say what a command waits for, so that it is never silent for long."""
+"""Progress lines about waits, so that no command is silent for long."""
 
 import time
 from collections.abc import Callable
 
 SOON_S, AGAIN_S = 3.0, 15.0
-"""The first line comes after so long, the same words again after that."""
+"""Seconds before the first line, and before unchanged words are repeated."""
 
 
 class WaitLines:
-    """``show`` is called at each look. ``progress`` gets words that are new, and the same ones now and then, with how
-    long that lasts."""
+    """Call ``show`` at each turn. ``progress`` gets new words, and now and then the same ones with their duration."""
 
     def __init__(
         self,
@@ -24,8 +23,8 @@ class WaitLines:
         self._since = self._last = 0.0
 
     def show(self, words: str) -> None:
-        """A line when the words change, and once in ``AGAIN_S`` while they do not, with how long it has been; nothing
-        in the first moments, in which most waits end."""
+        """Writes a line when the words change, and every ``AGAIN_S`` with the duration; none in the first ``SOON_S``,
+        in which most waits end."""
         now = self._clock()
         if now < self._quiet_until:
             return

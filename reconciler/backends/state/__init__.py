@@ -1,5 +1,5 @@
-"""What the reconciler remembers in Kafka and on disk: the lock, last apply, rollout progress, reassignments, audit log.
+"""State of the reconciler in Kafka and on disk: lock, last apply, rollout progress, reassignments, audit log.
 
 Belongs here: compacted records, compare-and-set, the lock, and their readers. Not here: the values themselves
-(`model.state`), what a line of the audit log says (`engine.apply.audit_lines`).
+(`model.state`), contents of audit lines (`engine.apply.audit_lines`).
 """

@@ -1,6 +1,6 @@
-"""The audit log: a complete record in ``audit.jsonl`` for the runs of one machine, and a copy in a Kafka topic.
+"""The audit log: a complete record of one machine's runs in ``audit.jsonl``, and a copy in a Kafka topic.
 
-The topic is keyed by environment and holds the runs of other machines, too.
+The topic's key is the environment; it also has the runs of other machines.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ LAST_BYTES = 1 << 20
 Line = Mapping[str, Any]
 SECONDS = 10.0
 PAUSE_SECONDS = 1.0
-"""Lines of changes travel together; those that begin or end a run go at once."""
+"""Seconds for which lines of changes are collected; lines that begin or end a run are written at once."""
 TROUBLE_SECONDS = 60.0
-"""How long lines of changes wait after the topic could not be written: each try may take ``SECONDS``, for which the run
-waits while it holds the lock."""
+"""Seconds without further attempts after a failed write: each attempt may delay the run by ``SECONDS`` while it holds
+the lock."""
 TAIL_RECORDS = 20_000
-"""Of all environments that share the topic; older lines explain no difference of today."""
+"""Records read at the topic's end, of all environments in it; older lines explain no present difference."""
 
 
 class AuditFile:
-    """Raises ReconcilerError when it cannot be opened or written: what leaves no record is not begun."""
+    """The local file. Raises ReconcilerError if it cannot be opened or written: no run may begin without a record."""
 
     def __init__(self, state: Path) -> None:
         self.path = state / NAME
@@ -47,7 +47,7 @@ class AuditFile:
             make_private(state)
             opened = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
             self._handle = open(opened, "a+b", buffering=0)  # noqa: SIM115, PTH123 - a descriptor, to the end
-            # What a killed writer left of its last line must not swallow the next one.
+            # A killed writer may have left half a line, which must not swallow the next one.
             if self._handle.seek(0, os.SEEK_END):
                 self._handle.seek(-1, os.SEEK_END)
                 if self._handle.read(1) != b"\n":
@@ -56,14 +56,14 @@ class AuditFile:
             raise self._unwritable(error) from None
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """All of the line or nothing of it, also when this is interrupted, with the digest of the line before it."""
+        """Writes the whole line or none of it, also when interrupted, with the digest of the previous line."""
         try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX)  # a pause writes beside an apply
+            fcntl.flock(self._handle, fcntl.LOCK_EX)  # mirror pause writes without the lock, beside an apply
             data = json.dumps({**line, PREVIOUS: self.head() or None}, ensure_ascii=False).encode() + b"\n"
             before = self._handle.seek(0, os.SEEK_END)
             after = before + len(data)
             try:
-                while data:  # a disk that is nearly full takes a part, and refuses the rest
+                while data:  # a nearly full disk accepts a part of the line
                     data = data[self._handle.write(data) :]
                 os.fsync(self._handle.fileno())
             except BaseException as error:
@@ -77,7 +77,7 @@ class AuditFile:
             fcntl.flock(self._handle, fcntl.LOCK_UN)
 
     def head(self) -> str:
-        """Digest of the newest record, or empty. Skips a line that was cut off."""
+        """Digest of the newest record, or empty. Skips a truncated line."""
         size, end = LAST_BYTES >> 4, self._handle.seek(0, os.SEEK_END)
         while end:
             self._handle.seek(max(0, end - size))
@@ -93,7 +93,7 @@ class AuditFile:
         return ""
 
     def holds(self, run: str) -> bool:
-        """Whether the last lines have one of this run."""
+        """Whether one of the last lines belongs to this run."""
         with contextlib.suppress(OSError):
             self._handle.seek(max(0, self._handle.seek(0, os.SEEK_END) - LAST_BYTES))
             return run.encode() in self._handle.read()
@@ -117,14 +117,14 @@ class AuditFile:
 
 
 def read_lines(state: Path) -> list[Mapping[str, Any]]:
-    """The record so far, oldest first; empty where there is none. Skips a line that was cut off."""
+    """The record, oldest line first; empty without a file. Skips truncated lines."""
     with contextlib.suppress(ReconcilerError):
         return recorded(state)
     return []
 
 
 def recorded(state: Path) -> list[Mapping[str, Any]]:
-    """As ``read_lines``. Raises ReconcilerError when the record exists and cannot be read."""
+    """Like ``read_lines``, but raises ReconcilerError for an unreadable file."""
     try:
         text = read_kept(state / NAME, None, "replace")
     except FileNotFoundError:
@@ -142,7 +142,8 @@ def recorded(state: Path) -> list[Mapping[str, Any]]:
 
 
 def illegible(state: Path) -> int:
-    """Lines of the record that are none, where it has no other; a killed writer leaves at most one between others."""
+    """Number of unreadable lines in a file without any readable one; a killed writer leaves at most one among
+    others."""
     try:
         lines = sum(bool(part.strip()) for part in read_kept(state / NAME, None, "replace").split("\n"))
     except OSError:
@@ -151,7 +152,7 @@ def illegible(state: Path) -> int:
 
 
 class AuditTopicLog:
-    """Appends lines in order; they wait here until the topic exists, which the plan makes. One thread at a time."""
+    """Appends lines in order; buffers them until the plan has created the topic. For one thread at a time."""
 
     def __init__(self, cluster: Cluster, topic: str, environment: str) -> None:
         self.cluster = cluster
@@ -160,16 +161,18 @@ class AuditTopicLog:
         self.waiting: list[Line] = []
         self.trouble = ""
         self.head: str | None = None
-        """Digest of the newest record of the environment, empty for none; None before that was read."""
+        """Digest of the environment's newest record, empty if there is none; None before it was read."""
         self.broken_off = ""
-        """Why the chain of digests starts again with this run, or empty."""
+        """Why the chain of digests restarts with this run, or empty."""
         self._encoded: list[bytes] = []
-        """The first lines that wait, encoded: a line that may have been sent is sent again byte for byte."""
+        """Encoded buffered lines: a line that may have been written is sent again byte for byte, so readers recognise
+        it as a duplicate."""
         self._not_before = 0.0
         self._records = TopicRecords(cluster, Principal.APPLY, topic, patience=SECONDS)
 
     def begin(self, line: Line) -> None:
-        """The first line of a run. Raises ReconcilerError when it cannot be kept: then nothing may be begun."""
+        """Writes the first line of a run. Raises ReconcilerError if it cannot be written: the run must not begin
+        then."""
         self.write(line)
         if self.waiting and self.trouble:
             raise ReconcilerError(
@@ -180,7 +183,7 @@ class AuditTopicLog:
             )
 
     def write(self, line: Line) -> None:
-        """Never raises: a run under way is not left half done for a copy of its record. ``left`` reports it."""
+        """Writes or buffers a line. Never raises: a missing copy must not end a run halfway. ``left`` reports it."""
         self.waiting.append(line)
         if line["kind"] == "change" and time.monotonic() < self._not_before:
             return
@@ -193,7 +196,7 @@ class AuditTopicLog:
         self._not_before = time.monotonic() + pause
 
     def left(self) -> str:
-        """A sentence when lines did not reach the topic, else empty. Ends the connection."""
+        """A sentence about lines that did not reach the topic, or empty. Closes the connection."""
         self._records.close()
         if not self.waiting and self.broken_off:
             return f"the chain of {self.cluster.name}/{self.topic} starts again with this run: {self.broken_off}"
@@ -205,7 +208,7 @@ class AuditTopicLog:
     def _flush(self) -> None:
         if not self._records.ask(errors.write_topic(self.topic), CompactedTopic.exists):
             return
-        # Each line gets the digest of the one before it, which another machine may have written.
+        # Each line has the digest of the previous one, which may be from another machine.
         if self.head is None:
             try:
                 lines = read_copy(self.cluster, Principal.APPLY, self.topic, self.key)
@@ -223,7 +226,7 @@ class AuditTopicLog:
 
 
 class _Lines(CompactedTopic):
-    """Every record instead of the newest of each key: ``lines`` by key, as they were written."""
+    """Keeps every record, not only the newest of each key: ``lines`` by key, in log order."""
 
     def __init__(self, cluster: ClusterClient, topic: str, **how: Any) -> None:
         super().__init__(cluster, topic, **how)
@@ -239,7 +242,7 @@ class _Lines(CompactedTopic):
 def read_copy(
     cluster: Cluster, principal: Principal, topic: str, environment: str, *, whole: bool = False
 ) -> list[Line]:
-    """The newest lines of ``environment``, or all; empty where the topic does not exist yet. Raises ClusterError."""
+    """The newest lines of ``environment``, or all; empty if the topic does not exist. Raises ClusterError."""
 
     async def read(lines: CompactedTopic) -> list[Line]:
         assert isinstance(lines, _Lines)
@@ -251,6 +254,6 @@ def read_copy(
 
 
 def together(*records: Iterable[Line]) -> list[Line]:
-    """Each line once, oldest first."""
+    """Merges records: each line once, oldest first."""
     by_name = {json.dumps({**line, PREVIOUS: None}, sort_keys=True): line for record in records for line in record}
     return sorted(by_name.values(), key=lambda line: str(line.get("at", "")))

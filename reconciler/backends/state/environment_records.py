@@ -1,5 +1,5 @@
-"""What runs of an environment keep beside its lock: last apply, progress of a rollout, journal of a reassignment,
-of a cut-over, last drill."""
+"""Records of an environment beside its lock: last apply, progress of a rollout, journals of reassignments and
+cut-overs, last drills."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,14 +23,14 @@ ANOTHER_VERSION = "Another version of this program wrote it, so"
 
 
 def read_applied(cluster: Cluster, environment: str, principal: Principal) -> Applied | None:
-    """None when nothing was applied yet. Opens and closes its own connection. Raises ClusterError."""
+    """The record of the last apply; None before the first. Opens and closes its own connection. Raises ClusterError."""
     return read_last_apply(cluster, environment, principal)[0]
 
 
 def read_last_apply(
     cluster: Cluster, environment: str, principal: Principal
 ) -> tuple[Applied | None, Mapping[str, LeftCluster]]:
-    """As ``read_applied``, and what that apply left on each cluster, as far as it is known."""
+    """``read_applied``, and the state that this apply left on each cluster, as far as it is known."""
     records = _newest(cluster, environment, principal)
     record = f"the record of the last apply of environment {environment}"
     why = f"{ANOTHER_VERSION} neither a shrunken topology nor a first contact can be detected"
@@ -43,7 +43,7 @@ def read_last_apply(
 
 
 def read_promotion(cluster: Cluster, environment: str, principal: Principal) -> Promotion | None:
-    """None when nothing was rolled out yet. Raises ClusterError."""
+    """Progress of the last rollout; None before the first. Raises ClusterError."""
     value = _newest(cluster, environment, principal).get(promotion_key(environment))
     record = f"the record of the rollout of environment {environment}"
     why = f"{ANOTHER_VERSION} it is not known what has yet to soak"
@@ -69,7 +69,7 @@ def read_cutovers(cluster: Cluster, environment: str, principal: Principal) -> t
 
 
 def read_last_drills(cluster: Cluster, environment: str, principal: Principal) -> Mapping[str, LastDrill]:
-    """Flow -> its last drill, of flows that had one. Raises ClusterError."""
+    """Flow -> its last drill. Raises ClusterError."""
     prefix, drills = drill_key(environment, ""), dict[str, LastDrill]()
     why = f"{ANOTHER_VERSION} it is not known when a drill met its objectives last"
     for key, value in _newest(cluster, environment, principal).items():
@@ -90,7 +90,7 @@ def read_rejoin(cluster: Cluster, environment: str, flow: str, principal: Princi
 
 
 def read_holder(cluster: Cluster, environment: str, principal: Principal) -> LockRecord | None:
-    """None when it was never held, or another version of this program does. Raises ClusterError."""
+    """The lock's record; None if the lock was never held, or a newer version wrote the record. Raises ClusterError."""
     value = _newest(cluster, environment, principal).get(lock_key(environment))
     with suppress(ValueError):
         return lock.loads(value) if value is not None else None
@@ -120,15 +120,15 @@ class JournalLog:
         self._open = False
 
     def read(self) -> Journal | None:
-        """None also where the topic was never made."""
+        """The journal; None if it or the topic is missing."""
         value = self._log.read() if self._log.exists() else None
         record = f"the journal of a reassignment on {self.cluster.name}"
         why, todo = "Another version of this program may be running it.", "Use that version to finish it."
         return understood(value, JOURNAL.loads, self.cluster.name, record, why, todo)
 
     def write(self, journal: Journal | None) -> None:
-        """Fenced like the lock: of two runs at once the later one wins, and the next write of the earlier one fails.
-        It opens once more by itself, since a fence may also be one of its own that a broken connection left behind."""
+        """Writes under a fence like the lock's: of two concurrent runs the later one wins, and the earlier one's next
+        write fails. It is retried once, because the fence may be our own, from a lost connection."""
         value = None if journal is None else JOURNAL.dumps(journal)
         for last in (False, True):
             try:

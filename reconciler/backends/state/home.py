@@ -1,4 +1,5 @@
-"""Finds the home of an environment's lock, takes the lock there, and records it on its other clusters (107)."""
+"""Finds the home of an environment's lock, takes the lock there, and records the home on the other clusters (decision
+107)."""
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +25,7 @@ from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key, lock_topic
 from reconciler.model.state.rollout_progress import promotion_key
 
 Meet = Callable[[Cluster, bytes | None], None]
-"""Raises BlockedError for a cluster that neither git nor the record of the last apply, if any, vouches for."""
+"""Raises BlockedError for a cluster whose id neither git nor the last apply's record, if any, confirms."""
 
 
 def look(
@@ -33,7 +34,7 @@ def look(
     names: Iterable[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Answers:
-    """Asks all clusters at once, or ``names``. ``progress`` as ``LockLog`` has it. Never raises."""
+    """Asks all clusters, or ``names``, in parallel. ``progress``: as for ``LockLog``. Never raises."""
     asked = list(topology.clusters if names is None else names)
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
         logs = (LockLog(topology.clusters[name], LOCK_TOPIC, "", "", principal, progress) for name in asked)
@@ -45,7 +46,7 @@ def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
     several, cluster = _several(environment), log.cluster
     try:
         cluster_id = log.identity()
-        if cluster.cluster_id not in (None, cluster_id):  # taking the lock there would be refused
+        if cluster.cluster_id not in (None, cluster_id):  # another cluster than declared: take would refuse it
             return Sighting(cluster_id, {})
         newest = log.read_all() if log.exists() else {}
         records = {key: value for key, value in newest.items() if key in keys or key.startswith(several)}
@@ -61,32 +62,32 @@ def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
 
 
 def _several(environment: str) -> tuple[str, ...]:
-    """With which keys begin of which an environment has several records."""
+    """Prefixes of keys with several records per environment."""
     return left_key(environment, ""), cutovers_key(environment), drill_key(environment, "")
 
 
 class HomeLock:
-    """The lock of an environment at its home, which ``take`` finds, or moves. Records its place on the others."""
+    """The lock of an environment at its home, which ``take`` finds or moves, and records on the other clusters."""
 
     def __init__(
         self, topology: Topology, holder: Holder, meet: Meet, progress: Callable[[str], None] | None = None
     ) -> None:
-        """``progress`` gets what is waited for."""
+        """``progress``: takes words about waits."""
         self.progress = progress
         self.topology = topology
         self.holder = holder
         self.meet = meet
         self.notes: dict[str, str] = {}
-        """Why the record could not be written to a cluster, by its name."""
+        """Cluster -> why the home could not be recorded there."""
         self._locks: dict[str, KafkaLock] = {}
         self._seen: Mapping[str, Sighting] = {}
         self._written: dict[str, Home] = {}
-        """What was written here; a topic that was just made may not be seen at once."""
+        """Homes that this run has written, since a topic that was just created may not be visible at once."""
         self._keys = tuple(key(topology.environment) for key in (applied_key, promotion_key, home_key))
 
     def take(self, reason: str = "", to: str = "") -> KafkaLock:
-        """``reason``: take it from any holder. ``to``: move the home. Looks again after each write, until nothing
-        that others wrote speaks against it. Raises LockHeld, ClusterError, BlockedError."""
+        """``reason``: take the lock from its holder. ``to``: move the home. Reads again after each write, until no
+        record of another run contradicts the home. Raises LockHeld, ClusterError, BlockedError."""
         answers = look(self.topology, Principal.APPLY, progress=self.progress)
         with ExitStack() as stack:
             for _ in range(ATTEMPTS):
@@ -98,7 +99,7 @@ class HomeLock:
                 if self._seen[target].cluster_id == self._seen[place.home].cluster_id:
                     target = place.home  # another name of the same cluster
                 if missing := {*place.held, target} - self._locks.keys():
-                    # In the same order in every run, so that two of them do not hold one each.
+                    # The same order in every run, so that two runs cannot hold one lock each and wait for the other.
                     for name in sorted(missing, key=lambda name: self._seen[name].cluster_id):
                         cluster = self.topology.clusters[name]
                         if not self._seen[name].records:
@@ -120,10 +121,10 @@ class HomeLock:
             )
 
     def _wrote(self, place: LockPlace, target: str) -> bool:
-        """Whether something had to be written.
+        """Writes records of the home; returns whether any was missing.
 
-        Records come before the word where they are, and that word goes first to the former home, because a newer word
-        elsewhere might stay unseen.
+        The environment's records are moved before the home is announced, and the announcement goes to the former home
+        first: a newer one elsewhere might stay unread.
         """
         before, there = place.record, self._seen[target]
         moves = before.moves + (before.cluster_id != there.cluster_id) if before is not None else 0
@@ -143,7 +144,7 @@ class HomeLock:
                 raise LockHeld(f"the home of the lock could not be written on {name}: {why}", "", "Run it again.")
         self._written |= {name: home for name, key, _ in wanted if key == word}
         wrote = bool(wanted)
-        # Clusters without a lock of ours get the word alone. The record of the last apply vouches for clusters it met.
+        # Clusters without the lock only get the announcement. The record of the last apply confirms their ids.
         for name in (name for name in uninformed if name not in self._locks):
             cluster, cluster_id = self.topology.clusters[name], self._seen[name].cluster_id
             try:
@@ -153,7 +154,7 @@ class HomeLock:
                     self._written[name] = home
                     wrote = True
             except BlockedError:
-                pass  # its record is written once it is vouched for
+                pass  # recorded there once its id is confirmed
             except ReconcilerError as error:
                 self.notes[name] = f"{name} has no record that the lock is kept on {home.cluster}: {error.what}"
         return wrote
@@ -162,14 +163,14 @@ class HomeLock:
 def lock_topic_refused(
     clusters: Mapping[str, ClusterReader], live: LiveState, home: str, made: Plan
 ) -> Mapping[Subject, str]:
-    """Why the brokers refuse the lock's topic, asked before an apply makes it: a policy may refuse its name. Empty
-    if the topic exists, ``made`` changes nothing, or the principal may not ask."""
+    """Why brokers would refuse to create the lock's topic (a policy may refuse its name), validated before an apply.
+    Empty if the topic exists, ``made`` changes nothing, or the principal may not ask."""
     here = live.known(home) if home else None
     if here is None or LOCK_TOPIC in here.topics or not made.changes:
         return {}
     refusals: Mapping[Subject, str] = {}
     reason = Reason(Why.DECLARED, "apply keeps the lock of the environment there")
-    for factor, wanted in lock_topic_shapes(len(here.brokers)):  # an apply makes the first that is not refused
+    for factor, wanted in lock_topic_shapes(len(here.brokers)):  # an apply creates the first accepted shape
         configs = tuple(ConfigChange(key, None, "", value, "") for key, value in wanted.items())
         change = CreateTopic(TopicRef(home, LOCK_TOPIC), 1, factor, configs, Role.INTERNAL, reason)
         try:

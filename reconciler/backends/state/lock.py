@@ -1,6 +1,7 @@
-"""The lock of an environment: a record with a lease in Kafka, renewed by compare-and-set (decision 21), or a file.
+"""The lock of an environment: a record with a lease in Kafka, renewed by compare-and-set (decision 21), and a file
+lock.
 
-The file keeps runs on one host apart; a killed holder releases it by itself.
+The file separates runs on one machine; the kernel releases it when its holder is killed.
 """
 
 import contextlib
@@ -26,9 +27,9 @@ from reconciler.replication.json_codec import parsed
 from reconciler.replication.records.compacted_topic import RecordFencedError
 
 ATTEMPTS = 5
-"""Contenders that look at the same moment fence each other; one of them comes through."""
+"""Attempts: contenders at the same moment fence each other until one succeeds."""
 ACTORS = ("RECONCILER_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
-"""Variables that name the person behind a CI job, whose user is the same for everybody."""
+"""Variables with the person behind a CI job, since all CI jobs run as the same user."""
 
 
 def this_process(purpose: str) -> lock.Holder:
@@ -38,7 +39,7 @@ def this_process(purpose: str) -> lock.Holder:
             who = getpass.getuser()
         except (KeyError, OSError):
             who = "an unnamed user"
-    # This boot of this machine and this process namespace; empty where the system does not expose it.
+    # Boot id and pid namespace; empty if the system does not expose them.
     place = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -50,7 +51,7 @@ def this_process(purpose: str) -> lock.Holder:
 
 
 class KafkaLock:
-    """``take`` it, ask ``lost`` before each step, ``release`` it. Renews itself on a thread while it is held."""
+    """Call ``take``, then ``lost`` before each step, then ``release``. A thread renews the lock meanwhile."""
 
     def __init__(
         self,
@@ -70,13 +71,13 @@ class KafkaLock:
         )
         self._mutex = threading.Lock()
         self._ended = threading.Event()
-        # Until when (monotonic) the lock counts as ours without a renewal; guarded by ``_mutex``, since the renewer's
-        # thread and the run both look.
+        # Monotonic time until which the lock counts as ours without a renewal; guarded by ``_mutex``, since the
+        # renewing thread and the run both use it.
         self._until = 0.0
         self.gone = ""
-        """Why it is someone else's now; once said, it stays."""
+        """Why the lock is no longer ours, or empty; never cleared."""
         self.cut_off = ""
-        """Why it could not be renewed while it still counted; ends when it can be renewed and is still ours."""
+        """Why the last renewal failed while the lease still counts; cleared by a successful renewal."""
 
         def renew_on_time() -> None:
             while not self._ended.wait(self.lease_ms / 3000):
@@ -87,14 +88,14 @@ class KafkaLock:
         self._renewer = threading.Thread(target=renew_on_time, name="lock", daemon=True)
 
     def take(self, reason: str = "") -> None:
-        """``reason``: take it from any holder. Raises LockHeld, ClusterError, BlockedError."""
+        """``reason``: take the lock from its holder. Raises LockHeld, ClusterError, BlockedError."""
         try:
             self._log.open()
             if not reason:
                 self._refuse_live(self._read())
-            # Compare-and-set: fence, read, write. InitProducerId of the lock's transactional id makes every write fail
-            # that another run has begun before, so what is read after the fence is what this write replaces. A run that
-            # fences in between makes this one fail, and it looks again.
+            # Compare-and-set: fence, read, write. InitProducerId with the lock's transactional id makes all earlier
+            # writers' transactions fail, so the value read after it is the one that this write replaces. If another run
+            # fences in between, this write fails, and the loop starts again.
             for _ in range(ATTEMPTS):
                 self._log.fence()
                 lock_record = self._read()
@@ -103,7 +104,7 @@ class KafkaLock:
                 before = lock_record.holder if lock_record is not None else None
                 if reason and before is not None and before.id != self.holder.id:
                     self.steal = lock.Steal(before.who, before.host, before.pid, before.purpose, reason)
-                with contextlib.suppress(RecordFencedError):  # another run came between
+                with contextlib.suppress(RecordFencedError):  # another run fenced in between
                     self._write()
                     self._renewer.start()
                     return
@@ -117,14 +118,14 @@ class KafkaLock:
             raise
 
     def lost(self) -> str:
-        """Renews, and returns why no further step may begin, or empty."""
+        """Renews the lock; returns why no further step may begin, or empty."""
         with self._mutex:
             if not self.gone:
                 self.gone, self.cut_off = self._renew()
             return self.lost_because
 
     def keep(self, key: str, value: bytes) -> str:
-        """Writes another record of the environment while the lock is ours. Why it could not, or empty."""
+        """Writes another record of the environment under the lock. Returns the error, or empty."""
         with self._mutex:
             for _ in range(ATTEMPTS):
                 if self.lost_because:
@@ -140,14 +141,14 @@ class KafkaLock:
 
     @property
     def lost_because(self) -> str:
-        """What ``lost`` last said."""
+        """The last result of ``lost``."""
         return self.gone or self.cut_off
 
     def release(self, moved: bool = False) -> None:
-        """Gives the lock back at once; if that fails, its lease ends by itself. Never raises.
+        """Releases the lock; if that fails, its lease expires. Never raises.
 
-        The record stays, with no time left: the former holder can read who took it and why. ``moved``: no record
-        stays, because the lock is held elsewhere.
+        The record stays, expired, so that a former holder can read who took the lock and why. ``moved``: delete the
+        record, because the lock has another home.
         """
         self._ended.set()
         if self._renewer.is_alive():
@@ -157,21 +158,21 @@ class KafkaLock:
                 given_back = None if moved else lock.dumps(lock.LockRecord(self.holder, _now_ms(), 0, self.steal))
                 try:
                     self._log.write(given_back)
-                except RecordFencedError:  # another command looked, or a renewal was interrupted
+                except RecordFencedError:  # another run fenced, or a renewal was interrupted
                     self._log.fence()
                     if not self._taken_over():
                         self._log.write(given_back)
         self._log.close()
 
     def _write(self) -> None:
-        """Counts from before the write: what others see is never older than what we believe."""
+        """Writes the record. Our lease counts from before the write, so it never ends later than others see it end."""
         began = time.monotonic()
         self._log.write(lock.dumps(lock.LockRecord(self.holder, _now_ms(), self.lease_ms, self.steal)))
         self._until = began + self.lease_ms / 1000
 
     def _read(self) -> lock.LockRecord | None:
-        """The record as it is, None where the lock is free. Raises LockHeld for one of a newer release, which must not
-        be taken for free."""
+        """The record; None if the lock is free. Raises LockHeld for a newer release's record, which must not count as
+        free."""
         value = self._log.read()
         if value is None:
             return None
@@ -188,7 +189,7 @@ class KafkaLock:
         now = _now_ms()
         if lock_record is None or lock_record.holder.id == self.holder.id or lock_record.left_ms(now) <= 0:
             return
-        # A holder of this boot and process namespace whose process is gone was killed: its lease need not run out.
+        # A holder of this boot and pid namespace without a process was killed, so its lease need not expire first.
         place = lock_record.holder.place
         if place and place == self.holder.place and not command_line(lock_record.holder.pid):
             return
@@ -202,7 +203,7 @@ class KafkaLock:
         )
 
     def _renew(self) -> tuple[str, str]:
-        """Why it is gone, and why it is cut off; both empty when it was renewed or still counts."""
+        """Renews. Returns new values of ``gone`` and ``cut_off``, both empty if the lock is renewed or still counts."""
         try:
             for _ in range(ATTEMPTS):
                 with contextlib.suppress(RecordFencedError):
@@ -218,7 +219,7 @@ class KafkaLock:
         return "", "the lock is asked for by several at once, so it could not be renewed"
 
     def _taken_over(self) -> str:
-        """Who has it now, as words; empty where it is still ours."""
+        """Words for the present holder; empty if the lock is still ours."""
         value = self._log.read()
         if value is None:
             return "the lock was released by someone else"
@@ -252,7 +253,8 @@ def _now_ms() -> int:
 
 @contextmanager
 def environment_lock(state: Path, purpose: str) -> Iterator[None]:
-    """Raises LockHeld with the holder's process, purpose and age, ReconcilerError when the folder is not writable."""
+    """The file lock. Raises LockHeld with the holder's process, purpose and age, ReconcilerError if the folder is not
+    writable."""
     path = required(state) / "lock"
     try:
         with private_files():
@@ -263,8 +265,8 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
             "Without it two runs could act at once. Nothing was started.",
             "Let this user write there, or name another place: RECONCILER_STATE=FOLDER in the environment.",
         ) from None
-    # flock is released by the kernel when the process ends, however it ends, so a lock of a dead process cannot stay.
-    # What is written into the file is only for words.
+    # The kernel releases flock when the process ends for any reason, so no lock of a dead process remains. The file's
+    # content is only used for messages.
     with opened as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -284,7 +286,7 @@ def environment_lock(state: Path, purpose: str) -> Iterator[None]:
             ) from None
         handle.truncate(0)
         written = json.dumps({"pid": os.getpid(), "purpose": purpose, "since": int(time.time())})
-        with contextlib.suppress(OSError):  # a full disk: the lock holds, it only does not say whose it is
+        with contextlib.suppress(OSError):  # a full disk: the lock holds without its holder's name
             os.write(handle.fileno(), written.encode())
         yield
         handle.truncate(0)

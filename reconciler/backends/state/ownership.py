@@ -1,8 +1,8 @@
-"""The ownership record: which access rules, quotas and SCRAM users the runs of this environment made on a cluster.
+"""The ownership record: access rules, quotas and SCRAM users that runs of this environment made on a cluster.
 
-One compacted record a rule, a client with quotas, and a user, in ``__reconciler``. A record that is lost, or a
-missing topic, means: nothing is owned, so nothing is deleted. Beside it, one record for each rule that a wave is
-about to touch and no probe has confirmed: how it was before; and one for each remote topic that takes writes again.
+``__reconciler`` has one compacted record for each rule, each client with quotas, and each user. A lost record, or a
+missing topic, means that nothing is owned, so nothing is deleted. Beside them are the former states of rules that a
+wave is changing, until a probe confirms it, and one record for each remote topic that takes writes again.
 """
 
 import json
@@ -26,7 +26,7 @@ _CODEC = Codec(lenient=True)
 
 @dataclass(frozen=True, slots=True)
 class EntryCodec(Generic[Subject, Said]):
-    """``kind`` begins the keys; ``encoded`` gives a JSON document, which ``decoded`` takes."""
+    """``kind``: prefix of the keys; ``encoded``: to a JSON document; ``decoded``: back."""
 
     kind: str
     encoded: Callable[[Subject, Said], Mapping[str, object]]
@@ -36,7 +36,7 @@ class EntryCodec(Generic[Subject, Said]):
         return json.dumps(self.encoded(subject, said), ensure_ascii=False, sort_keys=True).encode()
 
     def entry_of(self, value: bytes) -> tuple[Subject, Said] | None:
-        """None for a value of a later release."""
+        """A record's subject and content; None for a later release's format."""
         try:
             return self.decoded(parsed(value))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
@@ -44,7 +44,7 @@ class EntryCodec(Generic[Subject, Said]):
 
 
 class SubjectRecord(Generic[Subject, Said]):
-    """One kind of subject. Raises ClusterError."""
+    """Records of one kind of subject. Raises ClusterError."""
 
     def __init__(
         self, codec: EntryCodec[Subject, Said], cluster: Cluster, principal: Principal, environment: str
@@ -54,16 +54,16 @@ class SubjectRecord(Generic[Subject, Said]):
         self.log = RecordLog(cluster, principal)
 
     def read(self) -> Mapping[Subject, Said]:
-        """Empty where the topic does not exist."""
+        """All entries; empty if the topic does not exist."""
         return self.among(self.log.read(self.prefix))
 
     def among(self, values: Mapping[str, bytes]) -> Mapping[Subject, Said]:
-        """Picks the entries of this kind out of ``values``, which were read at once for several kinds."""
+        """Entries of this kind among ``values``, which one read returned for several kinds."""
         mine = (self.codec.entry_of(value) for key, value in values.items() if key.startswith(self.prefix))
         return MappingProxyType(dict(entry for entry in mine if entry is not None))
 
     def write(self, entries: Mapping[Subject, Said | None]) -> None:
-        """All of them, or an error; None strikes an entry. Makes the topic where it is missing."""
+        """Writes all entries, or raises; None deletes an entry. Creates a missing topic."""
         texts = {
             f"{self.prefix}{subject}": None if said is None else self.codec.value_of(subject, said)
             for subject, said in entries.items()

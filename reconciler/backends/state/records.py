@@ -1,4 +1,5 @@
-"""Records in the compacted topic ``__reconciler``: plain ones, and one that is compared and set under a fence."""
+"""Records in the compacted topic ``__reconciler``: plain ones, and the lock's, which is compared and set under a
+fence."""
 
 import asyncio
 import contextlib
@@ -32,17 +33,16 @@ from reconciler.replication.records.compacted_topic import PATIENCE_S, Compacted
 
 Record = TypeVar("Record")
 LEADER_SECONDS = 60.0
-"""Brokers that answer choose a leader, or a coordinator, for a topic that was just made; a busy cluster takes its time.
-"""
+"""Seconds in which a busy cluster elects a leader or coordinator for a new topic."""
 UNSTICK_SECONDS = 10.0
-"""For ending a transaction that keeps the log's end undecided."""
+"""Seconds for ending a hanging transaction, which holds back the last stable offset."""
 _WRITE_SECONDS, _PAUSE_SECONDS = 15.0, 0.2
 _PLACE = (LOCK_TOPIC, 0)
 _log = logging.getLogger("reconciler.kafka")
 
 
 def make_topic(requests: Requests, topic: str) -> ClusterError | None:
-    """Why it could not be made; None also when another run has made it meanwhile."""
+    """Creates the topic; returns the error, None also if another run has created it meanwhile."""
     failed: ClusterError | None = None
     for factor, configs in lock_topic_shapes(len(requests.brokers())):
         failed = _failure_to_make(requests, topic, factor, configs)
@@ -60,11 +60,11 @@ def _failure_to_make(requests: Requests, topic: str, factor: int, configs: Mappi
     until = time.monotonic() + _WRITE_SECONDS
     while True:
         try:
-            requests.brokers()  # reads which one takes it, which may be another by now
+            requests.brokers()  # reads the present controller
             broker, within_ms = requests.wire.controller, int(_WRITE_SECONDS * 1000)
             answer = requests.send(asked, request, broker, topics=[new], timeout_ms=within_ms, validate_only=False)
             made = answer.topics[0]
-        except ClusterError as error:  # asked again, a topic that was made without an answer exists
+        except ClusterError as error:  # a repeated request finds a topic that was created without a response
             if error.kind != "unreachable" or time.monotonic() > until:
                 raise
             time.sleep(_PAUSE_SECONDS)
@@ -82,9 +82,9 @@ def command_to_make(server: str, topic: str, brokers: int) -> str:
 
 
 class RecordLog:
-    """Plain records of one environment, on the cluster that they are about; what they say is ``ownership``.
+    """Plain records of one environment, on the cluster that they concern; ``ownership`` has their contents.
 
-    Writers hold the environment's lock. Opens a connection for each call and closes it. Raises ClusterError.
+    Writers hold the environment's lock. Opens and closes a connection for each call. Raises ClusterError.
     """
 
     def __init__(self, cluster: Cluster, principal: Principal) -> None:
@@ -92,8 +92,8 @@ class RecordLog:
         self.principal = principal
 
     def read(self, *prefixes: str) -> Mapping[str, bytes]:
-        """The newest value of each key that begins with one of ``prefixes``. Empty where the topic does not exist."""
-        # Uncommitted: only the lock is written in transactions.
+        """Key -> newest value, of keys with one of ``prefixes``. Empty if the topic does not exist."""
+        # read_uncommitted: only the lock is written in transactions.
         with closing(TopicRecords(self.cluster, self.principal, LOCK_TOPIC)) as records:
             return records.values(*prefixes) or {}
 
@@ -125,7 +125,7 @@ class LockLog:
         principal: Principal = Principal.APPLY,
         progress: Callable[[str], None] | None = None,
     ) -> None:
-        """``progress`` gets what is waited for; with None waits are short."""
+        """``progress``: takes words about waits; None: short waits."""
         self.cluster = cluster
         self.principal = principal
         self.topic = topic
@@ -139,9 +139,9 @@ class LockLog:
         )
 
     def open(self) -> None:
-        """Connects, and makes the topic where it is missing. Raises BlockedError for a cluster with a wrong id."""
-        # Before anything is made there: a tunnel to the wrong cluster would otherwise get a lock topic of its own, and
-        # both environments would take themselves for locked.
+        """Connects, and creates a missing topic. Raises BlockedError for a cluster with another id than declared."""
+        # The id is checked before the topic is created: through a tunnel to a wrong cluster, a run would otherwise take
+        # a second lock there, beside the real one.
         answered = self.identity()
         if self.cluster.cluster_id not in (None, answered):
             raise BlockedError(
@@ -152,7 +152,7 @@ class LockLog:
             )
         if self.exists():
             return
-        # Made by the first apply: no plan can show it before there is a lock.
+        # The first apply creates the topic; a plan cannot, because applying a plan needs the lock.
         with Requests(self.cluster, self.principal) as requests:
             brokers = len(requests.brokers())
             failed = make_topic(requests, self.topic)
@@ -174,7 +174,7 @@ class LockLog:
         return self._records.ask(errors.describe_topic(self.topic), CompactedTopic.exists)
 
     def identity(self) -> str:
-        """The id of the cluster that answers."""
+        """The id of the answering cluster."""
 
         async def read(topic: CompactedTopic) -> str:
             await topic.cluster.refresh(())
@@ -183,8 +183,8 @@ class LockLog:
         return self._records.ask(errors.DESCRIBE_CLUSTER, read)
 
     def fence(self) -> None:
-        """Ends what an earlier writer of this key has under way: from here on its writes are refused (InitProducerId
-        bumps the epoch)."""
+        """Fences earlier writers of this key: InitProducerId bumps the epoch, aborts their transaction, and brokers
+        refuse their writes from now on."""
         self._lines = WaitLines(self._progress)
         name = self.transactional_id
         asked = errors.Asked(f"use the transactional id {name}", "Write", f"--transactional-id {name}")
@@ -194,12 +194,11 @@ class LockLog:
             raise self._less_in_sync(error) from None
 
     def read(self) -> bytes | None:
-        """The newest committed value, None when there is none. Waits for transactions that are still open; those that
-        hang it ends."""
+        """The newest committed value, None if there is none. Waits for open transactions, and ends hanging ones."""
         return self.read_all().get(self.key)
 
     def read_all(self) -> Mapping[str, bytes]:
-        """As ``read``, of all keys."""
+        """Like ``read``, for all keys."""
 
         async def read(topic: CompactedTopic) -> Mapping[str, bytes]:
             await topic.read(required=True)
@@ -211,7 +210,8 @@ class LockLog:
         return self._records.ask(errors.read_topic(self.topic), read)
 
     def write(self, value: bytes | None, key: str = "") -> None:
-        """``key``: another one than ours. Raises RecordFencedError when another writer came since ``fence``."""
+        """Writes a value. ``key``: of another record than the lock. Raises RecordFencedError if another writer has
+        fenced since ``fence``."""
         asked, entries = errors.write_topic(self.topic), {key or self.key: value}
         try:
             self._records.ask(asked, lambda topic: topic.write(self.transactional_id, entries))
@@ -230,12 +230,12 @@ class LockLog:
         self._lines.show(f"cluster {self.cluster.name}: waiting for {awaited}")
 
     def _less_in_sync(self, error: ClusterError) -> ClusterError:
-        """The error of a write that timed out; it names the cause where too few of the topic's brokers are in sync."""
+        """The error of a timed-out write; it names the cause if the topic has too few in-sync replicas."""
         if error.kind not in ("unreachable", "other"):  # other: the transaction of such a write is still open
             return error
 
         async def first_partition(topic: CompactedTopic) -> Any:
-            """Asked by a request of its own, which never makes the topic."""
+            """A separate request without auto-creation of the topic."""
             connection = await topic.cluster.any_control()
             request = protocol.MetadataRequest
             named = request.MetadataRequestTopic(topic_id=NO_ID, name=topic.topic)
@@ -250,7 +250,7 @@ class LockLog:
             return error
         if part is None or len(part.isr_nodes) == len(part.replica_nodes):
             return error
-        # The broker itself only says that the write timed out.
+        # The broker itself only reports a timeout.
         in_sync, wanted = len(part.isr_nodes), len(part.replica_nodes)
         where = f"topic {self.topic} of cluster {self.cluster.name}"
         server = self.cluster.bootstrap_servers[0]
@@ -266,21 +266,20 @@ class LockLog:
 
 
 async def end_unmarked(cluster: ClusterClient) -> None:
-    """Ends hanging transactions in ``__reconciler`` as they were decided: readers of the lock would wait behind them
-    for ever. Fences writers whose transaction hangs, which costs them one more try.
+    """Ends hanging transactions in ``__reconciler`` in the way their coordinator decided: readers of the lock would
+    otherwise wait for them for ever. Writers with a hanging transaction are fenced, and need one more attempt.
 
-    Only an attempt: where it cannot be made (a missing right, an old broker) the reader goes on waiting, and says what
-    for.
+    Only an attempt: without the right, or with an old broker, the reader keeps waiting, and reports the transaction.
     """
     try:
         async with asyncio.timeout(UNSTICK_SECONDS):
             records = CompactedTopic(cluster, LOCK_TOPIC)
             await records.read()
-            # The keys, uncommitted ones too, name the environments, and these the transactional ids of all writers.
+            # Keys, even uncommitted ones, name environments, from which the transactional ids of all writers follow.
             environments = {key.partition("/")[2] for key in records.values(lock_key(""), journal_key(""))}
             for environment in sorted(environments):
                 for writer in (transactional_id(environment), journal_transactional_id(environment)):
-                    # Most often refused: that of another environment, for which we have no rights.
+                    # Usually another environment's transactional id, for which this principal has no rights.
                     with contextlib.suppress(BrokerError):
                         await _end_if_hanging(cluster, Identity(cluster, writer, ""))
     except (WireError, TimeoutError) as error:
@@ -289,7 +288,7 @@ async def end_unmarked(cluster: ClusterClient) -> None:
 
 async def _end_if_hanging(target: ClusterClient, identity: Identity) -> None:
     transaction = await identity.state()
-    if transaction is None or transaction.open:  # a coordinator ends what it has under way
+    if transaction is None or transaction.open:  # the coordinator itself ends an open transaction
         return
     if _PLACE not in (await look(target, [_PLACE])).of(transaction.producer_id):
         return
@@ -297,14 +296,15 @@ async def _end_if_hanging(target: ClusterClient, identity: Identity) -> None:
     try:
         await settle(target, [_PLACE], identity)
     except HangingTransactionError:
-        # How it ended is not known. Committed: a lock that may be held counts as held until its lease is over.
+        # The result is not known. Committing is the safe choice: a lock that may be held then counts as held until its
+        # lease expires.
         await identity.finish([_PLACE], committed=True)
 
 
 def understood(
     value: bytes | None, loads: Callable[[bytes], Record], cluster: str, record: str, why: str, todo: str
 ) -> Record | None:
-    """None where there is no value. Raises ClusterError for one that another version of this program wrote."""
+    """A decoded value, None without one. Raises ClusterError for a value of another version of this program."""
     try:
         return loads(value) if value is not None else None
     except ValueError as error:

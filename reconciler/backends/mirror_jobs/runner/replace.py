@@ -1,8 +1,8 @@
-"""Waits until a started application reports itself running, and replaces one that runs by it.
+"""Replaces a running application by a new one, and waits until a started application reports that it runs.
 
 A restart is a takeover: the new application gets ready beside the old one, and takes over from it. The CLI only starts
-it and watches. Killed at any moment, it leaves the old application, or the new one, copying; never both, never none
-(docs/decisions/0043).
+and watches it. If the CLI is killed at any moment, either the old application or the new one keeps copying; never both,
+never none (docs/decisions/0043).
 """
 
 import json
@@ -18,7 +18,7 @@ from reconciler.model.live import JobState, LiveMirror
 from reconciler.text import first_of
 
 SPARK_S, STALLED_S, AT_MOST_S = 600.0, 180.0, 900.0
-"""Until Spark is up; then without anything new; and altogether."""
+"""Seconds until Spark is up; then without progress; and in total."""
 CANNOT_RUN = "The mirror job cannot run: "
 ENDED = ("failed", "superseded", "stopped")
 _POLL_S = 0.3
@@ -27,7 +27,7 @@ _NAMED = 3
 
 SPARK_PATIENCE_S = 300.0
 SILENT_PATIENCE_S = 240.0
-"""Longer than the new application itself waits for something to move."""
+"""Seconds without a word; longer than the new application itself waits for progress."""
 LEAVE_PATIENCE_S = 60.0
 _COPIES = ("running", "degraded")
 Progress = Callable[[str], None]
@@ -40,14 +40,15 @@ class StatusSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StartedAs:
-    """What distinguishes the record of a new application from that of an earlier one."""
+    """Tells the status record of a new application from that of an earlier one."""
 
     fingerprint: str
     asked_at_ms: int
 
 
 class NotRunningError(Exception):
-    """``problem``: what happened, and ``why``, as far as the application said. ``ended``: it is gone."""
+    """``problem``: the event, and ``why``: the application's reason, if it gave one. ``ended``: the application has
+    ended."""
 
     def __init__(self, problem: str, why: str, *, ended: bool) -> None:
         super().__init__(problem)
@@ -57,7 +58,7 @@ class NotRunningError(Exception):
 def await_running(
     source: StatusSource, mirror: str, folder: RunFolder, expected: StartedAs, progress: Progress
 ) -> LiveMirror:
-    """Raises NotRunningError."""
+    """Waits until the application reports that it runs. Raises NotRunningError."""
     began = moved = time.monotonic()
     lines, words = WaitLines(progress, 0.0), ""
     while True:
@@ -65,8 +66,8 @@ def await_running(
         if state in ENDED or folder.number("supervisor.json", "restarts"):
             raise NotRunningError(f"its process ended ({state})", why_ended(folder), ended=True)
 
-        # Its record differs from that of an earlier application by when it was asked for, or by its id where the run
-        # folder has it: in deploy mode cluster it may have begun long before.
+        # Its record is newer than the request, or has the application id in the run folder: in deploy mode cluster an
+        # application may have begun long before.
         before = words
         try:
             reported = source.status(mirror)
@@ -85,7 +86,7 @@ def await_running(
                 texts = [f"{flow.name}: {each.text}" for flow in reported.flows.values() for each in flow.conditions]
                 words = f"lanes are being taken{f'; {first_of(texts, _NAMED)}' if texts else ''}"
 
-        # As long as something moves it is waited for.
+        # Waits while the application makes progress.
         now, is_up = time.monotonic(), bool(folder.read("driver.json"))
         words = f"Spark is up; {words}" if is_up else "Spark is starting"
         moved = now if words != before else moved
@@ -97,14 +98,14 @@ def await_running(
 
 
 def why_ended(folder: RunFolder) -> str:
-    """What the application itself said last, else the end of its log."""
+    """The application's last words, else the end of its log."""
     tail = folder.log_tail()
     said = [line for line in tail.splitlines() if line.startswith(CANNOT_RUN)]
     return f"It said: {said[-1].removeprefix(CANNOT_RUN)}" if said else f"Its log ends with:\n{tail}"
 
 
 class Runner(Protocol):
-    """What a replacement needs of ``SparkRunner``."""
+    """The part of ``SparkRunner`` that a replacement needs."""
 
     @property
     def status(self) -> Callable[[str], LiveMirror | None]: ...
@@ -116,20 +117,21 @@ class Runner(Protocol):
 
 
 def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> LiveMirror | None:
-    """None: Spark has no place for two applications, so the old one has to be stopped first.
+    """Starts the new application and waits for its takeover. None: Spark has no room for two applications, so the old
+    one must be stopped first.
 
-    Raises RunnerError: the new application could not start or was not ready, and the old one runs on; or, after it had
-    taken over, it did not report itself running.
+    Raises RunnerError: the new application did not start or get ready, and the old one keeps running; or it took over,
+    but does not report that it runs.
     """
     new = runner.other_folder(mirror)
-    runner.end(new)  # started by a run that was killed
+    runner.end(new)  # left by a killed run
     if runner.other_folder(mirror) != new:
-        return None  # it took over a moment ago, with the definition of that run
+        return None  # the killed run's application has just taken over
     old, reported = runner.folder(mirror), runner.status(mirror)
     leaving = old.pids(reported.pid if reported else None)
 
-    # What is copied now has to be ready in the new application before it may take over. A flow whose cluster does not
-    # answer the old one either is not waited for.
+    # Every flow that copies now must be ready in the new application before it takes over. A flow that the old
+    # application cannot copy either, because a cluster is silent, is not waited for.
     document = json.loads(handover)
     copied = {
         flow.name
@@ -144,7 +146,7 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
     if not _await_switch(runner, mirror, new, progress):
         return None
 
-    # From here on the old one cannot come back.
+    # From here on the old application cannot come back: its lanes are fenced.
     try:
         live_mirror = await_running(runner, mirror, new, StartedAs(document["fingerprint"], asked_at_ms), progress)
     except NotRunningError as error:
@@ -160,9 +162,9 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
 
 
 def _await_switch(runner: Runner, mirror: str, new: RunFolder, progress: Progress) -> bool:
-    """Until the pointer names the new application's folder: True. False: there was no room for two, so the old one is
-    to be stopped first. Raises RunnerError where the new one ended or hangs; the old one then goes on. Only what the
-    new one says counts as progress: Spark may take long, but not without a word."""
+    """Waits until the pointer names the new application's folder, and returns True. False: there was no room for two
+    applications, so the old one must be stopped first. Raises RunnerError if the new one ends or hangs; the old one
+    then keeps copying. Only reports of the new one count as progress: Spark may be slow, but not silent."""
     began, lines = time.monotonic(), WaitLines(progress, 0.0)
     phase, moved = "", began
     while runner.folder(mirror) != new:
@@ -185,13 +187,13 @@ def _await_switch(runner: Runner, mirror: str, new: RunFolder, progress: Progres
 
 
 def _give_up(runner: Runner, mirror: str, new: RunFolder) -> bool:
-    """False: it had taken over before it could be ended; then it is the one that counts, and is started again."""
+    """Ends the new application. False: it had already taken over, so it is the current one, and is started again."""
     runner.end(new)
     return runner.folder(mirror) != new
 
 
 def _not_replaced(runner: Runner, mirror: str, new: RunFolder, subject: str) -> RunnerError:
-    """The old application goes on, so nothing is lost but time."""
+    """The error about a failed replacement; the old application keeps copying."""
     reported = runner.status(mirror)
     name = (reported.application_id if reported else None) or "the old application"
     return RunnerError(

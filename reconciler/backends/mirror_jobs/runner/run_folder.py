@@ -17,16 +17,16 @@ from reconciler.text import first_of
 
 SUPERVISOR = "reconciler.backends.mirror_jobs.runner.supervisor"
 SUPERVISOR_MARKS = (SUPERVISOR, "reconciler.edges.supervisor")
-"""By which a supervisor's command line is known: ours, and that of the release before, whose jobs may still run."""
+"""Marks of a supervisor's command line: ours, and the last release's, since its jobs may still run."""
 
 
 PRIVATE = 0o077
-"""The permissions that other users do not get (umask)."""
+"""Permissions withheld from other users (umask)."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """``<state folder>/<mirror>`` or ``second`` in it: the same from wherever the CLI is called."""
+    """``<state folder>/<mirror>`` or ``second`` in it, independent of the working directory."""
 
     path: Path
 
@@ -41,7 +41,7 @@ class RunFolder:
         return str(self.read(name).get(key) or "")
 
     def a_flow(self) -> str:
-        """One of the flows of its hand-over, by which commands name its mirror."""
+        """A flow of its hand-over, for commands in messages."""
         flows = self.read("handover.json").get("flows")
         first = flows[0] if isinstance(flows, list) and flows else None
         return str(first.get("name")) if isinstance(first, dict) else "FLOW"
@@ -58,24 +58,24 @@ class RunFolder:
         return pid if is_running(pid, *SUPERVISOR_MARKS) and works_in(pid, self.path) else None
 
     def driver_pid(self, reported: int | None = None) -> int | None:
-        """The Spark driver's process here, by the folder or by what the job itself ``reported``."""
+        """Pid of the Spark driver on this machine, from the folder or as the job ``reported`` it."""
         for pid in (self.number("driver.json", "pid"), reported):
             if works_in(pid, self.path):
                 return pid
         return None
 
     def has_lost(self, application_id: str | None, reported: int | None) -> bool:
-        """Whether this very application ran here, and its process is gone: its next word need not be waited for."""
+        """Whether this application ran here and its process has ended, so that it will never report again."""
         here = "" if self.follows_elsewhere() else self.word("driver.json", "application_id")
         return bool(here) and here == application_id and self.driver_pid(reported) is None
 
     def follows_elsewhere(self) -> bool:
-        """Whether the driver runs on a machine of the cluster: then the process here only follows it, and the loss of
-        one says nothing of the other."""
+        """Whether the driver runs on a machine of the cluster: then the process here only follows it, and neither
+        proves anything about the other."""
         return bool(self.read("driver.json").get("driver"))
 
     def asked_at_ms(self) -> int | None:
-        """When the application was asked for that a supervisor keeps here, in ms since 1970."""
+        """Time in ms when the supervised application was requested."""
         return self.number("asked.json", "at_ms")
 
     def pids(self, reported: int | None = None) -> list[int]:
@@ -83,7 +83,7 @@ class RunFolder:
 
 
 class _Umask:
-    """The umask is the process's: the first user of it here changes it, and the last one puts it back."""
+    """Counts users of the changed umask, which is global to the process: the first sets it, the last restores it."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -107,8 +107,8 @@ _umask = _Umask()
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
-    """Files and folders made meanwhile are for this user alone: definitions and logs name clusters and records.
-    Threads may be in it at the same time."""
+    """Within the block, new files and folders are for this user alone, because definitions and logs name clusters and
+    records. Thread-safe."""
     _umask.enter()
     try:
         yield
@@ -117,16 +117,16 @@ def private_files() -> Iterator[None]:
 
 
 def state_folder(environment_folder: Path) -> Path:
-    """Where runs of an environment live: under ``$RECONCILER_STATE`` where that is set, else beside the environment.
+    """The folder for runs of an environment: below ``$RECONCILER_STATE`` if that is set, else beside the environment.
 
-    Git ignores it by its own ``.gitignore``. A checkout that CI clears needs the first: mirror jobs outlive it.
-    Where it cannot be made, only those who write there notice (``required``). Raises ReconcilerError where git tracks
-    a part of it: an edit would choose which processes are signalled and which definitions run.
+    Its own ``.gitignore`` hides it from git. CI that clears its checkout needs the variable, since mirror jobs outlive
+    a checkout. A folder that cannot be created fails only on writing (``required``). Raises ReconcilerError if git
+    tracks a part of it: an edit could then choose processes to signal and definitions to run.
     """
     folder = environment_folder.resolve()
     asked = os.environ.get("RECONCILER_STATE")
     root = Path(asked) if asked else folder.parent / ".reconciler"
-    # Pids and command lines in that folder are acted upon, so it must not come from a commit.
+    # This program signals pids and runs command lines from that folder, so it must not come from a commit.
     if not asked and os.path.lexists(root):
         checkout = checkout_around(root.parent)
         if checkout is not None and can_ask():
@@ -146,11 +146,11 @@ def state_folder(environment_folder: Path) -> Path:
         ignore = root / ".gitignore"
         if not ignore.exists():
             ignore.write_text("*\n", encoding="utf-8")
-    return root.resolve() / folder.name  # the folder is on the job's command line, by which it is found again
+    return root.resolve() / folder.name  # the job's command line contains the folder, which identifies it
 
 
 def required(state: Path) -> Path:
-    """``state``, or a folder below it, made. Raises ReconcilerError."""
+    """Creates ``state``, or a folder below it, and returns it. Raises ReconcilerError."""
     try:
         make_private(state)
     except OSError as error:

@@ -1,7 +1,7 @@
 """MirrorRunner over spark-submit: starts, replaces, finds and stops the Spark application of a mirror job.
 
-The job runs under a supervisor that outlives the CLI. What the job *is* (fingerprint, application id, lag) is read
-from its status record in Kafka; the run folders only show which processes on this machine belong to it.
+The job runs under a supervisor that outlives the CLI. The job's state (fingerprint, application id, lag) comes from its
+status record in Kafka; run folders only show its processes on this machine.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from reconciler.replication.kept_files import write_json
 from reconciler.replication.runs import run_folders as succession
 
 STOP_TIMEOUT_S = 75.0
-"""More than lanes get for their last commit (15 s) and the driver for its tasks (45 s)."""
+"""Longer than the lanes' last commit (15 s) and the driver's wait for its tasks (45 s)."""
 _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
 _OF_SPARK = re.compile(r"[0-9/]{8} [0-9:]{8} ERROR (\w+: .+)")
 _LEFTOVERS = (succession.HANDOVER, succession.GOAL, "stop", "driver.json", "supervisor.json", "job.log", ONCE)
@@ -39,13 +39,13 @@ _LEFTOVERS = (succession.HANDOVER, succession.GOAL, "stop", "driver.json", "supe
 StatusReader = Callable[[str], LiveMirror | None]
 Progress = Callable[[str], None]
 OrderStop = Callable[[LiveMirror], None]
-"""Raises ClusterError. It may be asked again."""
+"""Orders a driver to stop; may be repeated. Raises ClusterError."""
 
 
 class SparkRunner:
-    """The runner of one environment. ``status`` reads the newest status record of a mirror, or None; ``unseen`` then
-    knows why there is none though a job runs here, if it does not only start. ``require_heard`` raises RunnerError
-    where there is none though a job may run on another machine."""
+    """The runner of one environment. ``status``: reads the newest status record of a mirror, or None. ``unseen``: why a
+    job on this machine has no record, unless it is just starting. ``require_heard``: raises RunnerError if there is no
+    record but a job may run on another machine."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class SparkRunner:
         for_host: bool = False,
         order_stop: OrderStop | None = None,
     ) -> None:
-        """``for_host``: a mirror host with the mirror's lease starts a crashed application again, not its supervisor,
-        and takes over from one on another machine. ``order_stop`` asks a driver in deploy mode cluster to stop that no
-        process here follows."""
+        """``for_host``: the mirror host with the lease, not the supervisor, restarts a crashed application, and may
+        take over from one on another machine. ``order_stop``: orders a driver in deploy mode cluster to stop if no
+        process here follows it."""
         self._order_stop = order_stop
         self._for_host = for_host
         self._unseen = unseen
@@ -70,25 +70,26 @@ class SparkRunner:
         self.status = status
 
     def folder(self, mirror: str) -> RunFolder:
-        """Of the application that copies, or did so last."""
+        """The run folder of the current application, or of the last one."""
         return RunFolder(succession.current(self.state / mirror))
 
     def other_folder(self, mirror: str) -> RunFolder:
-        """Where a new application starts beside it, or an old one is leaving."""
+        """The other run folder, where a new application starts beside the current one, or an old one ends."""
         return RunFolder(succession.other(self.state / mirror))
 
     def observe(self, mirror: str) -> LiveMirror:
-        """Raises RunnerError when nothing is heard of a job that may run on another machine, and as ``status`` does."""
+        """The state of a mirror. Raises RunnerError if a job may run on another machine without reporting, and as
+        ``status``."""
         folder = self.folder(mirror)
         reported = self.status(mirror)
         supervised = folder.supervisor_pid() is not None
         state = folder.word("supervisor.json", "state")
         if reported is None and not supervised and state != "failed":
             self._require_heard(mirror)
-            reported = self.status(mirror)  # it may have reported meanwhile
+            reported = self.status(mirror)  # the job may have reported meanwhile
 
-        # No record: a job that starts, that failed to, or none. What starts is named by its own hand-over, whatever an
-        # earlier application reported last.
+        # Without a record, a job is starting, has failed to start, or does not exist. A starting job is named by its
+        # own hand-over, whatever an earlier application reported.
         text = folder.word("handover.json", "fingerprint") if supervised else ""
         if reported is None:
             job_state = JobState.STARTING if supervised else JobState.FAILED if state == "failed" else JobState.ABSENT
@@ -98,7 +99,7 @@ class SparkRunner:
             live = LiveMirror(mirror, job_state, fingerprint=text or None, detail=detail, unseen=unseen)
             return replace(live, started_at_ms=began)
 
-        # A record that its application will not write again: it leaves, or its process here is gone.
+        # The application will not report again: it is ending, or its process on this machine has ended.
         if supervised and (folder.path / "stop").exists():
             return replace(reported, state=JobState.STOPPED, detail="it was asked to stop and is leaving")
         failed = state == "failed" and reported.host == socket.gethostname()
@@ -107,8 +108,8 @@ class SparkRunner:
             lost = replace(reported, state=JobState.STALE, late_ms=0, gone=True)
             return _and(lost, f"its process is gone{': ' if why else ''}{why}")
 
-        # One that ran under this folder's supervisor, which has begun another one since, has crashed. Without a
-        # supervisor here a crash would end it; one that starts beside it does not change what copies.
+        # If this folder's supervisor has started another application since, the reported one has crashed. Without a
+        # supervisor a crash is the end; an application that starts beside it changes nothing.
         restarted = supervised and bool(folder.number("supervisor.json", "restarts"))
         here = reported.host == socket.gethostname() and not folder.follows_elsewhere()
         crashed = restarted and here and not works_in(reported.pid, folder.path)
@@ -119,7 +120,8 @@ class SparkRunner:
             starts = beside.supervisor_pid() is not None and beside.word("place.json", "home") != ""
             return _and(reported, "a new application is starting beside it") if starts else reported
 
-        # What the supervisor keeps starting, with what the last attempt said where it could not even begin.
+        # The supervisor keeps restarting the application; the last attempt may have failed even before Spark, with a
+        # reason.
         if supervised and not crashed and _is_silent(folder, reported):
             return _and(reported, "its process here hangs, or cannot write its status")
         if supervised and reported.state is not JobState.STARTING:
@@ -132,19 +134,19 @@ class SparkRunner:
         return reported
 
     def has_lost(self, reported: LiveMirror) -> bool:
-        """Whether the application ran on this machine, and its process is gone."""
+        """Whether the application ran on this machine and its process has ended."""
         return self.folder(reported.name).has_lost(reported.application_id, reported.pid)
 
     def require_startable(self, mirrors: Iterable[str]) -> None:
-        """Raises RunnerError for what would keep a job from starting, before anything else is changed."""
+        """Raises RunnerError for obstacles to starting a job, before anything is changed."""
         for name in mirrors:
             command_line.require_spark()
             if name in self.mirrors:
                 command_line.require_master(self.mirrors[name])
 
     def start(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
-        """Waits for one that starts already with this hand-over, and has not failed to. One that copied and is silent
-        now does not start: it is stopped first."""
+        """Starts a mirror. An application that is already starting with this hand-over is awaited, unless it has
+        failed. A running application that has become silent is stopped first."""
         self.require_startable([mirror])
         folder, fingerprint = self.folder(mirror), json.loads(handover)["fingerprint"]
         asked_at_ms = _asked_at_ms(folder, fingerprint)
@@ -161,7 +163,7 @@ class SparkRunner:
     def restart(self, mirror: str, handover: str, progress: Progress) -> LiveMirror:
         """The new application starts beside the running one and takes over from it when it is ready.
 
-        Raises RunnerError; its text says whether the old job runs on.
+        Raises RunnerError; its text says whether the old application keeps running.
         """
         self.require_startable([mirror])
         folders = (self.folder(mirror), self.other_folder(mirror))
@@ -177,7 +179,7 @@ class SparkRunner:
             if live_mirror is not None:
                 return live_mirror
 
-        # A host has nothing to stop where the mirror ran elsewhere: its application fences what still copies there.
+        # A host need not stop an application on another machine: the new one fences its lanes.
         if elsewhere:
             return self.start(mirror, handover, progress)
         self.stop(mirror, progress)
@@ -188,18 +190,18 @@ class SparkRunner:
             raise RunnerError(error.what, f"{error.why}\n{stopped}", error.todo) from None
 
     def _copies_meanwhile(self, mirror: str, reported: LiveMirror | None) -> bool:
-        """Whether an application goes on copying while another one starts: on this machine, or, for a host, on that of
-        the host before. One in deploy mode cluster is followed there, not replaced."""
+        """Whether the current application keeps copying while a new one starts: on this machine, or, for a host, on the
+        previous host's. In deploy mode cluster the driver is followed, not replaced."""
         self._name_again(mirror, reported)
         if reported is None or reported.state is not JobState.RUNNING:
             return False
-        # A machine that was lost has been silent for as long as a lease lasts, which is longer.
+        # A lost machine has been silent for the length of a lease, which is longer.
         elsewhere = self._for_host and reported.lag_is_current and not reported.run
         return elsewhere or self.folder(mirror).driver_pid(reported.pid) is not None
 
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = (), goal: str = "") -> int:
-        """Puts a supervisor to work in ``folder``; returns the time it was asked, in ms. ``goal``: where the job ends
-        by itself (JSON); without one it runs until it is stopped. Raises RunnerError."""
+        """Starts a supervisor in ``folder``; returns the time of the request in ms. ``goal``: the end of the job
+        (JSON); without one it runs until it is stopped. Raises RunnerError."""
         settings = self.mirrors[mirror]
         secret = command_line.spark_secret(settings, settings.master, os.environ)
         environ = (
@@ -208,7 +210,7 @@ class SparkRunner:
         )
         try:
             with private_files():
-                # What an earlier application left in the folder would be taken for this one's.
+                # Files of an earlier application would be mistaken for this one's.
                 make_private(folder.path)
                 for leftover in _LEFTOVERS:
                     (folder.path / leftover).unlink(missing_ok=True)
@@ -223,7 +225,7 @@ class SparkRunner:
                 asked_at_ms = int(time.time() * 1000)
                 write_json(folder.path / "asked.json", {"at_ms": asked_at_ms})
 
-                # In a session of its own, so that it outlives this process and its terminal.
+                # In a new session, so that it outlives this process and its terminal.
                 with (folder.path / "supervisor.log").open("ab") as out:
                     subprocess.Popen(
                         [sys.executable, "-m", SUPERVISOR, str(folder.path)],
@@ -242,8 +244,8 @@ class SparkRunner:
             ) from None
 
     def _await_running(self, mirror: str, fingerprint: str, asked_at_ms: int, progress: Progress) -> LiveMirror:
-        """The job as it reports itself once it runs. Raises RunnerError in one of two ways: the job has ended, or it
-        still tries."""
+        """Waits until the job reports that it runs. Raises RunnerError, whose text says whether the job has ended or is
+        still being restarted."""
         folder, master = self.folder(mirror), self.mirrors[mirror].master
         try:
             live_mirror = await_running(self, mirror, folder, StartedAs(fingerprint, asked_at_ms), progress)
@@ -265,10 +267,11 @@ class SparkRunner:
         return live_mirror
 
     def stop(self, mirror: str, progress: Progress) -> None:
-        """One that starts beside it first, so that it cannot take over meanwhile.
+        """Stops a mirror: first an application that is starting beside the current one, so that it cannot take over
+        meanwhile.
 
-        What this machine knows of the job is enough while its status cannot be read. Raises ClusterError when it knows
-        nothing: a job may run elsewhere.
+        If the status record cannot be read, processes on this machine are enough. Without any, it raises ClusterError,
+        since a job may run elsewhere.
         """
         self.end(self.other_folder(mirror))
         try:
@@ -278,9 +281,9 @@ class SparkRunner:
                 raise
             reported = None
         self._name_again(mirror, reported)
-        folder = self.folder(mirror)  # the new one may just have become the current one
-        # No process of it here: in deploy mode cluster its driver reads a record; else it runs on another machine,
-        # and only that one can end it.
+        folder = self.folder(mirror)  # the new application may just have become the current one
+        # The job has no process here. In deploy mode cluster its driver obeys a record; otherwise it runs on another
+        # machine, and only that machine can end it.
         if not folder.pids(reported.pid if reported else None):
             if reported is None or reported.state is not JobState.RUNNING:
                 return
@@ -300,7 +303,8 @@ class SparkRunner:
             progress(f"mirror {mirror}: did not leave in {STOP_TIMEOUT_S:.0f} s and was killed; no record is lost")
 
     def _stop_driver(self, reported: LiveMirror, order: OrderStop, progress: Progress) -> None:
-        """Whatever follows it elsewhere, if anything does, sees it end as it was asked to. Raises RunnerError."""
+        """Orders a driver on the cluster to stop, and waits. A follower elsewhere sees a requested end, no crash.
+        Raises RunnerError."""
         mirror = reported.name
         progress(f"mirror {mirror}: its driver on {reported.host} is asked to commit and leave")
         now: LiveMirror | None = reported
@@ -319,18 +323,18 @@ class SparkRunner:
         progress(f"mirror {mirror}: stopped")
 
     def end(self, folder: RunFolder, reported: int | None = None) -> bool:
-        """Asks whatever runs in ``folder`` to commit and leave, and waits. False: it had to be killed."""
+        """Asks all processes of ``folder`` to commit and end, and waits. False: they had to be killed."""
         pids = folder.pids(reported)
         if not pids:
             return True
-        with contextlib.suppress(OSError):  # a removed or read-only folder: the signal says it, too
+        with contextlib.suppress(OSError):  # a removed or read-only folder: the signal is enough
             (folder.path / "stop").touch()
         for pid in pids:
             terminate(pid, signal.SIGTERM)
         return self.await_gone(folder, pids, STOP_TIMEOUT_S)
 
     def await_gone(self, folder: RunFolder, pids: Collection[int], patience_s: float) -> bool:
-        """False: it did not leave in time and was killed, which loses no record."""
+        """Waits for the end of processes. False: they were killed after the timeout, which loses no record."""
         began = time.monotonic()
         while folder.pids() or any(works_in(pid, folder.path) for pid in pids):
             if time.monotonic() - began > patience_s:
@@ -341,7 +345,8 @@ class SparkRunner:
         return True
 
     def _name_again(self, mirror: str, reported: LiveMirror | None) -> None:
-        """After the folders were removed a job goes on in the one that it began in, and nothing else knows which."""
+        """Restores the pointer after run folders were removed: only the job's report names the folder that it runs
+        in."""
         home = self.state / mirror
         second = home / succession.SECOND
         if reported is not None and not succession.pointed(home) and works_in(reported.pid, second):
@@ -351,7 +356,8 @@ class SparkRunner:
 
 
 def _asked_at_ms(folder: RunFolder, fingerprint: str) -> int | None:
-    """When the application was asked for that starts here for the first time with this hand-over; None: none does."""
+    """Request time of an application that is starting here for the first time with this hand-over; None if there is
+    none."""
     starts = folder.supervisor_pid() is not None and not folder.number("supervisor.json", "restarts")
     same = folder.word("handover.json", "fingerprint") == fingerprint
     left_alone = not (folder.path / "stop").exists() and not (folder.path / "goal.json").exists()
@@ -359,15 +365,15 @@ def _asked_at_ms(folder: RunFolder, fingerprint: str) -> int | None:
 
 
 def _is_silent(folder: RunFolder, reported: LiveMirror | None) -> bool:
-    """Whether the application that this folder's supervisor keeps has stopped reporting: its driver hangs,
-    is stopped, or cannot write its status."""
+    """Whether this folder's supervised application has stopped reporting: its driver hangs, is suspended, or cannot
+    write its status."""
     if reported is None or reported.state is not JobState.STALE:
         return False
     return folder.word("driver.json", "application_id") == reported.application_id
 
 
 def _why(folder: RunFolder) -> str:
-    """What the last attempt said where it could not even begin; else empty."""
+    """The reason of the last attempt if it failed before Spark; else empty."""
     said = folder.log_tail(1)
     spark = _OF_SPARK.fullmatch(said)
     why = spark.group(1) if spark else said.removeprefix(CANNOT_RUN) if said.startswith(CANNOT_RUN) else ""
@@ -375,5 +381,5 @@ def _why(folder: RunFolder) -> str:
 
 
 def _and(mirror: LiveMirror, words: str) -> LiveMirror:
-    """With ``words`` besides what it says itself."""
+    """The mirror with ``words`` added to its detail."""
     return replace(mirror, detail="; ".join(word for word in (mirror.detail, words) if word))

@@ -1,4 +1,4 @@
-"""Supervises one spark-submit process and restarts it after a crash; outlives the CLI. Standard library only.
+"""Supervises one spark-submit process, and restarts it after a crash; outlives the CLI. Standard library only.
 
 ``python -m reconciler.backends.mirror_jobs.runner.supervisor RUN_DIR`` reads ``RUN_DIR/command.json`` (a list of
 words), starts it in its own process group with its output in ``RUN_DIR/job.log``, and starts it again when it crashes.
@@ -25,18 +25,17 @@ from reconciler.replication.runs import run_folders as succession
 
 STOPPED, SUPERSEDED = 0, 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S, STEADY_AFTER_S = 1.0, 60.0, 300.0
-"""Seconds: before a job that ended is started again, first and last; how long one has to run for the pause to begin
-again."""
+"""Seconds: first and longest pause before a restart; running time after which the pause starts small again."""
 LOG_LIMIT_BYTES = 32 * 1024 * 1024
 PATIENCE_S = 45.0
 """For the driver to leave, once it was asked to or another application has taken its place."""
 ONCE = "once"
-"""A file in the run folder: another process starts the job again after a crash, or knows why not."""
+"""File in the run folder: another process decides about a restart after a crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """``RUN_DIR/supervisor.json``. ``state`` is starting, running, pausing, stopped, superseded or failed."""
+    """``RUN_DIR/supervisor.json``. ``state``: starting, running, pausing, stopped, superseded or failed."""
 
     pid: int
     started_at_ms: int
@@ -47,21 +46,21 @@ class Supervision:
 
 
 def _rotate(log: Path) -> None:
-    """Copy and truncate: the job holds the file open for appending and must not lose it."""
-    with contextlib.suppress(OSError):  # without its log the job is as good
+    """Rotates by copy and truncate, because the job keeps the file open for appending."""
+    with contextlib.suppress(OSError):  # a job without a log copies as well
         if not log.exists() or log.stat().st_size <= LOG_LIMIT_BYTES:
             return
         before = log.with_suffix(".log.1")
         try:
             shutil.copyfile(log, before)
-        except OSError:  # a full disk: better no old log than no room for the new one
+        except OSError:  # a full disk: drops the old log rather than the new one
             before.unlink(missing_ok=True)
         with log.open("r+b") as handle:
             handle.truncate(0)
 
 
 def _opened(log: Path) -> BinaryIO:
-    """Nowhere, when the folder is gone or read-only: a job without a log is better than none."""
+    """The log, or /dev/null if the folder is missing or read-only: a job without a log is better than none."""
     try:
         return log.open("ab")
     except OSError:
@@ -74,7 +73,7 @@ def kill_group(process_group: int, number: int) -> None:
 
 
 def _command(run_dir: Path) -> list[str]:
-    """The words of spark-submit, as apply wrote them. Raises HandoverError."""
+    """The spark-submit command line that apply wrote. Raises HandoverError."""
     file = run_dir / "command.json"
     try:
         command: list[str] = read_json(file)
@@ -99,7 +98,7 @@ class Supervisor:
         self.now = replace(self.now, state=state, **changes)
         try:
             write_json(self.run_dir / "supervisor.json", asdict(self.now))
-        except OSError as error:  # a full disk must not leave the job without one who starts it again
+        except OSError as error:  # a full disk must not leave the job without a supervisor
             with contextlib.suppress(OSError):
                 sys.stderr.write(f"supervisor.json cannot be written, state is {state}: {error.strerror or error}\n")
 
@@ -120,7 +119,7 @@ class Supervisor:
                 (self.run_dir / "driver.json").unlink(missing_ok=True)
             code = self.run_once(command, place)
             if not all(file.exists() for file in kept):
-                self.say("failed", exit_code=code)  # the folder was removed, or what the job's definition is checked by
+                self.say("failed", exit_code=code)  # the folder, or the schema that checks the definition, was removed
                 return STOPPED if self.stopping.is_set() else 1
             reached_spark = (self.run_dir / "driver.json").exists()
             if self.stopping.is_set() or code == STOPPED:
@@ -130,28 +129,28 @@ class Supervisor:
                 self.say("superseded", exit_code=code)
                 return SUPERSEDED
             if (self.run_dir / "goal.json").exists() or (self.run_dir / ONCE).exists():
-                self.say("failed", exit_code=code)  # a job with a goal says itself why it ended; it is not repeated
+                self.say("failed", exit_code=code)  # a job with a goal reports its end itself, and is not repeated
                 return 1
             if not place.is_current():
                 self.say("superseded" if was_current else "failed", exit_code=code)
                 return SUPERSEDED if was_current else 1
             if not reached_spark and (self.now.restarts == 0 or not succession.is_as_written(self.run_dir)):
-                self.say("failed", exit_code=code)  # it does not even reach Spark: trying again changes nothing
+                self.say("failed", exit_code=code)  # it fails even before Spark, so a retry would fail, too
                 return 1
-            # A crash. One that comes soon after a start will come again, so the pauses grow; a long run resets them.
+            # A crash. One soon after a start will probably repeat, so pauses grow; a long run resets them.
             pause = FIRST_PAUSE_S if time.monotonic() - began > STEADY_AFTER_S else min(pause * 2, LONGEST_PAUSE_S)
             self.say("pausing", exit_code=code, job_pid=None, restarts=self.now.restarts + 1)
             if self.stopping.wait(pause):
                 self.say("stopped")
                 return STOPPED
-            # During the pause another application may have taken the place, and starting would take it back.
+            # During the pause another application may have taken over, and a restart would fence it.
             if not place.is_current():
                 self.say("superseded")
                 return SUPERSEDED
 
     def ask(self, process_group: int) -> None:
-        """The driver looks for the file, and commits before it leaves. If it cannot be written, it gets a signal;
-        what it then has not committed is copied again."""
+        """Asks the driver to stop by a file, upon which it commits and ends. If the file cannot be written, sends a
+        signal; uncommitted records are then copied again."""
         try:
             (self.run_dir / "stop").touch()
         except OSError:
@@ -175,21 +174,21 @@ class Supervisor:
                     asked_at = time.monotonic()
                     self.ask(job.pid)
                 elif time.monotonic() - asked_at > PATIENCE_S:
-                    kill_group(job.pid, signal.SIGKILL)  # safe: an open transaction is aborted by the next holder
+                    kill_group(job.pid, signal.SIGKILL)  # safe: the next InitProducerId aborts open transactions
             is_current = place.is_current()
             is_candidate = is_candidate and not is_current
             if not is_candidate and not is_current:
                 replaced_at = replaced_at or time.monotonic()
                 if time.monotonic() - replaced_at > PATIENCE_S:
-                    kill_group(job.pid, signal.SIGKILL)  # it hangs; its successor has fenced its lanes
+                    kill_group(job.pid, signal.SIGKILL)  # it hangs, and its successor has fenced its lanes
             _rotate(log)
             self.stopping.wait(0.2) if asked_at is None else time.sleep(0.1)
-        kill_group(job.pid, signal.SIGKILL)  # Python workers that outlived a killed driver
+        kill_group(job.pid, signal.SIGKILL)  # Python workers may outlive a killed driver
         return code
 
 
 def main() -> int:
-    os.umask(0o077)  # also for the job: its log holds names of clusters and topics
+    os.umask(0o077)  # the job inherits it: its log contains names of clusters and topics
     supervisor = Supervisor(Path(sys.argv[1]))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: supervisor.stopping.set())

@@ -1,7 +1,7 @@
-"""Reads the status records of mirror jobs: the newest record of each key in the status topic.
+"""Reads the status records of mirror jobs: the newest record of each key in the compacted status topic.
 
-The topic is compacted: few keys, but perhaps many records. Its end is read first, and the rest only for a mirror that
-the end does not show. A reader that is kept open reads only what is new.
+The topic has few keys but perhaps many records. A reader first reads the end of the topic, and the rest only for a
+mirror without a record there. A reader that stays open reads only new records.
 """
 
 import threading
@@ -22,16 +22,16 @@ from reconciler.replication.records.pauses import Pause, Scope, pauses_in
 from reconciler.replication.status import FORMER_LAG_HEADER, StatusRecord
 
 STALE_AT_LEAST_MS = 30_000
-"""A job is stale when its record is older than ten of its intervals, and than half a minute in any case."""
+"""Least age of a stale record: a job is stale if its record is older than this and than ten of its intervals."""
 STALE_INTERVALS = 10
 LATE_INTERVALS = 2
 _MOST_WORDS = 300
-"""Of a record that is malformed, however long it is."""
+"""Limit of quoted characters of a malformed record."""
 LISTEN_SECONDS, LISTEN_INTERVALS = 1.0, 2
 TAIL_RECORDS = 500
 """Offsets before the end of each partition that are read first."""
 LISTEN_AT_MOST_SECONDS = 10.0
-"""Where a job writes so seldom that this is too short, clocks alone decide."""
+"""Longest wait for a next record; of a job that writes less often, only clocks decide."""
 
 _STATES = {
     "starting": JobState.STARTING,
@@ -51,9 +51,9 @@ class MalformedStatusError(ValueError):
 
 
 def mirror_from_record(value: bytes, now_ms: int, lag: bytes = b"") -> LiveMirror:
-    """A record's value, and its header in the last release, as a LiveMirror. Raises MalformedStatusError.
+    """A record's value, and the last release's header, as a LiveMirror. Raises MalformedStatusError.
 
-    A job that says it is alive, but said so longer ago than max(30 s, 10 status intervals), is STALE.
+    A job whose last report says that it runs is STALE if the report is older than max(30 s, 10 status intervals).
     """
     return _mirror(_record(value, lag), now_ms)
 
@@ -70,8 +70,8 @@ def _stale_after_ms(record: StatusRecord) -> int:
 
 
 def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
-    """A record as a live mirror. One that says it runs, but is older than it would leave it, is STALE: its process may
-    be gone. By how much it is late is known in any case."""
+    """A record as a live mirror. A job that reports to run is STALE if its record is too old: its process may have
+    ended."""
     state = _STATES[record.state]
     silent_ms = now_ms - record.updated_at_ms
     if state in _ALIVE and silent_ms > _stale_after_ms(record):
@@ -94,8 +94,8 @@ def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
 
 
 def _by_what_it_writes(record: StatusRecord, now_ms: int, speaks: bool) -> LiveMirror:
-    """Where clocks differ, the age of a record says nothing. What counts then is whether it changed while we looked
-    (``speaks``)."""
+    """Judges by changes: with differing clocks the age of a record proves nothing, so a new record while we listened
+    counts (``speaks``)."""
     ahead_ms = record.updated_at_ms - now_ms
     mirror = _mirror(record, record.updated_at_ms if speaks else now_ms)
     if not speaks and ahead_ms < 0:
@@ -111,7 +111,7 @@ def _by_what_it_writes(record: StatusRecord, now_ms: int, speaks: bool) -> LiveM
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """Seconds of our monotonic clock. ``came_within``: at most so long before ``since`` it was another record."""
+    """Seconds of our monotonic clock. ``came_within``: the record is at most this much older than ``since``."""
 
     place: tuple[int, int]
     since: float
@@ -119,8 +119,8 @@ class _Heard:
 
 
 class Listening:
-    """Whether the writers of records are still alive, judged by our own clock: theirs may be wrong. What was seen of
-    each key, over all reads."""
+    """Judges by our own clock whether writers of records are alive, since their clocks may be wrong. Remembers the
+    records of each key over all reads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -128,14 +128,14 @@ class Listening:
         self._looked: dict[str, float] = {}
 
     def note(self, key: str, newest: Newest) -> None:
-        """``newest``: the key's newest record as of now."""
+        """Notes the key's newest record, at the present time."""
         now, place, known = self._clock(), (newest.partition, newest.offset), self._heard.get(key)
         if known is None or known.place != place:
             self._heard[key] = _Heard(place, now, now - self._looked.get(key, float("-inf")))
         self._looked[key] = now
 
     def speaks(self, key: str, patience_s: float) -> bool | None:
-        """Whether the record of a noted key is younger than ``patience_s``. None: too early to know."""
+        """Whether a noted key's record is younger than ``patience_s``. None: too early to know."""
         heard = self._heard[key]
         if self._clock() - heard.since > patience_s:
             return False
@@ -145,7 +145,7 @@ class Listening:
 class StatusRecords:
     """The status records of one environment on one cluster. Connects at the first read; safe for several threads.
 
-    Raises ClusterError, or SecretError for a reference that cannot be resolved.
+    Raises ClusterError, or SecretError for an unresolvable reference.
     """
 
     def __init__(
@@ -156,22 +156,23 @@ class StatusRecords:
         topic: str = STATUS_TOPIC,
         moved_from: Sequence[str] = (),
     ) -> None:
-        """``moved_from``: names that the environment had, the last one first."""
+        """``moved_from``: former names of the environment, the last one first."""
         self.cluster = cluster
         self.environment = environment
         self.moved_from = tuple(moved_from)
         self.topic = topic
         self.topic_missing = False
-        """As of the last read."""
+        """Whether the topic was missing at the last read."""
         self._records = TopicRecords(cluster, principal, topic, tail=TAIL_RECORDS)
         self._listening = Listening()
         self._lock = threading.Lock()
 
     def read(self, mirror: str, now_ms: int, lost: Lost = lambda _: False) -> LiveMirror | None:
-        """None when the topic does not exist or has no record of this mirror.
+        """The newest report of a mirror; None if the topic or its record is missing.
 
-        Where clocks say that a job is silent, or that it wrote in the future, its next record is waited for: the clock
-        of its machine may be wrong. ``lost``: whether its application is known to be gone, so that there is no wait.
+        If clocks show a silent job, or a record from the future, this waits for the next record, because the clock of
+        the job's machine may be wrong. ``lost``: whether the application is known to have ended, so that waiting is
+        useless.
         """
         key = status_key(self.environment, mirror)
         while True:
@@ -186,7 +187,7 @@ class StatusRecords:
             time.sleep(LISTEN_SECONDS / 5)
 
     def _judged(self, key: str, newest: Newest, now_ms: int, lost: Lost) -> LiveMirror | None:
-        """None: its clock is in doubt, and it is too early to know whether it still writes."""
+        """The mirror's state; None if its clock is in doubt, and it is too early to know whether it still writes."""
         try:
             record = _record(newest.value or b"", newest.headers.get(FORMER_LAG_HEADER, b""))
         except MalformedStatusError as error:
@@ -200,8 +201,8 @@ class StatusRecords:
         patience = LISTEN_SECONDS + LISTEN_INTERVALS * record.status_interval_ms / 1000
         mirror = _mirror(record, now_ms)
 
-        # It says that it is alive, at a time at which it should have said so again, or that is yet to come: the clock
-        # of its machine, or ours, may be wrong.
+        # The record says that the job runs, but is overdue or from the future: the clock of its machine, or ours, may
+        # be wrong.
         in_doubt = _STATES[record.state] in _ALIVE and abs(now_ms - record.updated_at_ms) > _stale_after_ms(record)
         if not in_doubt or patience > LISTEN_AT_MOST_SECONDS or lost(mirror):
             return mirror
@@ -209,7 +210,7 @@ class StatusRecords:
         return None if speaks is None else _by_what_it_writes(record, now_ms, speaks)
 
     def read_all(self, now_ms: int) -> Mapping[str, LiveMirror | Unknown]:
-        """Every mirror of the environment that has a record, also one that is no longer in git."""
+        """Every mirror of the environment with a record, even if git no longer declares it."""
         prefix = status_key(self.environment, "")
         with self._lock:
             newest = self._fresh(None)
@@ -226,7 +227,7 @@ class StatusRecords:
         return MappingProxyType(mirrors)
 
     def pauses(self) -> Mapping[Scope, Pause]:
-        """Every pause of the environment's flows that is written on this cluster."""
+        """All pauses of the environment's flows on this cluster."""
         with self._lock:
             newest = self._fresh(None)
         said = pauses_in((self.environment, *self.moved_from), {key: each.value for key, each in newest.items()})
@@ -236,7 +237,7 @@ class StatusRecords:
         self._records.close()
 
     def _fresh(self, key: str | None) -> Mapping[str, Newest]:
-        """Up to date; complete when ``key`` is None or is not found at the topic's end."""
+        """Newest records; of all keys if ``key`` is None or not found at the topic's end."""
         newest = self._records.read(whole=key is None)
         if key is not None and newest is not None and key not in newest:
             newest = self._records.read()
@@ -245,7 +246,7 @@ class StatusRecords:
 
 
 def write_records(cluster: Cluster, principal: Principal, values: Mapping[str, bytes | None]) -> None:
-    """Pauses, and orders to a driver in deploy mode cluster, which jobs read there. ``values`` by key, None deletes.
-    Raises ClusterError; then some may have been written."""
+    """Writes pauses, and orders to drivers in deploy mode cluster, which jobs read there. ``values``: by key, None
+    deletes. Raises ClusterError, possibly after a part was written."""
     with closing(TopicRecords(cluster, principal, STATUS_TOPIC)) as records:
         records.append(values.items())
