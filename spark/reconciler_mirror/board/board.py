@@ -33,7 +33,7 @@ class Board:
         }
 
     def discovered(self, flow: str, discovered: Discovered) -> bool:
-        """True when a lane's partitions changed."""
+        """True if a lane's partitions changed."""
         with self._guard:
             state = self._flows[flow]
             if discovered is state.discovered:
@@ -59,16 +59,16 @@ class Board:
             return self._flows[lane[0]].lanes[lane[1]].specs
 
     def set_pauses(self, pauses: Iterable[Pause]) -> None:
-        """All that are asked for now, by the names of states; those of flows that are not ours are ignored."""
+        """Sets all present pauses, by state names; ignores pauses of other mirrors' flows."""
         in_order = sorted(pauses, key=lambda pause: pause.scope)
         with self._guard:
             for name, flow in self._flows.items():
                 state = flow.settings.state_name
-                mine = (pause for pause in in_order if pause.scope.flow == state)
-                flow.pauses = tuple(replace(pause, scope=replace(pause.scope, flow=name)) for pause in mine)
+                of_flow = (pause for pause in in_order if pause.scope.flow == state)
+                flow.pauses = tuple(replace(pause, scope=replace(pause.scope, flow=name)) for pause in of_flow)
 
     def paused(self, lane: LaneKey) -> frozenset[tuple[str, int]]:
-        """The lane's source partitions that a pause covers."""
+        """The lane's paused source partitions."""
         with self._guard:
             flow = self._flows[lane[0]]
             if not flow.pauses:
@@ -81,7 +81,7 @@ class Board:
             )
 
     def unpaused(self, flow: str) -> tuple[PartitionSpec, ...]:
-        """Partitions that no pause covers."""
+        """The flow's partitions without a pause."""
         with self._guard:
             pauses, specs = self._flows[flow].pauses, self._flows[flow].discovered.specs
         return tuple(s for s in specs if not any(pause.scope.covers(s.topic, s.partition) for pause in pauses))
@@ -103,25 +103,25 @@ class Board:
                 self._flows[flow].own[code] = condition
 
     def lost(self, lanes: Iterable[LaneKey]) -> None:
-        """Their task is gone: from now on their lag is unknown."""
+        """The lanes have lost their task: from now on their lag is unknown."""
         with self._guard:
             for name, number in lanes:
                 self._flows[name].lanes[number].heard_at = float("-inf")
 
     def at_work(self, lanes: Iterable[LaneKey]) -> None:
-        """Their sessions look at their partitions; what they did not report since is unchanged."""
+        """The lanes' sessions are alive; partitions without a new report are unchanged."""
         with self._guard:
             for name, number in lanes:
                 self._flows[name].lanes[number].heard_at = time.monotonic()
 
     def set_untasked(self, lanes: Mapping[LaneKey, untasked.WithoutTask], without: Collection[LaneKey] = ()) -> None:
-        """``lanes``: those that no task has worked on for long; ``without``: all that have none now."""
+        """``lanes``: without a working task for long; ``without``: all lanes without one now."""
         with self._guard:
             for name, flow in self._flows.items():
                 here = {number: gap for (of, number), gap in lanes.items() if of == name}
                 for number, lane in flow.lanes.items():
                     lane.untasked = number in here or (name, number) in without
-                    if lane.reported_untasked and not lane.untasked:  # it may begin to copy from now on
+                    if lane.reported_untasked and not lane.untasked:  # "stalled" is measured from now on
                         lane.since.clear()
                     lane.reported_untasked = number in here
                 for code in untasked.LANE_CODES:
@@ -132,13 +132,13 @@ class Board:
                     flow.own[condition.code] = condition
 
     def lease_begins(self, lane: LaneKey) -> None:
-        """The counts of the lease begin at 0 again."""
+        """A new lease of the lane counts from 0."""
         with self._guard:
             here = self._flows[lane[0]].lanes[lane[1]]
             here.lease_counts, here.lease = {}, None
 
     def progress(self, progress: LaneProgress) -> None:
-        """Partitions that it does not name are unchanged."""
+        """Takes a report; partitions that it does not name are unchanged."""
         with self._guard:
             flow_state.take_progress(self._flows[progress.flow].lanes[progress.lane], progress)
 
@@ -150,10 +150,10 @@ class Board:
                 flow_state.set_conditions(lane, tuple(c for c in lane.conditions if c.stops))
 
     def measure_loads(self) -> Mapping[LaneKey, float]:
-        """Recent bytes of each lane, plus a little for each partition, so that unknown lanes count as well.
+        """The load of each lane: recent bytes, plus a little per partition, so that unknown lanes count as well.
 
-        Recent: since the last measurement, and half of what counted then, so that a lane that was hot last week does
-        not hide the one that is hot now.
+        Recent bytes are those since the last measurement plus half of the load then, so that a lane that was busy last
+        week does not hide one that is busy now.
         """
         with self._guard:
             loads: dict[LaneKey, float] = {}
@@ -164,13 +164,13 @@ class Board:
             return loads
 
     def set_goal(self, flow: str, ends: Mapping[tuple[str, int], int], undecided: int = 0) -> None:
-        """Source offsets up to which the flow is to be copied. ``undecided``: offsets behind them, of transactions that
-        were open then and of what follows them."""
+        """``ends``: source offsets up to which the flow must be copied. ``undecided``: number of later offsets, which
+        belong to or follow transactions that were open then."""
         with self._guard:
             self._flows[flow].goal, self._flows[flow].undecided = dict(ends), undecided
 
     def done(self, flow: str) -> frozenset[tuple[str, int]]:
-        """Partitions that are copied up to their goal."""
+        """Partitions that have reached their goal."""
         with self._guard:
             return frozenset(
                 key for key, offsets_left in flow_state.goal_left(self._flows[flow]).items() if not offsets_left
@@ -181,7 +181,7 @@ class Board:
             return flow_state.goal_view(self._flows[flow])
 
     def rate_shares(self) -> Mapping[LaneKey, float]:
-        """Bytes per second for each lane of the flows that have a limit."""
+        """Bytes per second for each lane of flows with a rate limit."""
         now = time.monotonic()
         rate_shares: dict[LaneKey, float] = {}
         with self._guard:
@@ -190,7 +190,7 @@ class Board:
                     continue
                 demands: dict[int, Demand] = {}
                 for number, lane in flow.lanes.items():
-                    # Measured over half the interval at least: two calls in quick succession say nothing of a rate.
+                    # Two calls in quick succession give no rate, so at least half the interval must lie in between.
                     if lane.sampled is not None and now - lane.sampled[0] >= _SHARE_S / 2:
                         lane.rate = (lane.bytes - lane.sampled[1]) / (now - lane.sampled[0])
                         lane.sampled = (now, lane.bytes)
@@ -201,7 +201,7 @@ class Board:
         return rate_shares
 
     def all_run(self) -> bool:
-        """Every flow is taken over and both its clusters have answered."""
+        """Whether every flow is taken over, and both its clusters have answered."""
         with self._guard:
             return all(flow.taken and flow.discovered.complete for flow in self._flows.values())
 
@@ -211,27 +211,28 @@ class Board:
 
 
 ROOM = 1.25
-"""A lane that is not held back gets this much of its own rate, so that it may grow."""
+"""A lane that the limit does not hold back gets its own rate times this, so that it may grow."""
 FLOOR = 0.02
-"""Of an even share: what a lane without work keeps, so that it can begin at once."""
+"""Fraction of an even share that a lane without work keeps, so that it can begin at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """``rate``: recent bytes per second. ``waiting``: partitions that had to wait for the limit."""
+    """``rate``: recent bytes per second. ``waiting``: partitions that the limit holds back."""
 
     rate: float
     waiting: int
 
 
 def shares(limit: float, demands: Mapping[int, Demand]) -> Mapping[int, float]:
-    """Lane -> bytes per second."""
+    """Lane -> bytes per second. Lanes that the limit does not hold back keep about their own rate; the others share the
+    rest by their waiting partitions."""
     even = limit / max(1, len(demands))
     weight = sum(demand.waiting for demand in demands.values())
     if not weight:
         return dict.fromkeys(demands, even)
     quiet = {lane: max(FLOOR * even, ROOM * demand.rate) for lane, demand in demands.items() if not demand.waiting}
-    most = even * len(quiet)  # lanes that do not wait never take more than an even share each, on average
+    most = even * len(quiet)  # on average, these lanes take at most an even share each
     scale = min(1.0, most / total) if (total := sum(quiet.values())) else 1.0
     given = {lane: rate * scale for lane, rate in quiet.items()}
     rest = limit - sum(given.values())

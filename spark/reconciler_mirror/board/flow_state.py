@@ -1,6 +1,6 @@
 """The state of one flow in the driver: lag, oldest unread record, rates and lanes, updated by reports of leases.
 
-Views of partitions that were not reported since are kept.
+Partitions without a new report keep their views.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from reconciler_mirror.model.views import FlowView, PartitionView, lag_of, last_
 
 _RATE_S = 10.0
 SILENT_S = 10.0
-"""What a lane reported longer ago counts as unknown. Its lease gives a sign of life every two seconds."""
+"""Seconds after which a lane's last report no longer counts; its lease sends a sign of life every two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class FillSamples:
-    """``steps``: when a new number of offsets was left (monotonic seconds), and how many; the newest last. Lanes fill
-    by transactions, which on a busy machine take longer than the window: the last two steps are always kept."""
+    """``steps``: monotonic times and numbers of offsets left to fill, at each change; the newest last. A transaction of
+    fillers may take longer than the window on a busy machine, so the last two steps are always kept."""
 
     steps: tuple[tuple[float, int], ...] = ()
 
     def seen(self, now: float, left: int) -> FillSamples:
-        """With what is left ``now``. More than before comes of a lane's first report or of a new partition: that is no
-        progress, and counting begins there. Nothing left is nothing to count from."""
+        """With the number ``left`` at ``now``. A higher number comes from a lane's first report or a new partition, and
+        is no progress: the samples begin there. With nothing left there are no samples."""
         if not left:
             return FillSamples()
         if not self.steps or left > self.steps[-1][1]:
@@ -52,7 +52,7 @@ class FillSamples:
         return FillSamples(steps)
 
     def per_second(self, now: float) -> float:
-        """Offsets; 0 before the first step, when it is not known."""
+        """Filled offsets per second; 0 before the first step."""
         if len(self.steps) < 2:
             return 0.0
         (began, first), (_, left) = self.steps[0], self.steps[-1]
@@ -61,91 +61,90 @@ class FillSamples:
 
 @dataclass(slots=True)
 class LaneState:
-    """What the driver knows of one lane. A lane outlives its leases: what a lease counts is in ``lease``, and what all
-    of them counted is added up here."""
+    """What the driver knows of one lane. A lane outlives its leases: ``lease`` has the counts of the running one, the
+    other fields the sums over all of them."""
 
     specs: tuple[PartitionSpec, ...] = ()
-    """Its partitions as they were discovered last."""
+    """Its partitions, by the last discovery."""
     partitions: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
-    """The newest row of each, by source topic and partition."""
+    """The newest row of each partition, by source topic and number."""
     conditions: tuple[Condition, ...] = ()
-    """The running lease's, also of the lane itself."""
+    """Conditions of the running lease, about the lane or its partitions."""
     lease_counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """Records and bytes that the running lease has reported, by partition; what a report has more is added to
-    ``counts``."""
+    """Records and bytes that the running lease has reported, by partition; a report's excess is added to ``counts``."""
     lease: LaneProgress | None = None
-    """Its last report; None before the first."""
+    """The running lease's last report; None before the first."""
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     """Records and bytes over all leases."""
     records: int = 0
     bytes: int = 0
     load: float = 0.0
-    """Bytes of late: each look halves what was before. By it lanes are spread over tasks."""
+    """Recent bytes: each measurement halves the former load. Lanes are placed on tasks by it."""
     load_bytes: int = 0
-    """``bytes`` when ``load`` was last measured."""
+    """``bytes`` at the last measurement of ``load``."""
     filtered: int = 0
     returning: int = 0
     losses: dict[tuple[str, int], Losses] = field(default_factory=dict)
     """By partition, over all leases."""
     throttled_ms: int = 0
     rate: float = 0.0
-    """Bytes per second that it copied between the last two looks; by it the flow's limit is shared out."""
+    """Bytes per second between the last two measurements; lanes get shares of the flow's limit by it."""
     sampled: tuple[float, int] | None = None
-    """When ``rate`` was measured last (monotonic), and ``bytes`` then."""
+    """Monotonic time of the last measurement of ``rate``, and ``bytes`` then."""
     transactions: int = 0
     retries: int = 0
     holes: HoleCounts = HoleCounts()  # noqa: RUF009  # frozen
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
-    """When a report last had a further commit, since 1970."""
+    """When a report last had a new commit, since 1970."""
     path: str = "record"
     path_reason: str = ""
     untasked: bool = False
+    """The lane has no task now."""
     reported_untasked: bool = False
-    """For so long that a condition says so."""
-    """It has no task now; a condition only when that lasts."""
+    """That has lasted long enough for a condition."""
     heard_at: float = 0.0
-    """When a session of the lane was last known to be at work, monotonic."""
+    """When a session of the lane was last known to be alive, monotonic."""
     known: bool = False
-    """That this was recent enough when views were last made."""
+    """``heard_at`` was recent enough when the views were last made."""
     looked_ms: int = 0
-    """When that was, since 1970."""
+    """When the views were last made, since 1970."""
     since: dict[tuple[str, int], tuple[int | None, float]] = field(default_factory=dict)
-    """Position, and since when it has not moved, of partitions that have records to copy or may have."""
+    """Position, and since when it has not moved, of partitions that have records to copy, or may have."""
     views: dict[tuple[str, int], PartitionView] = field(default_factory=dict)
     outdated: set[tuple[str, int]] = field(default_factory=set)
-    """Keys of ``views`` that the next look recreates."""
+    """Keys of ``views`` to make again."""
 
 
 @dataclass(slots=True)
 class FlowState:
-    """What the driver knows of one flow; ``flow_view`` makes what is shown of it."""
+    """What the driver knows of one flow; ``flow_view`` makes the view for status and metrics."""
 
     settings: FlowSettings
     lanes: dict[int, LaneState]
     discovered: Discovered = Discovered()  # noqa: RUF009  # frozen
     taken: bool = False
-    """This application has taken it over, so its lanes may begin."""
+    """This application has taken the flow over, so its lanes may begin."""
     own: dict[str, Condition] = field(default_factory=dict)
     """Conditions of the flow as a whole, by code."""
     groups: status.GroupSyncStatus | None = None
-    """After the first round of group sync."""
+    """None before the first round of group sync."""
     group_conditions: tuple[Condition, ...] = ()
     samples: list[tuple[float, int, int]] = field(default_factory=list)
-    """Monotonic seconds, records and bytes copied by then: what rates are worked out of."""
+    """Samples for rates: monotonic time, records and bytes copied by then."""
     filling: FillSamples = field(default_factory=FillSamples)
     since: dict[tuple[str, str | None, int | None], int] = field(default_factory=dict)
     pauses: tuple[Pause, ...] = ()
     goal: Mapping[tuple[str, int], int] | None = None
-    """Source offsets up to which a cut-over or drill has it copied."""
+    """Source offsets up to which a cut-over or drill wants the flow copied."""
     undecided: int = 0
-    """Offsets behind ``goal``, of transactions that were open when it was set and of what follows them."""
+    """Number of offsets after ``goal`` that belong to or follow transactions open at that time."""
     last_lag: status.LastLag | None = None
-    """Stays while the lag is unknown."""
+    """The last known lag, kept while the lag is unknown."""
 
 
 def take_progress(lane: LaneState, progress: LaneProgress) -> None:
-    """Partitions that it does not name are unchanged."""
+    """Adds a lane's report; partitions that it does not name are unchanged."""
     if progress.at_work:
         lane.heard_at = time.monotonic()
     for p in progress.partitions:
@@ -164,19 +163,19 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
         if lost := since(p.losses, before.losses if before else ()):
             lane.losses[key] = added(lane.losses.get(key, ()), lost)
         lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
-        # A later lease does not know since when a paused partition waits.
-        held = lane.partitions.get(key)
-        if held is not None and held.paused and p.paused and held.position == p.position:
-            since_ms = [ms for ms in (held.waiting_since_ms, p.waiting_since_ms) if ms is not None]
+        # A new lease does not know since when records of a paused partition wait, but the former row does.
+        former = lane.partitions.get(key)
+        if former is not None and former.paused and p.paused and former.position == p.position:
+            since_ms = [ms for ms in (former.waiting_since_ms, p.waiting_since_ms) if ms is not None]
             p = replace(p, waiting_since_ms=min(since_ms)) if p.waiting_since_ms is not None else p
         lane.partitions[key] = p
         lane.outdated.add(key)
-    if progress.at_work or progress.conditions:  # a lane that begins again has failed until it is at work
+    if progress.at_work or progress.conditions:  # between two sessions the former conditions still hold
         set_conditions(lane, progress.conditions)
     if (lane.path, lane.path_reason) != (progress.path, progress.path_reason):
         lane.path, lane.path_reason = progress.path, progress.path_reason
         renew_views(lane)
-    # Adds what is new since the lease's last report; a snapshot that a later one overtook adds nothing.
+    # Adds the counts since the lease's last report; a snapshot that a later one has overtaken adds nothing.
     last = lane.lease or LaneProgress(progress.flow, progress.lane, ())
     if progress.transactions < last.transactions or progress.latency.count < last.latency.count:
         return
@@ -190,14 +189,14 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
 
 
 def last_lag(lanes: Iterable[LaneState]) -> int | None:
-    """By their last reports; None where they never reported one."""
+    """The lag by the lanes' last reports; None if they never reported one."""
     rows = [p for lane in lanes for p in lane.partitions.values()]
     known = [max(0, p.end - p.position) for p in rows if p.end is not None and p.position is not None]
     return sum(known) if known else None
 
 
 def renew_views(lane: LaneState) -> None:
-    """In the order of its partitions."""
+    """Orders the views by the lane's partitions, and has all of them made again."""
     keys = [(spec.topic, spec.partition) for spec in lane.specs]
     lane.views = {key: lane.views.get(key) or PartitionView(*key) for key in keys}
     lane.outdated.update(keys)
@@ -218,8 +217,8 @@ def flow_view(flow: FlowState) -> FlowView:
     records, size = sum(lane.records for lane in lanes), sum(lane.bytes for lane in lanes)
     running = flow.taken and flow.discovered.complete
     partitions = tuple(part for lane in lanes for part in _partitions(lane, time.monotonic()))
-    # A sum is unknown as soon as one part is: a partition that no lane copies, or a listing that failed, must not make
-    # the lag look small. What is known of it goes into ``records_lag_at_least`` and the last lag.
+    # The lag is unknown as soon as one part is: a partition without a lane, or a failed listing, must not make the sum
+    # look small. The known parts go into ``records_lag_at_least`` and the last lag.
     uncopied = sum(flow.discovered.uncopied.values())
     listed = bool(partitions) or not any(c.code in OF_A_READ for c in flow.discovered.conditions)
     lag = lag_of(partitions) if running and listed and not uncopied else (None, None)
@@ -273,8 +272,8 @@ def flow_view(flow: FlowState) -> FlowView:
 
 
 def _same_offsets(flow: FlowState) -> status.SameOffsetsStatus:
-    """Sums over the flow's lanes. The rate of filling is measured over what is left, which shrinks, since the counts of
-    a lane begin at zero again with each lease. None for ``filling`` once no hole is being filled."""
+    """Sums over the flow's lanes. The rate of filling comes from the shrinking number of offsets left, because each
+    lease counts from 0. ``filling`` is None while no hole is being filled."""
     counts = [lane.holes for lane in flow.lanes.values()]
     left, partitions = sum(count.left for count in counts), sum(count.filling for count in counts)
     now = time.monotonic()
@@ -288,8 +287,8 @@ def _same_offsets(flow: FlowState) -> status.SameOffsetsStatus:
 
 
 def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
-    """Recreated only for partitions that were reported since, and for those that lag or may: their age grows by itself.
-    ``now``: monotonic."""
+    """The partitions' views. Makes new ones only for partitions with a new report, and for those that lag, or may,
+    because their age grows by itself. ``now``: monotonic."""
     known = now - lane.heard_at <= SILENT_S
     if known is not lane.known:
         lane.known = known
@@ -299,16 +298,16 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
     outdated, lane.outdated = lane.outdated & lane.views.keys(), set()
     for key in outdated:
         p = lane.partitions.get(key) or PartitionProgress(*key, None, None)
-        # The last report of a silent lane is no bound of its lag either: the lane may have gone on.
+        # The last report of a silent lane is no lower bound of its lag: the lane may have copied more since.
         at_least = 0 if p.position is None or p.end is None or not lane.known else max(0, p.end - p.position)
         unknown = p.position is None or p.end is None or not lane.known or p.silent_since_ms is not None
         lag = None if unknown else at_least
-        # An age needs a record that is under way, and that record a timestamp.
+        # The age is known only from a fetched record with a timestamp.
         seconds = 0.0 if lag == 0 else None
         if lag and p.waiting_since_ms is not None and p.waiting_since_ms >= 0:
             seconds = max(0.0, round(time.time() - p.waiting_since_ms / 1000, 3))
-        # Stalled: not moved since the first look that found something to copy. What a rate limit holds back moves when
-        # its turn comes.
+        # Stalled: the position has not moved for ``STALLED_S`` with records to copy. A rate limit that holds the lane
+        # back restarts that time.
         stalled = False
         if lag == 0 or p.paused:
             lane.since.pop(key, None)
@@ -318,7 +317,7 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
                 began = lane.since[key] = (p.position, now)
             stalled = now - began[1] >= STALLED_S or key in stopped
         counts, how = lane.counts.get(key, (0, 0)), (p.path or lane.path, p.path_reason or lane.path_reason)
-        # What was known when views were made last holds of that time, however long nothing is known from now on.
+        # The lag that was last known stays in the view with its time, however long the lag is unknown from now on.
         before, last = lane.views[key], None
         if lag is None:
             last = before.last_lag
@@ -333,9 +332,9 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
 
 
 def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tuple[float, float]:
-    """(records, bytes) per second over the last ``_RATE_S`` seconds; appends the sample that is given. The oldest
-    sample kept is the last one before that time, so a flow that reports rarely still has two to compare. 0.0 over less
-    than 50 ms, where the clock's steps would show as bursts."""
+    """Records and bytes per second over the last ``_RATE_S`` seconds; appends a sample. Keeps one sample from before
+    that time, so that rare reports still give two to compare. 0.0 over less than 50 ms, because the clock's steps would
+    look like bursts."""
     now = time.monotonic()
     samples.append((now, records, size))
     while len(samples) > 2 and now - samples[1][0] > _RATE_S:
@@ -348,7 +347,7 @@ def _rates(samples: list[tuple[float, int, int]], records: int, size: int) -> tu
 
 
 def _conditions(flow: FlowState, partitions: Iterable[PartitionView]) -> tuple[tuple[Condition, int], ...]:
-    """Every condition with the time it was first seen; one that went and came back is new."""
+    """Every condition with the time it was first seen; one that ended and came back is new."""
     now = int(time.time() * 1000)
     conditions = [
         *flow.discovered.conditions,
@@ -356,7 +355,7 @@ def _conditions(flow: FlowState, partitions: Iterable[PartitionView]) -> tuple[t
         *flow.group_conditions,
         *(c for lane in flow.lanes.values() for c in lane.conditions),
     ]
-    # Stalled partitions that no other condition explains have one of their own, per topic.
+    # Stalled partitions without any other explanation get a condition of their own, one per topic.
     stalled = [p for p in partitions if p.stalled and not p.stopped]
     whole = [*flow.discovered.conditions, *(c for c in flow.own.values() if c.code not in LANE_CODES)]
     if stalled and all(c.topic is not None for c in whole):
@@ -380,15 +379,15 @@ def _conditions(flow: FlowState, partitions: Iterable[PartitionView]) -> tuple[t
 
 
 def goal_left(flow: FlowState) -> Mapping[tuple[str, int], int | None]:
-    """Source offsets still to copy; None while the position is not known."""
+    """Source offsets left to copy, by partition; None while the position is unknown."""
     places = {key: p.position for lane in flow.lanes.values() for key, p in lane.partitions.items()}
     goal = flow.goal or {}
     return {key: None if (at := places.get(key)) is None else max(0, end - at) for key, end in goal.items()}
 
 
 def goal_view(flow: FlowState) -> status.CatchUpStatus | None:
-    """What is left until the flow has caught up with the ends of a cut-over or drill; None without a goal. Its ``left``
-    is None as soon as one partition is unknown: a sum of the others would look like progress."""
+    """The rest of a flow's way to the ends of a cut-over or drill; None without a goal. The number of offsets left is
+    None as soon as one partition is unknown: a sum over the others would look like progress."""
     if flow.goal is None:
         return None
     offsets_left = goal_left(flow)

@@ -1,6 +1,6 @@
-"""Lanes without a task, or with one that is silent: since when and why.
+"""Lanes without a task, or with a silent one: since when, and why.
 
-Thread-safe. Between two leases a lane is without a task for a moment; only a lasting gap is reported.
+Thread-safe. Between two leases a lane has no task for a moment; only a lasting gap is reported.
 """
 
 import threading
@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from reconciler_mirror.model.lane import Condition, LaneKey
 
 LOST_S, NEVER_S, STOPS_S = 20.0, 30.0, 60.0
-"""How long it lasts before it is reported: after a task was lost or fell silent, so that it is known 30 s after; and
-where none was placed yet, which counts as stopped only after ``STOPS_S``: a busy cluster may need that long."""
+"""Seconds before a gap is reported: after the loss or silence of a task, so that users know after 30 s; and before the
+first task, where it counts as stopped only after ``STOPS_S``, since a busy cluster may need that long."""
 LANE_CODES = ("lane_without_task", "lane_unresponsive")
 HOPELESS_S = 300.0
-"""No lane has a task for that long, and Spark lost each that it tried: this application cannot run any."""
+"""Seconds without a task for any lane, after Spark has lost every one: this application cannot run any more."""
 FORGOTTEN_S = 15.0
-"""The same where Spark has no executor for it either: a standalone master does not know it any more. One that knows it
-starts an executor within seconds; the next application has not lost a task yet, so that a slow one is waited for."""
+"""The same without an executor: a standalone master has forgotten the application, because otherwise it starts one
+within seconds. A new application has not lost a task yet, so the driver waits for its slow executors."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithoutTask:
-    """``why``: what happened to the last task, a clause; empty where there was none. ``silent``: there may be one, but
-    nothing is heard of it."""
+    """``why``: the fate of the last task, a clause; empty if there was none. ``silent``: there may be a task, but it
+    sends nothing."""
 
     seconds: float
     why: str = ""
@@ -32,8 +32,8 @@ class WithoutTask:
 
 
 class Untasked:
-    """Since when each lane has been without a task, and why. Threads of the channel report changes and the driver's
-    loop reads them, hence the lock."""
+    """Since when each lane has no task, and why. Threads of the channel report changes and the driver's loop reads
+    them, hence the lock."""
 
     def __init__(self, lanes: Iterable[LaneKey], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._guard = clock, threading.Lock()
@@ -43,7 +43,7 @@ class Untasked:
         self._silent: dict[LaneKey, float] = {}
 
     def begins(self, lanes: Iterable[LaneKey]) -> None:
-        """Their task is at work."""
+        """The lanes have a working task."""
         with self._guard:
             for lane in lanes:
                 self._since.pop(lane, None)
@@ -51,21 +51,21 @@ class Untasked:
                 self._silent.pop(lane, None)
 
     def ends(self, lanes: Iterable[LaneKey], why: str = "") -> None:
-        """``why`` Spark lost it; empty where it came back by itself."""
+        """The lanes have lost their task. ``why``: Spark's reason; empty after a regular end."""
         with self._guard:
             for lane in lanes:
                 self._silent.pop(lane, None)
-                self._since.setdefault(lane, self._clock())  # a second loss does not start the time again
+                self._since.setdefault(lane, self._clock())  # a second loss does not restart the time
                 if why:
                     self._why[lane] = why
 
     def silent(self, lanes: Mapping[LaneKey, float]) -> None:
-        """All lanes whose task says nothing, though its line is open, and for how many seconds."""
+        """Seconds of silence of all lanes with an open line but a silent task."""
         with self._guard:
             self._silent = dict(lanes)
 
     def lanes(self) -> Mapping[LaneKey, WithoutTask]:
-        """Those without a task, or with a silent one, for too long."""
+        """Lanes without a task, or with a silent one, for too long."""
         now = self._clock()
         with self._guard:
             gaps = {lane: WithoutTask(now - since, self._why.get(lane, "")) for lane, since in self._since.items()}
@@ -75,12 +75,12 @@ class Untasked:
         }
 
     def without(self) -> frozenset[LaneKey]:
-        """All that have no task now, or a silent one, for however short."""
+        """All lanes without a task, or with a silent one, however briefly."""
         with self._guard:
             return frozenset(self._since.keys() | self._silent.keys())
 
     def hopeless(self, seconds: float = HOPELESS_S) -> str:
-        """Why, once it has lasted for ``seconds``; empty while there is hope."""
+        """The reason, if every lane has lost its task for ``seconds``; otherwise empty."""
         now = self._clock()
         with self._guard:
             whys = {self._why.get(lane, "") for lane, since in self._since.items() if now - since >= seconds}
@@ -91,7 +91,7 @@ class Untasked:
 
 
 def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Condition:
-    """``lanes`` of one flow, all silent or none. ``last_lag``: records that they were behind when last heard of."""
+    """``lanes``: of one flow, all of them silent or none. ``last_lag``: their last known lag in records."""
     longest = max(gap.seconds for gap in lanes.values())
     silent = any(gap.silent for gap in lanes.values())
     few = len(lanes) == 1

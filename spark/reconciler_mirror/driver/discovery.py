@@ -1,6 +1,6 @@
-"""Discovers new and removed partitions of source topics, which lane copies each, and which cannot be copied.
+"""Discovers new and removed partitions of source topics, and the reasons why some cannot be copied.
 
-A failed read keeps what was known and says so; it never looks like an empty cluster.
+After a failed read the earlier answer stays, with a condition; it never looks like an empty cluster.
 """
 
 import asyncio
@@ -31,11 +31,11 @@ class ClusterMetadata(Protocol):
     """Metadata of one cluster. Raises WireError or LookupError (a secret reference)."""
 
     def topics(self) -> Mapping[str, SourceTopic]:
-        """The very same object as long as nothing changed, where that is cheap to know."""
+        """Topics by name; the very same object while nothing has changed."""
         ...
 
     def denied(self, names: Iterable[str]) -> frozenset[str]:
-        """Those of ``names`` that the mirror may not describe: in ``topics`` they look as if they were not there."""
+        """The ``names`` that the mirror may not describe, which ``topics`` therefore lacks."""
         ...
 
     def close(self) -> None: ...
@@ -43,7 +43,7 @@ class ClusterMetadata(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Source topics that match and those known before that may not be described now; the same of the target."""
+    """Matching source topics, known ones that the mirror may no longer describe, and the same for the target."""
 
     matched: Mapping[str, SourceTopic]
     source_denied: frozenset[str]
@@ -52,7 +52,7 @@ class _Look:
 
 
 class Discovery:
-    """Looks again and again for one flow. Owned by one thread."""
+    """Discovery for one flow. Owned by one thread."""
 
     def __init__(
         self, flow: FlowSettings, selector: TopicSelector, clusters: tuple[ClusterMetadata, ClusterMetadata]
@@ -63,20 +63,20 @@ class Discovery:
         self._last: tuple[object, object, object] = (None, None, None)
 
     def look(self, before: Discovered) -> Discovered:
-        """One look at both clusters. ``before`` is the answer when one of them cannot be read, and when
-        neither says anything new; what prevents a copy is read each time, since rights are in no list."""
+        """Reads both clusters. Returns ``before`` with a condition if either cannot be read, and ``before`` itself if
+        neither has changed. After conditions it reads everything again, since no listing shows a change of rights."""
         at: tuple[Endpoint, ConditionCode] = (self._flow.source, "source_unreachable")
         try:
             listed = self._source.topics()
             at = (self._flow.target, "target_unreachable")
             target = self._target.topics()
-            # Listings are the same objects as long as nothing moved, so most looks end here.
+            # Unchanged listings are the same objects, so most calls end here.
             if not before.conditions and all(a is b for a, b in zip((listed, target, before), self._last, strict=True)):
                 return before
             at = (self._flow.source, "source_unreachable")
             matched = {name: listed[name] for name in sorted(listed) if self._selector.why_not(name) is None}
-            # A topic that is missing from the list was deleted, or may no longer be described: brokers leave both out,
-            # and only asking for it by name shows which.
+            # Brokers leave out deleted topics and topics without Describe alike; only a request by name tells them
+            # apart.
             gone = {c.topic for c in before.conditions if c.code in ("source_topic_deleted", "permission_denied")}
             known = {*filter(None, gone), *(spec.topic for spec in before.specs)}
             source_denied = self._source.denied(known - matched.keys())
@@ -133,7 +133,7 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
             )
         )
 
-    # An explicit start of something that does not exist: nothing would ever read it.
+    # An explicit start of a missing partition would never be used, and may be a typing error.
     for name, partition in sorted(flow.start_offsets):
         count = look.matched[name].partitions if name in look.matched else 0
         if partition >= count:
@@ -148,7 +148,7 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
                 )
             )
 
-    # A deleted topic is reported until it is back or its remote topic is gone as well.
+    # A deleted topic is reported until it exists again, or its remote topic is deleted, too.
     there = look.matched.keys() | look.source_denied
     conditions += [
         condition
@@ -166,7 +166,7 @@ def _unread(before: Discovered, condition: Condition) -> Discovered:
 
 
 def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
-    """``named``: the topic as it is called at ``endpoint``, whose lists leave out what may not be described."""
+    """``named``: the topic's name at ``endpoint``, which hides it from the mirror."""
     return Condition(
         "permission_denied",
         f"{topic} is not copied: {endpoint.cluster} does not let the mirror describe {named}, so whether it exists is "
@@ -179,8 +179,7 @@ def _denied(endpoint: Endpoint, topic: str, named: str) -> Condition:
 
 
 def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Condition:
-    """Of a matched topic without a remote topic. Where its name would be longer than Kafka allows, no apply can
-    help."""
+    """A matching topic has no remote topic. If that name is longer than Kafka allows, `apply` cannot help."""
     todo = "Run reconciler apply ENV, which creates it; copying starts automatically."
     many = f"{partitions} partition{'' if partitions == 1 else 's'}"
     if len(remote) > LONGEST_TOPIC:
@@ -195,8 +194,8 @@ def _missing(flow: FlowSettings, topic: str, remote: str, partitions: int) -> Co
 
 
 def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int) -> Condition:
-    """Of a remote topic with fewer partitions than its source: the partitions that both have are still copied, since
-    a record keeps its partition number."""
+    """The remote topic has fewer partitions than its source. The common ones are still copied, since a record keeps its
+    partition number."""
     return Condition(
         "target_topic_smaller",
         f"{topic} has {wanted} partitions at {flow.source.cluster}, {remote} has {have} at {flow.target.cluster}: "
@@ -208,12 +207,12 @@ def _smaller(flow: FlowSettings, topic: str, remote: str, wanted: int, have: int
 
 
 class WireTopics:
-    """Owned by one thread. Its connection stays open between two looks; it is made at the first, so that a missing
-    secret is a failed read like any other."""
+    """``ClusterMetadata`` over the wire. Owned by one thread. The first read opens the connection, so that a missing
+    secret is a failed read like any other; it stays open between reads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        """With the id of the cluster once it has answered."""
+        """With the cluster's id once it has answered."""
         self._loop = asyncio.new_event_loop()
         self._cluster: ClusterClient | None = None
         self._listing: TopicListing | None = None
@@ -221,7 +220,7 @@ class WireTopics:
         self._topics: Mapping[str, SourceTopic] = {}
 
     def topics(self) -> Mapping[str, SourceTopic]:
-        """What fails is opened again the next time: a password or a certificate may have been renewed."""
+        """A failure closes the connection, and the next call opens one with perhaps renewed secrets."""
         try:
             listed = self._loop.run_until_complete(self._open().read())
         except WireError:

@@ -1,6 +1,6 @@
-"""The driver: discovers, takes flows over, keeps leases and status going, ends gracefully. No pyspark here.
+"""The driver: discovers topics, takes flows over, keeps leases and status going, ends gracefully. No pyspark here.
 
-Beside a predecessor it first gets everything ready (``RunPlace``), and writes no status while the other still copies.
+Beside a predecessor it first prepares everything (``RunPlace``), and writes no status while the other still copies.
 """
 
 import threading
@@ -32,14 +32,14 @@ from reconciler_mirror.report.status import Application, StatusWriter, now_ms, r
 _STOP_PATIENCE_S = 45.0
 """Seconds for lanes to commit and leave, before their Spark jobs are cancelled."""
 _LONGEST_PAUSE_S = 10.0
-_SETTLED_S = 30.0  # by then the job runs, and flows that wait for a cluster say so themselves
+_SETTLED_S = 30.0  # after this the job counts as running; a flow that waits for a cluster has its own condition
 _CONFIRM_S, _CONFIRMS_S = 0.25, 3.0  # how often the status is written after a change of pauses, and for how long
 _PAUSES_S = 10.0
-"""Seconds that a flow waits for what is paused before it says so."""
+"""Seconds that a flow waits for the pauses to be read before it reports a condition."""
 _SHARE_S = 0.5
 _POLL_S = 2.0
-_ROOM_S = 30.0  # Spark has found a place for every lease by then, or has none beside the old application
-_PREDECESSOR_S = 3.0  # to commit and leave its lanes; after that they are fenced
+_ROOM_S = 30.0  # without a place for every lease by then, Spark has no room beside the old application
+_PREDECESSOR_S = 3.0  # for it to commit and leave its lanes; after that they are fenced
 _log = logs.logger("driver")
 
 
@@ -57,7 +57,7 @@ class DriverOutcome:
 
 
 class DriverPlace(Protocol):
-    """Whose place this application takes: ``RunPlace``, or the same over records. ``needs``: see there."""
+    """The place that this application takes from a predecessor: ``RunPlace``, or the same over records."""
 
     @property
     def needs(self) -> tuple[str, ...]: ...
@@ -68,7 +68,7 @@ class DriverPlace(Protocol):
 
 
 class Driver:
-    """``run`` blocks until ``stop_asked`` says so or another application has taken a flow."""
+    """``run`` blocks until a stop is requested or another application has taken a flow."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Driver:
         place: DriverPlace,
         goal: Goal | None,
     ) -> None:
-        """``place``: whose place this application takes; ``goal``: at which it ends by itself."""
+        """``place``: the place to take from a predecessor; ``goal``: where the application ends by itself."""
         self._place = place
         self._settings = settings
         self._who = who
@@ -89,8 +89,8 @@ class Driver:
         self._status_guard = threading.Lock()
         self._conditions = ConditionLog(settings.docs_url)
         self._end = threading.Event()
-        # Set once the predecessor has left, or if there is none; before it no flow is taken over. ``_can_take`` has the
-        # flows that are prepared for it.
+        # Set once there is no predecessor, or it has left; no flow is taken over before. ``_can_take``: the flows that
+        # are prepared for the takeover.
         self._may_take = threading.Event()
         self._can_take: set[str] = set()
         self._superseded_by = ""
@@ -98,14 +98,14 @@ class Driver:
         self._leases = Leases(context, settings, self._board, listener, self._superseded)
         self._group_syncs: list[GroupSync] = []
         self._state: ApplicationState = "starting"
-        # Until then the status is written more often, so that who asked for a pause sees it soon.
+        # Until then the status is written more often, because a command that has paused a flow waits for it.
         self._confirms_until = 0.0
         states = [flow.state_name for flow in settings.flows]
         self._pauses = PauseReader(settings.status, settings.environment, self._paused, settings.moved_from, states)
         self._metrics = MetricsEndpoint(settings.metrics_host, settings.metrics_port, self._seen)
 
     def run(self, stop_asked: Callable[[], bool], phase: Callable[[str], None] = lambda _: None) -> DriverOutcome:
-        """``phase`` gets what goes on before the first status record."""
+        """``phase`` gets the progress before the first status record."""
         threading.Thread(target=self._pauses.run, args=(self._end,), name="pauses", daemon=True).start()
         for flow in self._settings.flows:
             threading.Thread(target=self._serve, args=(flow,), name=f"flow {flow.name}", daemon=True).start()
@@ -127,7 +127,7 @@ class Driver:
         usual = self._settings.status_interval_ms / 1000
         while not (self._end.is_set() or stop_asked()):
             if not self._place.is_current():
-                # The successor writes the status record now; ours would hide it.
+                # From now on the successor writes the status record; another one from here would replace it.
                 self._may_take.clear()
                 self._metrics.close()
                 self._end.set()
@@ -136,15 +136,15 @@ class Driver:
                 return DriverOutcome("replaced", Exit.SUPERSEDED, "a new application of this mirror has taken over")
             if self._catch_up is not None and (verdict := self._catch_up.look()) is not None:
                 return self._ended("stopped" if verdict.reached else "failed", verdict.detail, announced=True)
-            # Once it runs it stays `running`: a lane that later loses its task is a condition, and no second start.
+            # The state stays `running`: a lane that loses its task later is a condition, not another start.
             settled = settled or self._settled(began)
             now: ApplicationState = "running" if settled else "starting"
             if time.monotonic() - looked >= _POLL_S:
                 looked = time.monotonic()
                 if hopeless := self._leases.report_untasked():
                     return self._ended("failed", hopeless, announced=False)
-            # A change of state is written at once, since apply waits for it.
-            # Who pauses or resumes waits until the status says so, and a cut-over refuses writes meanwhile.
+            # A change of state is written at once, because `apply` waits for it. After a pause or resume the status is
+            # written more often, because the command waits for it, and during a cut-over producers wait with it.
             confirms = time.monotonic() < self._confirms_until
             interval = min(usual, _CONFIRM_S) if confirms else usual
             if now != state or time.monotonic() - number >= interval:
@@ -158,22 +158,23 @@ class Driver:
         self._stop_group_syncs()
         if self._superseded_by:
             self._leases.stop(patience_s=10.0)
-            # If the record is still ours: an application of another mirror that took a flow writes none here.
+            # Only while this application has written the newest record: the one of another mirror that took a flow does
+            # not write this record.
             if self._pauses.writer in ("", self._who.application_id):
                 self._report_state("failed", self._superseded_by)
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
 
     def _settled(self, began: float) -> bool:
-        """It runs once all flows are taken over, or the others wait for a cluster, and every lane with partitions has a
-        task. ``apply`` waits for that, so a mirror without a core is never taken for one that runs."""
+        """Whether the job counts as running: all flows are taken over, or have had ``_SETTLED_S``, and every lane with
+        partitions has a task. ``apply`` waits for that, so a mirror without a core never counts as running."""
         taken = self._board.all_run() or time.monotonic() - began > _SETTLED_S
         return taken and not self._leases.lanes_without_task()
 
     # beside another application
 
     def _succeed(self, stop_asked: Callable[[], bool], phase: Callable[[str], None]) -> DriverOutcome | None:
-        """Gets ready and takes the place of the predecessor. None: go on; else how this application ended."""
+        """Prepares, and takes the predecessor's place. None: continue; otherwise this application has ended."""
         if self._place.is_current():
             return None
         phase("Spark is up beside the old application; connections are opened and lanes get ready")
@@ -185,8 +186,8 @@ class Driver:
                 return DriverOutcome("stopped", Exit.STOPPED, "asked to stop before it had taken over")
             if self._leases.context_stopped():
                 return DriverOutcome("failed", Exit.FAILED, "Spark has stopped the context of this application")
-            # A master whose cores are all in use gives the newcomer none until the predecessor ends. Waiting for
-            # readiness would then never end, so the order is turned round: a gap, but no deadlock.
+            # A master without free cores gives this application none until the predecessor ends, so it would never be
+            # ready. The predecessor then leaves first: that costs a gap, but avoids a deadlock.
             if now - began > _ROOM_S and self._leases.wait_for_room():
                 phase("Spark has no room for two applications: the old one leaves before the new one's tasks can start")
                 break
@@ -200,8 +201,8 @@ class Driver:
             time.sleep(0.05)
         else:
             phase("ready; the old application commits and leaves")
-        # From here on this application is the current one: the predecessor sees that, commits what is open, and says
-        # that it has left. It gets limited time; then the fence decides.
+        # From here on this application is the current one: the predecessor notices, commits its open transactions, and
+        # reports that it has left. After ``_PREDECESSOR_S`` the takeover fences it instead.
         self._place.take()
         began = time.monotonic()
         while not (is_gone := self._place.predecessor_left()) and time.monotonic() - began < _PREDECESSOR_S:
@@ -210,7 +211,7 @@ class Driver:
         return None
 
     def _not_ready(self) -> tuple[str, ...]:
-        """Flows the predecessor copies that this application could not copy at once."""
+        """The predecessor's flows that this application is not ready to copy yet."""
         return tuple(
             flow.name
             for flow in self._settings.flows
@@ -218,13 +219,15 @@ class Driver:
         )
 
     def _lacking(self, waiting: tuple[str, ...]) -> str:
-        said = {view.settings.name: [condition.text for condition, _ in view.conditions] for view in self._board.view()}
-        taken = {name: self._leases.unready(name) if name in self._can_take else {} for name in waiting}
-        return "; ".join(lacking(name, taken[name], said.get(name, ())) for name in waiting)
+        texts = {
+            view.settings.name: [condition.text for condition, _ in view.conditions] for view in self._board.view()
+        }
+        unready = {name: self._leases.unready(name) if name in self._can_take else {} for name in waiting}
+        return "; ".join(lacking(name, unready[name], texts.get(name, ())) for name in waiting)
 
     def _ended(self, state: ApplicationState, detail: str, *, announced: bool) -> DriverOutcome:
-        """As it was asked to, or by itself: at its goal, because that cannot be reached, or without hope for a task.
-        Another application may have what this one lost: folders, executors."""
+        """Ends the application: on request, at its goal, because the goal cannot be reached, or because no task can run
+        any more. A new application may get what this one has lost (folders, executors)."""
         self._stop_group_syncs()
         if announced:
             self._report_state("stopping")
@@ -235,15 +238,15 @@ class Driver:
         return DriverOutcome(state, Exit.STOPPED if state == "stopped" else Exit.FAILED, detail)
 
     def _superseded(self, why: str) -> None:
-        """A later application of this mirror writes the status record now; ours would hide it."""
+        """A later application owns a flow, so this one has to end."""
         self._superseded_by = why or "another application has taken a flow"
         self._end.set()
 
     # a flow
 
     def _serve(self, flow: FlowSettings) -> None:
-        """Looks for topics again and again; takes the flow over once both clusters have answered and the predecessor is
-        to be replaced."""
+        """Discovers topics periodically; takes the flow over once both clusters have answered and the predecessor has
+        left."""
         source, target = WireTopics(flow.source), WireTopics(flow.target)
         discovery = Discovery(flow, flow.selector(), (source, target))
         takeover: WireTakeover | None = None
@@ -254,8 +257,8 @@ class Driver:
                 discovered = discovery.look(self._board.discovered_now(flow.name))
                 if self._board.discovered(flow.name, discovered):
                     self._leases.partitions_changed()
-                # Endpoints have the clusters' ids by now, so the takeover notices if another cluster answers at the
-                # address later.
+                # The endpoints now have the cluster ids, so that the takeover notices if another cluster answers at an
+                # address later (decision 289).
                 if takeover is None and discovered.complete:
                     flow = replace(flow, source=source.endpoint, target=target.endpoint)
                     takeover = WireTakeover(
@@ -286,13 +289,13 @@ class Driver:
         self._leases.partitions_changed()
 
     def _take_over(self, flow: FlowSettings, takeover: WireTakeover) -> bool:
-        """Gets ready, waits for the predecessor's place, takes. False: to be tried again."""
-        known = self._pauses.known.wait(_PAUSES_S)  # what is paused must not be copied
+        """Prepares, waits for the predecessor's place, and takes the flow over. False: the caller tries again."""
+        known = self._pauses.known.wait(_PAUSES_S)  # until then a paused partition could be copied
         self._board.set_condition(flow.name, "pauses", self._pauses.condition(flow.state_name))
         if not known:
             return False
         try:
-            # The predecessor goes on copying meanwhile, so that the gap lasts no longer than ``take``.
+            # The predecessor copies during ``prepare``, so that the gap lasts no longer than ``take``.
             takeover.prepare()
             self._can_take.add(flow.name)
             if not self._may_take.wait(self._settings.refresh_interval_ms / 1000):
@@ -348,19 +351,19 @@ class Driver:
 
 
 STALLED_S, AT_MOST_S = 120.0, 900.0
-"""Given up after so long without a change, and in any case. The old application copies all the while."""
+"""Seconds until this application gives up: without a change, and in any case. The old one copies meanwhile."""
 POLL_S = 1.0
 
 
 def lacking(flow: str, lanes: Mapping[str, tuple[int, ...]], conditions: Iterable[str]) -> str:
-    """What a flow that is not ready waits for. ``lanes``: those that are not, by what they wait for; none: its topics
-    or coordinators are not known yet."""
-    parts = [f"lane{'s' if len(some) > 1 else ''} {', '.join(map(str, some))}: {why}" for why, some in lanes.items()]
+    """The reasons why a flow is not ready. ``lanes``: its lanes by the reason for their wait; none: its topics or
+    coordinators are unknown."""
+    parts = [f"lane{'s' if len(n) > 1 else ''} {', '.join(map(str, n))}: {why}" for why, n in lanes.items()]
     return f"flow {flow}: {'; '.join([*(parts or ['its topics and coordinators are looked up']), *conditions])}"
 
 
 class Patience:
-    """Asked again and again with what is lacking."""
+    """Decides when to give up waiting for readiness."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -368,7 +371,7 @@ class Patience:
         self._lacking = ""
 
     def ended(self, lacks: str) -> str:
-        """Why it is given up, or empty."""
+        """The reason to give up, or empty. To be called again and again with the present ``lacks``."""
         now = self._clock()
         if lacks != self._lacking:
             self._lacking, self._moved = lacks, now

@@ -1,7 +1,8 @@
 """Writes MirrorMaker 2's heartbeats of a flow to both clusters while the job runs.
 
-As its herders do for each ordered pair of clusters: (source, target) to the target, and (target, source) to the source,
-from where the flow mirrors them to the target. So clients of the target find their upstream clusters.
+Like MirrorMaker 2's herders, one per ordered pair of clusters, it writes (source, target) to the target, and (target,
+source) to the source, from where the flow copies it to the target. By these, clients of the target find its upstream
+clusters.
 """
 
 import asyncio
@@ -18,20 +19,20 @@ from reconciler_mirror.clients.own import FAILURES, KeptCluster
 from reconciler_mirror.model.lane import Condition
 
 _PATIENCE_S, _ANSWER_S = 5.0, 10.0
-"""Seconds: of one append, and of the whole beat with its connection."""
+"""Seconds for one append, and for the whole beat with its connection."""
 _TODO = "Run reconciler apply ENV, which creates the topic, and check that the mirror's principal may write it."
 _TODO_CLOCK = "Compare the clocks of this machine and of the brokers; see message.timestamp.after.max.ms."
 
 
 class Heartbeats:
-    """``start`` once the flow is taken over; it ends when ``end`` is set. Never raises. ``tell``: a condition
-    of the flow while heartbeats of one cluster cannot be written at least, else None."""
+    """``start`` it after the flow's takeover; it ends when ``end`` is set. Never raises. ``tell`` gets a condition
+    while heartbeats cannot be written to a cluster, else None."""
 
     def __init__(
         self, flow: FlowSettings, end: threading.Event, tell: Callable[[Condition | None], None] = lambda _: None
     ) -> None:
         source, target = flow.source, flow.target
-        # (where to write, source, target of the record)
+        # The cluster to write to, and source and target in the record.
         self._places: Sequence[tuple[Endpoint, str, str]] = (
             (target, source.cluster, target.cluster),
             (source, target.cluster, source.cluster),
@@ -46,16 +47,16 @@ class Heartbeats:
         threading.Thread(target=self.run, name=f"heartbeats {self._flow}", daemon=True).start()
 
     def run(self) -> None:
-        """Blocks until ``end`` is set, and up to one interval longer."""
+        """Blocks until ``end`` is set, for up to one interval longer."""
         asyncio.run(self._beat_everywhere())
 
     async def _beat_everywhere(self) -> None:
         await asyncio.gather(*(self._beat(*place) for place in self._places))
 
     async def _beat(self, endpoint: Endpoint, source: str, target: str) -> None:
-        """Writes one record each interval to one cluster, on a connection that is kept. A failure is noted as a
-        condition and tried again with the next beat: a heartbeat that is late is worth nothing, so none is queued.
-        INVALID_TIMESTAMP means that the clocks differ by more than the topic allows, which a user has to know."""
+        """Writes one record per interval to one cluster, on a kept connection. A failure becomes a condition, and the
+        next beat follows at its time: a late heartbeat is worthless, so none is queued. INVALID_TIMESTAMP means that
+        the clocks differ by more than the topic allows."""
         kept = KeptCluster(endpoint)
         while not self._end.is_set():
             try:
@@ -71,7 +72,7 @@ class Heartbeats:
         kept.close()
 
     def _note(self, cluster: str, why: str, todo: str = _TODO) -> None:
-        """``why`` empty: one was written there."""
+        """Reports a change of a cluster's state. ``why`` empty: a heartbeat was written."""
         if self._troubles.get(cluster, "") == why:
             return
         self._troubles[cluster] = why

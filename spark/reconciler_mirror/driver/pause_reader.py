@@ -1,10 +1,10 @@
 """Reads the pauses of this environment from the status topic.
 
-Nothing may be copied before the first reading is complete: a pause must survive a restart of the job. Only a record
-ends a pause: a pause without its record, because its topic was deleted or truncated, holds and is written again. A
-topic that is missing when the job starts was deleted, since apply creates it first: it is waited for, as for a cluster
-that does not answer, and then every flow is paused, because what it held is not known. Without the right to read, flows
-run and say so.
+Nothing is copied before the first reading is complete, so that a pause survives a restart of the job. Only a record
+ends a pause: if the record is lost with a deleted or truncated topic, the pause holds, and is written again. A topic
+that is missing when the job starts was deleted, since `apply` creates it first. The job waits for it, as for a silent
+cluster, and then pauses every flow, because the former pauses are unknown. Without the right to read the topic, flows
+run, with a condition.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from reconciler_mirror.clients.own import FAILURES, cluster_of, follow
 from reconciler_mirror.model.lane import GRANTS, Condition
 
 WRITE_AGAIN_S, REFUSED_S = 5.0, 60.0
-"""Seconds between writes of lost pauses, and after one that was refused."""
+"""Seconds between writes of lost pauses, and after a refused write."""
 _log = logs.logger("pauses")
 
 Pauses = Mapping[Scope, Pause]
 
 
 class PauseReader:
-    """``changed`` gets all pauses after the first reading and at each change; ``trouble`` what keeps them unknown."""
+    """``changed`` gets all pauses after the first reading and at each change. ``trouble``: why they are unknown."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class PauseReader:
         moved_from: Sequence[str] = (),
         flows: Iterable[str] = (),
     ) -> None:
-        """``moved_from``: names that the environment had, the last one first. ``flows``: whose pauses are written again
-        where they were lost, by their states' names."""
+        """``moved_from``: former names of the environment, the last one first. ``flows``: state names of the flows with
+        pauses to restore when they are lost."""
         self._place = place
         self._environments = (environment, *moved_from)
         self._flows = frozenset(flows)
@@ -52,21 +52,20 @@ class PauseReader:
         self._topic: CompactedTopic | None = None
         self._pauses: dict[Scope, Pause] = {}
         self._gone: frozenset[Scope] = frozenset()
-        """Of ``_pauses``: those without a record."""
+        """Scopes of ``_pauses`` without a record."""
         self.known = threading.Event()
         self.trouble: Condition | None = None
         self.writer = ""
-        """The application that wrote the newest status record of this mirror; empty: not known."""
+        """The application that wrote the newest status record of this mirror; empty if unknown."""
 
     def run(self, end: threading.Event) -> None:
         """Blocks until ``end`` is set."""
         asyncio.run(follow(self._place, end, self._heard, self._failed))
 
     def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
-        """Called with the whole topic and the keys that moved. Pauses are of all environments that the mirror's flows
-        were in, so a renamed environment does not lift one. When the topic
-        is there again after it was deleted, flows without a pause get one of the mirror itself: what was paused is
-        not known, and to copy on may be just what a user had stopped."""
+        """Takes the whole topic, and the keys that moved. Reads pauses under all former names of the environment, so
+        that renaming it lifts none. When the deleted topic exists again, the mirror itself pauses all flows without a
+        pause: the former pauses are unknown, and copying might be exactly what a user had stopped."""
         values = topic.values()
         if self._place.key in moved:
             try:
@@ -74,25 +73,25 @@ class PauseReader:
             except (ValueError, LookupError, TypeError):
                 self.writer = ""
         of_a_pause = any(scope_of(name, key) is not None for key in moved for name in self._environments)
-        anew, self._topic = topic is not self._topic, topic
-        if of_a_pause or anew or self.trouble is not None or not self.known.is_set():
-            said = pauses_in(self._environments, {key: newest.value for key, newest in topic.newest.items()})
+        is_new, self._topic = topic is not self._topic, topic
+        if of_a_pause or is_new or self.trouble is not None or not self.known.is_set():
+            recorded = pauses_in(self._environments, {key: newest.value for key, newest in topic.newest.items()})
             if self._was_absent:
                 self._was_absent = False
                 reason = f"{self._place.topic} was deleted, so what was paused is not known"
                 now_ms = int(time.time() * 1000)
-                unknown = {Scope(flow) for flow in self._flows} - said.keys()
+                unknown = {Scope(flow) for flow in self._flows} - recorded.keys()
                 self._pauses |= {scope: Pause(scope, now_ms, "its mirror", reason) for scope in unknown}
-            self._hand_over(said)
-        # Pauses that hold here, but whose records the topic has lost (retention of a wrong cleanup policy, a deleted
-        # topic), are written again; one write at a time.
+            self._hand_over(recorded)
+        # Pauses without a record (lost by a wrong cleanup policy, or with a deleted topic) are written again; one write
+        # at a time.
         lost = [self._pauses[scope] for scope in sorted(self._gone) if scope.flow in self._flows]
         if lost and self._writing is None and time.monotonic() >= self._write_at:
             self._writing = asyncio.get_running_loop().create_task(self._write_again(lost))
 
     async def _write_again(self, pauses: Iterable[Pause]) -> None:
-        """On a connection of its own, so that a slow write does not hold up reading. Refused, it is tried again later:
-        the pause holds in this job meanwhile, only a restart would not know of it."""
+        """Writes on a separate connection, so that a slow write does not delay reading. A refused write is repeated
+        later: this job keeps the pause meanwhile; only a restarted one would not know it."""
         records = [(pause_key(self._environments[0], pause.scope), dumps(pause)) for pause in pauses]
         patience = WRITE_AGAIN_S
         try:
@@ -103,13 +102,13 @@ class PauseReader:
             _log.warning("lost pauses cannot be written again yet", topic=self._place.topic, why=str(error))
         self._write_at, self._writing = time.monotonic() + patience, None
 
-    def _hand_over(self, said: Mapping[Scope, Pause | None]) -> None:
-        """Takes over what the records say. ``said`` has None for a pause that was lifted by a tombstone; a scope that
-        is missing altogether was lost, and its pause goes on (``_gone``). Calls ``changed`` only for news, and sets
-        ``known`` once the pauses are known at all: lanes do not begin before."""
-        gone = frozenset(self._pauses.keys() - said.keys())
+    def _hand_over(self, recorded: Mapping[Scope, Pause | None]) -> None:
+        """Adopts the records. ``recorded`` has None for a pause that a tombstone has lifted; a missing scope has lost
+        its record, and its pause holds (``_gone``). Calls ``changed`` only for news, and sets ``known`` once the pauses
+        are known: lanes do not begin before."""
+        gone = frozenset(self._pauses.keys() - recorded.keys())
         pauses = {scope: self._pauses[scope] for scope in gone}
-        pauses |= {scope: pause for scope, pause in said.items() if pause is not None}
+        pauses |= {scope: pause for scope, pause in recorded.items() if pause is not None}
         news = (pauses, gone) != (self._pauses, self._gone) or self.trouble is not None or not self.known.is_set()
         self.trouble, self._pauses, self._gone = None, pauses, gone
         if news:
@@ -117,7 +116,7 @@ class PauseReader:
             self.known.set()
 
     def condition(self, flow: str) -> Condition | None:
-        """What is wrong with the pauses of a flow, by its state's name."""
+        """The condition of a flow's pauses, by the flow's state name."""
         gone = sorted(scope for scope in self._gone if scope.flow == flow)
         if self.trouble is not None or not gone:
             return self.trouble
@@ -130,9 +129,9 @@ class PauseReader:
         )
 
     def _failed(self, error: Exception) -> None:
-        """While pauses are unknown nothing is copied, since one of them may hold; once they were read, they hold until
-        the cluster answers again. A missing right is final: then copying without pauses is the lesser harm, and is
-        said."""
+        """Sets ``trouble``. While pauses are unknown nothing is copied, since one of them may hold; known ones hold
+        until the cluster answers again. A missing right is final: then copying without pauses, with a condition, is the
+        lesser harm."""
         place, cluster = self._place, self._place.cluster.cluster
         if isinstance(error, AbsentTopicError) and self.known.is_set():
             self._hand_over({})
@@ -153,7 +152,7 @@ class PauseReader:
                 f"Give it READ on {place.topic}: {GRANTS}. It is retried automatically.",
             )
             self.known.set()
-        elif not self.known.is_set():  # else what was read still holds, until the cluster answers again
+        elif not self.known.is_set():  # known pauses hold until the cluster answers again
             self.trouble = Condition(
                 "pauses_unreadable",
                 f"nothing is copied yet: {place.topic} at {cluster} could not be read ({error}), so what is paused is "

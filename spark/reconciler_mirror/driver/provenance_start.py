@@ -1,8 +1,8 @@
-"""What a flow with provenance needs before it copies: cluster ids, and where unmarked copies lie.
+"""Prerequisites of a flow with provenance: cluster ids, and the ranges of unmarked copies.
 
-A copy that was made before provenance was on carries no header and looks like a record written there. So a flow that
-begins to mark notes, for each partition that it has copied before, where the target ended at that moment (``marked`` of
-its positions), and a flow that begins to read there never begins below.
+A copy from before provenance was on has no header, so it looks like a record that was produced there. When a flow
+begins to mark its copies, it therefore notes the target's end for each partition that it has copied before (``marked``
+of its positions), and a flow that reads from that cluster never begins before that offset.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ class NotReadyError(Exception):
 
 
 async def resolve(flow: FlowSettings, target: ClusterClient) -> ProvenanceSettings:
-    """Raises NotReadyError, or what a cluster raises that does not answer."""
+    """Ids and floors. Raises NotReadyError, or the exception of a silent cluster."""
     with closing(cluster_of(flow.source)) as source:
         ids = await cluster_id(source), await cluster_id(target)
         if ids[0] == ids[1]:
@@ -43,21 +43,21 @@ async def resolve(flow: FlowSettings, target: ClusterClient) -> ProvenanceSettin
 
 
 async def ids_of(source: ClusterClient, target: ClusterClient) -> ProvenanceSettings:
-    """Without floors."""
+    """Ids of both clusters, without floors."""
     return ProvenanceSettings(short_id(await cluster_id(source)), short_id(await cluster_id(target)))
 
 
 async def cluster_id(cluster: ClusterClient) -> str:
-    """As Kafka names it."""
+    """Kafka's own id of the cluster."""
     await cluster.refresh(())
     return cluster.cluster_id
 
 
 async def marks(target: ClusterClient, positions: Mapping[Key, LanePosition]) -> dict[Key, LanePosition]:
-    """From now on the flow marks what it copies: noted in positions without a note, to be written all at once. Beside
-    one that another client committed nothing is noted.
+    """Positions with ``marked`` added if it is missing, for one common commit: from now on the flow marks its copies.
+    Leaves out positions that another client committed.
 
-    Every earlier holder is fenced already, so no unmarked copy comes behind the ends that are read here.
+    Every earlier holder is fenced by now, so no unmarked copy can follow the ends that are read here.
     """
     before = {key: position for key, position in positions.items() if position.proved and position.marked is None}
     await target.refresh({topic for topic, _ in before})
@@ -66,8 +66,8 @@ async def marks(target: ClusterClient, positions: Mapping[Key, LanePosition]) ->
 
 
 async def _floors(flow: FlowSettings, source: ClusterClient) -> tuple[dict[Key, int], dict[Key, str]]:
-    """By source topic and partition: below it may lie what arriving flows copied before they marked. And those of which
-    that is not known, with the flow that copied to them."""
+    """By source partition: the offset before which unmarked copies of arriving flows may lie. And the partitions for
+    which it is unknown, with the arriving flow."""
     assert flow.provenance is not None
     floors: dict[Key, int] = {}
     unknown: dict[Key, str] = {}
@@ -89,7 +89,7 @@ async def _floors(flow: FlowSettings, source: ClusterClient) -> tuple[dict[Key, 
 
 
 def _not_marking(flow: FlowSettings, arriving: str) -> Condition:
-    """``arriving``: a flow into this flow's source whose positions carry no beginning of marked copies."""
+    """``arriving``: a flow into this flow's source with positions that do not say where marked copies begin."""
     return Condition(
         "provenance_not_yet_marked",
         f"{flow.name} waits: {arriving} has copied to {flow.source.cluster} without provenance and has not begun to "
@@ -101,7 +101,7 @@ def _not_marking(flow: FlowSettings, arriving: str) -> Condition:
 
 
 def _denied(flow: FlowSettings, arriving: str) -> Condition:
-    """``arriving``: a flow into this flow's source, whose positions the mirror's principal may not read there."""
+    """``arriving``: a flow into this flow's source; the mirror's principal may not read its positions there."""
     group = position_group(arriving)
     return Condition(
         "permission_denied",

@@ -1,23 +1,23 @@
 """Takes a flow over from an earlier application: claims its positions and fences its transactional ids.
 
-Before anybody is disturbed, positions say whether the flow is this environment's. For an exactly-once flow, in this
-order, so that no lane of an earlier application can commit behind our back, however
-many lanes it had and whatever it was doing (a stopped process that wakes up later included):
+It disturbs no lane before the positions have shown that the flow is this environment's. For an exactly-once flow it
+then takes these steps in order, so that no lane of an earlier application can commit unnoticed, however many lanes it
+had and whatever it was doing (even a stopped process that resumes later):
 
-1. Take the transactional.id of lane 0 and write our claim into all positions, as a transaction that stays open. From
-   now on no lane can read a position of the flow, since lanes only read stable ones. Ours are read that way too,
-   just before: no later answer may have fewer.
-2. Fence every other transactional.id the flow can ever have had. A lane that held one can no longer commit; one that
-   takes it again afterwards has to wait for the positions, and then finds our claim and leaves.
-3. Read the positions once more; what was committed between 1 and 2 goes into the transaction. End it.
+1. Take the transactional.id of lane 0, and write this application's claim into all positions, in a transaction that
+   stays open. From then on no lane can read a position of the flow, since lanes read only stable ones (KIP-447). This
+   application has read the stable positions just before; no later answer may have fewer.
+2. Fence every other transactional.id that the flow can ever have had. A lane that held one can no longer commit; a lane
+   that takes one afterwards has to wait for the positions, and then finds the claim and leaves.
+3. Read the positions again, add the commits from between steps 1 and 2 to the transaction, and end it.
 
-The claim makes no position ours: one that another client committed gets it without a proof, and its lane stops it. Such
-a one is no proof either that the flow has run before.
+The claim does not prove a position: one that another client committed gets the claim without a proof, its lane stops
+the partition, and it is no evidence that the flow has run before.
 
-An at-least-once lane looks for a later claim before each commit instead. The very first time (no positions at all), and
-if the flow starts at latest or a timestamp, the start of every partition is resolved and all are committed in the same
-transaction. Whatever has no position after this appeared later and is copied from its beginning. Explicit offsets are
-the lanes' own: they hold for any such partition without a position.
+An at-least-once lane instead looks for a later claim before each commit. A flow that has never run (no positions) and
+starts at latest or a timestamp resolves the start of every partition, and commits all in the same transaction. A
+partition without a position after that appeared later, and is copied from its beginning. Lanes apply explicit offsets
+themselves, to any partition without a position.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ from reconciler_mirror.model.lane import NO_CLAIM, Claim, Condition, PartitionSp
 
 T = TypeVar("T")
 _CONNECTIONS = 4
-"""A broker fences one id a connection at a time."""
+"""Connections for fencing, because a broker fences one id per connection at a time."""
 _APPLIED_S = 0.1
-"""A group coordinator of old applies a decided commit a moment after the transaction counts as complete."""
+"""Before KIP-890, a group coordinator applies a commit a moment after its transaction counts as complete."""
 OLD_WITHIN_S, _LOOK_AGAIN_S = 60.0, 0.2
-"""So long a coordinator that answers with older positions is asked again. Then theirs are left as they are. It may
-still be reading its log, and a commit would end that. So the other partitions wait, too: their positions are in the
-same group, and their first commit would be the one after which the missing ones are never read (decision 131)."""
+"""Seconds for which a coordinator with older positions is asked again; then these positions stay unchanged. It may
+still be loading its log, and a commit would end that. So the other partitions wait, too: after their first commit in
+the same group, the coordinator would never load the missing positions (decision 131)."""
 _DECIDED_WITHIN_S = 2.0
-"""So long commits that are under way are waited for. A lane that hangs holds its own until it is fenced."""
+"""Seconds to wait for open commits. A hanging lane keeps its own open until it is fenced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """``started`` counts the partitions whose start was resolved now; None when the flow has run before."""
+    """``started``: number of partitions with a newly resolved start; None if the flow has run before."""
 
     claim: Claim
     started: int | None
@@ -70,9 +70,9 @@ class Takeover:
 class WireTakeover:
     """Owned by one thread. Its connections stay open between ``prepare`` and ``take``.
 
-    ``prepare`` disturbs no lane; after it ``take`` is quick. Both may be called again after they have raised WireError
-    or LookupError (a secret reference); ``take`` also raises NotReadyError while provenance waits for another flow,
-    and where the flow is another environment's.
+    ``prepare`` disturbs no lane, and makes ``take`` quick. Both may be called again after a WireError or LookupError
+    (a secret reference). ``take`` also raises NotReadyError, while provenance waits for another flow, or if the flow
+    belongs to another environment.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class WireTakeover:
         environment: str = "",
         moved_from: Collection[str] = (),
     ) -> None:
-        """``waits`` is called once positions are asked for again because so many are older than known, or missing.
-        ``environment``: whose flow it is; ``moved_from``: names that it had. Without one no owner is asked for."""
+        """``waits`` gets the number of positions that are older than known, or missing, before they are read again.
+        ``environment``: the flow's owner; ``moved_from``: former names of it. Empty: ownership is not checked."""
         self._flow = flow
         self._waits = waits
         self._environment = environment
@@ -96,7 +96,7 @@ class WireTakeover:
         self._run(_Open.prepare)
 
     def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
-        """``specs``: all partitions the flow mirrors now."""
+        """``specs``: all present partitions of the flow."""
         return self._run(lambda opened: opened.take(application, specs))
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class WireTakeover:
         self._loop.close()
 
     def _run(self, work: Callable[[_Open], Awaitable[T]]) -> T:
-        """On the same connections until something fails."""
+        """Runs ``work`` on the same connections as before, and closes them after a failure."""
         opened = self._open = self._open or _Open(self._flow, self._waits, self._environment, self._moved_from)
         try:
             self._loop.run_until_complete(opened.prepare())
@@ -118,7 +118,8 @@ class WireTakeover:
             return
         self._open.cluster.close()
         self._open = None
-        # Where one identity was refused, the others still ask: of a closed loop they could not even end.
+        # When one identity is refused, requests of the others are still in flight; they must end before the event loop
+        # closes.
         if left := asyncio.all_tasks(self._loop):
             for task in left:
                 task.cancel()
@@ -143,23 +144,22 @@ class _Open:
         self.cluster = cluster_of(flow.target)
         self.groups = GroupClient(self.cluster)
         once = flow.delivery == "exactly_once"
-        # Lane 0 fences first and writes the claim; the others follow at once over few connections, since a broker
-        # answers requests of one connection one after the other. An at-least-once flow has no transactional ids to
-        # fence.
+        # Lane 0 fences first and writes the claim. The others follow at once, over several connections, since a broker
+        # handles the requests of a connection in turn. An at-least-once flow has no transactional ids to fence.
         self.first = Identity(self.cluster, transactional_id(flow.state_name, 0) if once else None, self.group)
         self.others = [
             Identity(self.cluster, transactional_id(flow.state_name, lane), self.group, f"fence {lane % _CONNECTIONS}")
             for lane in range(1, MOST_LANES if once else 1)
         ]
         self._prepared = False
-        # What a coordinator that has just started must at least return (read from the offset map), what it returned
-        # before the fence, and until when older answers are asked for again.
+        # Lower bounds of the positions (from the offset map), the stable positions from before the fence, and the time
+        # until which older answers are read again.
         self._least: Mapping[Key, int] = {}
         self._decided: Mapping[Key, LanePosition] = {}
         self._until = 0.0
 
     async def prepare(self) -> None:
-        """The coordinators are looked up again by the request that finds that they moved."""
+        """Finds coordinators and opens connections, once. Later requests look up a moved coordinator themselves."""
         if not self._prepared:
             await asyncio.gather(self.first.prepare(), *(other.prepare() for other in self.others))
             await self.groups.offsets([self.group])
@@ -169,8 +169,8 @@ class _Open:
             self._prepared = True
 
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
-        """The order is what keeps records single: nothing of a former application may commit once its positions were
-        read, and no lane begins before every position has our claim."""
+        """The order prevents duplicates: no former application may commit after its positions were read, and no lane
+        begins before every position has this application's claim."""
         mine = {(spec.target_topic, spec.partition) for spec in specs}
         await self._require_ours(specs)
         self._least, self._decided = await self._committed(specs), {}
@@ -181,25 +181,25 @@ class _Open:
             self._decided = await self._stable()
             lane_positions = await self._positions()
             claim = self._above(self._known(lane_positions), application)
-        # Outside of transactions the claim is only written beside positions that have to be written anyway: without a
-        # fence, a former lane may be committing the same ones just now.
+        # Without transactions there is no fence, and a former lane may be committing the same positions right now. So
+        # the claim is written only with positions that must be written anyway.
         changed = {
             **(_of(lane_positions, mine) if self.first.transactional else {}),
             **(await provenance_ground.marks(self.cluster, lane_positions) if self.flow.provenance is not None else {}),
         }
-        # An old position, written with our claim, would become the true one, and its records would be copied twice. It
-        # is left as it is, and its lane stops with it.
+        # An old position with this application's claim would become the valid one, and its records would be copied
+        # twice. It stays unchanged, and its lane stops the partition.
         old = self._old(lane_positions)
         changed = {key: position for key, position in changed.items() if key not in old}
         await self._claim(claim, changed)
-        # Claims, and marks of provenance, count all together from here on.
+        # All claims and provenance marks become valid together.
         if changed and self.first.transactional:
             await self.first.end(committed=True)
         if self.flow.provenance is not None:
             claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
 
         claim = replace(claim, clusters=(self.owner.source, self.cluster.cluster_id))
-        # Where another client has written over all positions, the offset map remembers that it has run.
+        # If another client has overwritten all positions, the offset map still shows that the flow has run.
         known = self._known(lane_positions)
         if any(at.proved for at in known) or (known and self._least):
             return Takeover(claim, None)
@@ -207,18 +207,18 @@ class _Open:
         return Takeover(claim, await self._begin(claim, fresh))
 
     async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, LanePosition]]:
-        """Steps 1 and 2, and the positions, which no other lane can change any more."""
+        """Steps 1 and 2. Returns the claim and the positions, which no other lane can change any more."""
         await self.first.start()
         keys = {*mine, *await self._positions()}
         await self.cluster.refresh({topic for topic, _ in keys})
-        # A transaction whose coordinator forgot it would keep its partitions undecided for good; it is ended before
-        # positions are read as decided ones.
+        # A hanging transaction, which its coordinator has forgotten, would block stable reads of its partitions for
+        # good. It is ended before the stable positions are read.
         await settle(self.cluster, keys, self.first)
         self._decided = await self._stable()
         lane_positions = await self._positions()
         while True:
-            # Written while only the first lane is fenced, so that the others, which are fenced next, find a later claim
-            # instead of a stranger's fence. What they committed in between is read again.
+            # The claim is written while only lane 0 is fenced: the other lanes, which are fenced next, then find a
+            # later claim, and not just an unexplained fence. Their commits from in between are read again.
             claim, old = self._above(self._known(lane_positions), application), self._old(lane_positions)
             await self._claim(claim, _of(lane_positions, {*mine} - old))
             before, lane_positions = lane_positions, await self._fence_others(keys)
@@ -228,8 +228,8 @@ class _Open:
                 return self._above(self._known(lane_positions), application), lane_positions
 
     async def _require_ours(self, specs: Sequence[PartitionSpec]) -> None:
-        """Raises NotReadyError where another environment has begun the flow: its lanes would be fenced, and their
-        partitions left alone, since their positions are not of our source."""
+        """Raises NotReadyError if another environment has begun the flow: a takeover would fence its lanes, but could
+        not continue from their positions, which are of another source."""
         if not self.owner.environment:
             return
         lane_positions = await positions.read_all(self.groups, self.group)
@@ -246,14 +246,14 @@ class _Open:
             raise provenance_ground.NotReadyError(Condition("flow_not_ours", text, todo, stops=True))
 
     def _above(self, known: Sequence[LanePosition], application: str) -> Claim:
-        """Who committed a position without ours removed the claim beside it; one made of the time is above
-        it."""
+        """The next claim. A client that committed a position without metadata has erased the claim in it; a number made
+        from the time is higher than any erased one."""
         lost = any(not at.proved and at.claim == NO_CLAIM for at in known)
         number = 1 + max((int(time.time()) if lost else 0, *(at.claim.number for at in known)))
         return Claim(number, application, owner=self.owner)
 
     async def _fence_others(self, keys: Collection[Key]) -> dict[Key, LanePosition]:
-        """Once all are fenced, what they had under way is decided. Returns the positions as of then."""
+        """Fences all other lanes, which decides their open transactions. Returns the positions after that."""
         await asyncio.gather(*(other.start() for other in self.others))
         await settle(self.cluster, keys, *self.others)
         if not self.first.version_2:
@@ -261,13 +261,14 @@ class _Open:
         return await self._positions()
 
     async def _stable(self) -> dict[Key, LanePosition]:
-        """Before our claim makes all of them undecided (KIP-447). Without those that are, for longer than is waited."""
+        """The stable positions, before the open claim makes all of them unstable (KIP-447). Leaves out positions that
+        stay unstable for too long."""
         decided = await self.groups.decided(self.group, _DECIDED_WITHIN_S)
         return {key: positions.decode(key, at.offset, at.metadata) for key, at in decided.items() if at is not None}
 
     async def _positions(self) -> dict[Key, LanePosition]:
-        """As the coordinator answers: a broker that has just started may give old ones, which must not be written
-        again with our claim."""
+        """The positions of the group. A coordinator that has just started may return old ones, which must not be
+        written with this application's claim, so it is asked again."""
         while True:
             lane_positions = await positions.read_all(self.groups, self.group)
             old = self._old(lane_positions)
@@ -277,19 +278,18 @@ class _Open:
             await asyncio.sleep(_LOOK_AGAIN_S)
 
     def _old(self, lane_positions: Mapping[Key, LanePosition]) -> set[Key]:
-        """Those below what had been committed, or not known at all; their lanes stop them and say so."""
+        """Positions before a known commit, or missing despite one; their lanes stop these partitions."""
         older = {key for key, at in self._decided.items() if positions.is_older(lane_positions.get(key), at)}
         below = {key for key, at in lane_positions.items() if positions.went_back(at, self._least.get(key))}
         return older | below | (self._least.keys() - lane_positions.keys())
 
     def _known(self, lane_positions: Mapping[Key, LanePosition]) -> Sequence[LanePosition]:
-        """Also those of an earlier, stable answer."""
+        """The positions of this answer and of the earlier, stable one."""
         return [*self._decided.values(), *lane_positions.values()]
 
     async def _committed(self, specs: Sequence[PartitionSpec]) -> dict[Key, int]:
-        """By target topic and partition: up to where the flow had been committed, at least, as the offset map says. Not
-        of missing remote topics: their positions were deleted with them, and no coordinator has them.
-        """
+        """Lower bounds of the committed positions, by target partition, from the offset map. Leaves out missing remote
+        topics: Kafka has deleted their positions with them."""
         await self.cluster.refresh({spec.target_topic for spec in specs})
         specs = [spec for spec in specs if self.cluster.topics[spec.target_topic].error != UNKNOWN_TOPIC]
         least = await last_committed(self.cluster, self.flow.state_name, self._ids(specs))
@@ -305,13 +305,14 @@ class _Open:
         await self._commit({key: replace(position, claim=claim, hour=hour) for key, position in lane_positions.items()})
 
     async def _begin(self, claim: Claim, specs: Sequence[PartitionSpec]) -> int:
-        """All starts or none: a crash in between must not leave some partitions to a later start's idea of latest."""
+        """Resolves and commits all starts or none: after a crash in between, some partitions would begin at a later
+        "latest" than the others."""
         flow = self.flow
         unknown = claim.ground.unknown
         others = [
             s for s in specs if flow.starts_at(s.topic, s.partition) is None and (s.topic, s.partition) not in unknown
         ]
-        # What another flow copied before, or another environment copies, is left out: its lanes stop it and say so.
+        # Leaves out partitions that another flow has copied, or another environment copies; their lanes stop them.
         if flow.start_kind not in ("earliest", AGAIN):
             await self.cluster.refresh({spec.target_topic for spec in others})
             before = await copied_before(self.cluster, self._ids(others))
@@ -320,8 +321,8 @@ class _Open:
                 targets = {(spec.target_topic, spec.partition) for spec in others}
                 strange = await copied_by_others(self.cluster, self.group, claim.owner, targets)
                 others = [spec for spec in others if (spec.target_topic, spec.partition) not in strange]
-        # Latest, or a time, is resolved once for all partitions and committed: a start that is resolved later, after a
-        # crash or by a later lane, would skip what came in between.
+        # "Latest", or a time, is resolved once for all partitions and committed: resolved again after a crash, or by a
+        # later lane, it would skip the records from in between.
         if flow.start_kind not in ("earliest", AGAIN) and others:
             begun = {(spec.topic, spec.partition): spec for spec in others}
             kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"

@@ -1,6 +1,6 @@
-"""Until-caught-up: the job ends by itself once everything the source had is copied, or cannot be.
+"""Until-caught-up: the job ends by itself once everything at the source is copied, or cannot be.
 
-The goal is a file ``goal.json`` of the run directory, not a part of the hand-over: it changes no fingerprint.
+The goal is a file ``goal.json`` in the run directory, and not a part of the hand-over, so it changes no fingerprint.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from reconciler_mirror.model.lane import Condition
 from reconciler_mirror.model.views import FlowView
 
 GRACE_S = 20.0
-"""A condition that stops a partition for longer ends the mode; one that waits for a cluster has PATIENCE_S."""
+"""Seconds after which a condition that stops a partition ends the job; one that waits for a cluster has PATIENCE_S."""
 PATIENCE_S = 90.0
 _WAITING = ("unavailable", "unreachable", "unreadable", "undecided")
 _MOST_NAMED = 8
@@ -34,7 +34,7 @@ Ends = Mapping[tuple[str, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """``flows`` empty: all. ``calm_s`` above 0: until nothing is behind for so long, instead of up to fixed ends."""
+    """``flows`` empty: all. ``calm_s`` above 0: the lag must stay 0 for so long; otherwise a fixed end is enough."""
 
     flows: frozenset[str] = frozenset()
     calm_s: float = 0.0
@@ -50,7 +50,7 @@ _CODEC = Codec({float: (float, _seconds)})
 
 
 def goal_of(text: str | None) -> Goal | None:
-    """``text``: of the file, or None. Raises HandoverError: without its goal the job would never end."""
+    """``text``: content of the file, or None. Raises HandoverError: without its goal the job would never end."""
     try:
         return None if text is None else _CODEC.decoded(Goal, parsed(text))
     except ValueError as error:
@@ -66,7 +66,7 @@ class CatchUpVerdict:
 
 @dataclass(slots=True)
 class CatchUp:
-    """``look`` is asked again and again; None: go on."""
+    """``look`` is called periodically; None: continue."""
 
     goal: Goal
     settings: MirrorSettings
@@ -76,8 +76,8 @@ class CatchUp:
     _seen: dict[tuple[str, str, str | None, int | None], float] = field(default_factory=dict)
 
     def look(self) -> CatchUpVerdict | None:
-        """A flow that cannot get there ends the wait for all. Without ``calm_s`` the ends are those of the beginning,
-        so that a busy source cannot keep the job for ever; with it the lag must stay 0 for that long."""
+        """Whether the goal is reached. A flow that cannot reach it ends the wait for all. Without ``calm_s`` the goal
+        is the source's end at the beginning, so that a busy source cannot keep the job for ever."""
         flows = [view for view in self.board.view() if not self.goal.flows or view.settings.name in self.goal.flows]
         hopeless = [(view.settings.name, why) for view in flows if (why := self._hopeless(view)) is not None]
         if hopeless:
@@ -98,8 +98,8 @@ class CatchUp:
         return CatchUpVerdict(True, f"caught up and stopped by itself: {counts}")
 
     def _begun(self, view: FlowView) -> bool:
-        """Asks once where the source ends, for all partitions of the flow. False: its source does not answer yet, or
-        topics of it cannot be copied: the ends without theirs would pass for all there is."""
+        """Reads once the source's ends of all partitions of the flow. False if the source does not answer yet, or if
+        some topics cannot be copied: without their ends the goal would look reached."""
         flow = view.settings
         if self._without_lane(flow.name):
             return False
@@ -115,7 +115,7 @@ class CatchUp:
         return True
 
     def _without_lane(self, flow: str) -> list[Condition]:
-        """Why topics that the flow mirrors have no lane: they are in no lag and in no list of partitions."""
+        """Reasons why matching topics have no lane; these topics are in no lag and no list of partitions."""
         return [condition for condition in self.board.discovered_now(flow).conditions if condition.stops]
 
     def _hopeless(self, view: FlowView) -> str | None:
@@ -123,10 +123,10 @@ class CatchUp:
         ends, done = self._ends.get(view.settings.name, {}), self.board.done(view.settings.name)
         behind = [p for p in view.partitions if not ends or (p.topic, p.partition) in ends.keys() - done]
         laneless = self._without_lane(view.settings.name)
-        held = {pause.scope for pause in view.pauses}
-        for partition in behind if held else ():
+        paused = {pause.scope for pause in view.pauses}
+        for partition in behind if paused else ():
             around = scopes_around(view.settings.name, partition.topic, partition.partition)
-            if scope := next((scope for scope in around if scope in held), None):
+            if scope := next((scope for scope in around if scope in paused), None):
                 return f"{scope} is paused. Resume it with reconciler mirror resume ENV {scope.typed}, then start again"
         conditions: list[Condition] = []
         lasts = False
@@ -143,7 +143,7 @@ class CatchUp:
         return _in_words(conditions) if lasts else None
 
     def _since(self, view: FlowView, now: float) -> list[tuple[Condition, float]]:
-        """Since when each condition holds; one that went and came back is new."""
+        """The conditions, and since when each holds; one that ended and came back is new."""
         flow, before = view.settings.name, self._seen
         conditions = {
             (flow, condition.code, condition.topic, condition.partition): condition for condition, _ in view.conditions
@@ -154,7 +154,7 @@ class CatchUp:
 
 
 async def _ends(flow: FlowSettings, keys: Collection[Key]) -> tuple[Ends, Ends]:
-    """Of all that is written, and of what the flow reads."""
+    """The source's high watermarks, and its ends at the flow's isolation level."""
     with closing(cluster_of(flow.source)) as source:
         written = await start_offsets(source, keys, "latest", None, committed=False)  # first: ends only grow
         committed = flow.isolation == "read_committed"
@@ -162,7 +162,7 @@ async def _ends(flow: FlowSettings, keys: Collection[Key]) -> tuple[Ends, Ends]:
 
 
 def _in_words(conditions: Sequence[Condition]) -> str:
-    """All that is in the way, and what to do, each once."""
+    """All conditions and their remedies, each once."""
     all_conditions = conditions[:_MOST_NAMED]
     texts = [f"{condition.code}: {condition.text.rstrip('. ')}." for condition in all_conditions]
     texts += (
