@@ -1,4 +1,5 @@
-"""Desired environment against live state: changes, and what is refused, unknown, ignored or unmanaged."""
+"""Compares the desired environment with the live state: changes, and refused, unknown, ignored and unmanaged
+subjects."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
@@ -36,21 +37,21 @@ def diff(
     pruning: bool = False,
     left: Left = NOTHING_LEFT,
 ) -> tuple[Findings, Routing]:
-    """``previous``: mirror name -> the hand-over its running job was started with, where it is still known.
+    """``previous``: mirror name -> the hand-over of its running job, where it is still known.
 
-    ``pruning``: unmanaged topics that a prune list owns are deleted, and quotas and users that earlier runs made and
-    git names no longer; else they are only named. ``left``: what the last apply left.
+    ``pruning``: delete unmanaged topics in a prune list, and quotas and users of earlier runs that git no longer names;
+    otherwise they are only reported. ``left``: the state that the last apply left.
     """
     clusters, present = _clusters(topology, live)
 
-    # Topics with a tombstone are as good as gone: no flow carries them, and nothing is expected of them.
+    # Topics with a tombstone are treated as deleted: no flow carries them, and they need no config.
     usable = without_doomed(topology, present)
     routing = find_routes(topology, usable)
     desired = desired_topics(topology, usable, routing)
     replicas = compare_replicas(topology, usable, desired)
     names = {cluster: named.keys() for cluster, named in desired.alike.items()}
 
-    # What changed outside of git needs the brokers' defaults, and decides in turn which configs a topic may lose.
+    # Outside changes are found with the brokers' defaults, and decide which overrides a topic may lose.
     around = _surroundings(topology, usable, names, replicas)
     brokers = {name: surroundings.fallback for name, surroundings in around.items()}
     outside = tuple(changed_outside(desired, _known(present), brokers, left))
@@ -58,8 +59,8 @@ def diff(
         around = {name: replace(surroundings, taken_off=gone) for name, surroundings in around.items()}
     topics = merged(compare_topics(desired, _known(present), around))
 
-    # Git may declare a remote topic, and then its values win over those of the source; where one name flows both ways
-    # there is no source.
+    # If git declares a remote topic, its values override those of the source; a topic that flows both ways under one
+    # name has no source.
     declared = [
         f"{TopicRef(cluster, name)} is the remote topic of {topic.source} and also declared; the declared values win"
         for cluster, named in desired.alike.items()
@@ -86,7 +87,7 @@ def diff(
         )
     )
 
-    # One entry a subject: each of its flows finds that the configs of a source could not be read.
+    # One entry for each subject, since every flow of a source reports that its configs could not be read.
     unknown: dict[tuple[str, str], Unknown] = {}
     for each in findings.unknown:
         known = unknown.setdefault((each.subject, each.error), each)
@@ -98,7 +99,7 @@ def diff(
 
 @dataclass(frozen=True, slots=True)
 class WrongCluster:
-    """Why nothing is concluded from the cluster that answered under an alias."""
+    """Why the cluster that answers under an alias is ignored."""
 
     code: Why
     what: str
@@ -106,15 +107,15 @@ class WrongCluster:
 
 
 def strangers(topology: Topology, live: LiveState) -> Mapping[str, WrongCluster]:
-    """By alias: clusters that are not the declared one, or the same as another. One that did not answer is unknown, not
-    strange."""
+    """Alias -> a cluster that is not the declared one, or the same as under another alias. A silent cluster is unknown,
+    not wrong."""
     answered = {name: cluster.cluster_id for name in sorted(topology.clusters) if (cluster := live.known(name))}
     aliases = grouped((cluster_id, name) for name, cluster_id in answered.items())
     strange: dict[str, WrongCluster] = {}
     for name, cluster_id in answered.items():
         declared = topology.clusters[name].cluster_id
-        # A declared cluster_id decides which of the aliases is right. Without one nothing tells them apart, so all of
-        # them are strange.
+        # Two aliases lead to one cluster: a declared cluster_id shows which alias is right. Without one both count as
+        # wrong.
         others = [other for other in aliases[cluster_id] if other != name]
         if declared not in (None, cluster_id):
             strange[name] = WrongCluster(
@@ -134,14 +135,13 @@ def strangers(topology: Topology, live: LiveState) -> Mapping[str, WrongCluster]
 
 
 def _clusters(topology: Topology, live: LiveState) -> tuple[Findings, LiveState]:
-    """What is to say of each cluster, and ``live`` without those that are not the declared ones: nothing is concluded
-    from them."""
+    """Findings about clusters, and ``live`` without wrong clusters, so that no change is based on them."""
     strange, usable, findings = strangers(topology, live), dict[str, LiveCluster | Unknown](), []
     for name in sorted(topology.clusters):
         subject = f"cluster {name}"
         usable[name] = cluster = live.clusters.get(name, Unknown(subject, "it was not read"))
 
-        # Everything that is left alone because the cluster is.
+        # Subjects that stay unknown together with their cluster.
         flows = {flow.name for flow in topology.flows.values() if name in (flow.source, flow.target)}
         topics = sorted(str(TopicRef(name, it.name)) for it in topology.topics.values() if name in it.clusters)
         topics += sorted(f"tombstone of {stone.ref}" for stone in topology.deletions if stone.cluster == name)
@@ -162,7 +162,7 @@ def _clusters(topology: Topology, live: LiveState) -> tuple[Findings, LiveState]
 def _surroundings(
     topology: Topology, live: LiveState, desired: Mapping[str, Collection[str]], replicas: Findings
 ) -> dict[str, Surroundings]:
-    """``desired``: names by cluster."""
+    """``desired``: cluster -> names."""
     moving = {change.ref for change in replicas.changes if isinstance(change, ReassignReplicas)}
     surroundings: dict[str, Surroundings] = {}
     for name in topology.clusters:
@@ -193,7 +193,7 @@ def _known(live: LiveState) -> dict[str, LiveCluster]:
 
 
 def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dict[str, str]:
-    """Flow -> the read that failed. Empty where its cluster is unusable, which is reported with that cluster."""
+    """Flow -> the failed read. Without flows of an unusable cluster, which is reported itself."""
     blocked_flows: dict[str, str] = {}
     for route in routing.routes:
         cluster = live.known(route.remote.cluster)
@@ -208,7 +208,7 @@ def _blocked_flows(topology: Topology, live: LiveState, routing: Routing) -> dic
 def _unmanaged(
     topology: Topology, live: LiveState, desired: Mapping[str, Set[str]], contested: frozenset[TopicRef]
 ) -> Iterable[Unmanaged]:
-    """``desired``: names by cluster. A topic with a tombstone is not among them: its tombstone is reported."""
+    """``desired``: cluster -> names. Topics with a tombstone are left out, since the tombstone is reported."""
     buried = {stone.ref for stone in topology.deletions}
     for name in sorted(topology.clusters):
         if (cluster := live.known(name)) is None:

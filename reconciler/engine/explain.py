@@ -25,12 +25,12 @@ def explain(
     topology: Topology, subject: str, live: LiveState | None = None, places: FieldLocations = NO_PLACES
 ) -> Explanation:
     """``subject``: ``cluster/topic``, ``topic``, either with ``:config.key``, the name of a flow or mirror, or a
-    principal such as ``User:orders-app`` that rules, quotas or SCRAM users are about; also ``client-id:x``, ``ip:x``.
+    principal of rules, quotas or SCRAM users, such as ``User:orders-app``; also ``client-id:x``, ``ip:x``.
 
-    ``live`` None: no cluster was asked. ``places``: of the texts, for the lines of values.
-    Raises ReconcilerError for a subject that is nowhere.
+    ``live``: None if no cluster was asked. ``places``: line numbers of values in the texts. Raises ReconcilerError for
+    an unknown subject.
     """
-    # A cluster that did not answer is taken as git has it, so that the offline part is always there.
+    # A silent cluster is taken as declared in git, so that the offline part is always complete.
     empty = blank(topology)
     clusters: dict[str, LiveCluster | Unknown] = {
         name: (live.known(name) if live else None) or empty.clusters[name] for name in topology.clusters
@@ -40,7 +40,7 @@ def explain(
     answered = frozenset(name for name in topology.clusters if live and live.known(name))
     basis = ExplainBasis(topology, state, routing, desired_topics(topology, state, routing), answered, places)
 
-    # Principals, quotas and users have signs in their names that no topic, flow or mirror can have.
+    # Names of principals, quotas and users contain characters that no topic, flow or mirror name can have.
     rules = desired_access(basis)
     about = rules_about_principal(basis, rules, subject) if rules is not None else ()
     quotas, users = quotas_about(basis, subject), credentials_of(basis, subject)
@@ -88,7 +88,7 @@ def _flow(basis: ExplainBasis, flow: Flow) -> FlowDetails:
 
 
 def _mirror(basis: ExplainBasis, mirror: Mirror) -> MirrorDetails:
-    """Where the job's status comes from, its settings, and its fingerprint beside that of the files."""
+    """Explains a mirror: the place of its status, its settings, and its fingerprints, running and declared."""
     live_mirror = basis.live.mirrors.get(mirror.name)
     state = ""
     if isinstance(live_mirror, LiveMirror):
@@ -118,7 +118,7 @@ def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
 
 
 def _nowhere(basis: ExplainBasis, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:
-    """For a name that is nothing here: a flow's former name, near names, or how to ask about a topic to come."""
+    """The error for an unknown subject: a flow's former name, similar names, or how to ask about a planned topic."""
     if name := called_now(basis.topology).get(subject):
         why = f"It was renamed: moved says that {name} was {subject}, and its state continues under that name."
         return ReconcilerError(f"flow {subject} is called {name} now", why, f"Ask for {name}.")

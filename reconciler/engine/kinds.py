@@ -17,12 +17,12 @@ from reconciler.resources.users.kind import KIND as USERS
 KINDS: tuple[Kind[Any], ...] = (TOPICS, ACLS, USERS, QUOTAS, REPLICAS, MIRRORS)
 """In the order in which verdicts name them."""
 STATES = {about: state for kind in KINDS for about, state in kind.states.items()}
-"""How what a plan rests on is put into words."""
+"""Subject of a plan's basis -> its state in words."""
 _KIND_OF = {change: kind for kind in KINDS for change in kind.changes}
 
 
 def kind_of(change: Change) -> Kind[Any]:
-    """Raises TypeError for a change that no kind knows: one that fell through here would silently not be done."""
+    """The kind of a change. Raises TypeError for an unknown one, which would otherwise silently be skipped."""
     try:
         return _KIND_OF[type(change)]
     except KeyError:

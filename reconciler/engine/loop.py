@@ -1,6 +1,6 @@
 """The reconcile loop of ``run``: observe, plan, apply what the autonomy level allows, report, wait.
 
-A contested value is one that another tool sets back each time: correcting it would go on for ever, so it is held.
+A contested value is one that another tool resets each time: correcting it would never end, so the loop leaves it alone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,29 +16,29 @@ from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.text import one_line
 
 SETTLE_SECONDS = 1.0
-"""An edit of several files is under way for a moment; only what reads the same twice is taken over."""
+"""Seconds between two reads of the folder, which must agree: an edit of several files takes a moment."""
 LIMIT = 3
 WINDOW_SECONDS = 3_600.0
 
 Field: TypeAlias = str
-"""One field with the value desired for it: ``configs:west/east.orders retention.ms = 60000``."""
+"""A field with its desired value: ``configs:west/east.orders retention.ms = 60000``."""
 
 
 class LoopEnvironment(Protocol):
-    """One environment with its clusters. Raises ReconcilerError; LockHeld when the lock is no longer ours."""
+    """One environment with its clusters. Raises ReconcilerError; LockHeld once the lock is no longer ours."""
 
     def changed(self) -> bool:
-        """Whether the folder now declares something else. Raises TopologyError when it cannot be read."""
+        """Whether the folder's declarations have changed. Raises TopologyError if they cannot be read."""
         ...
 
     def take_over(self) -> bool:
-        """Takes what the last ``changed`` read, when the folder still reads the same. False: it does not."""
+        """Adopts the declarations that ``changed`` read. False: the folder has changed since."""
         ...
 
     def plan(self) -> Plan: ...
 
     def carry_out(self, plan: Plan) -> Sequence[Outcome]:
-        """Ends early, with the rest skipped, when a stop is asked for: the step under way is finished first."""
+        """Carries out a plan. After a request to stop, finishes the present step and skips the rest."""
         ...
 
 
@@ -48,15 +48,15 @@ class Clock(Protocol):
         ...
 
     def wait(self, seconds: float) -> bool:
-        """True when a stop is asked for, perhaps before ``seconds`` are over."""
+        """Waits; True, perhaps early, after a request to stop."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one turn of the loop saw and did.
+    """The observations and results of one turn of the loop.
 
-    ``kept``: why the last good topology still counts. ``error``: why nothing could be planned or done.
+    ``kept``: why the last good topology stays in use. ``error``: why the turn could not plan or apply.
     """
 
     number: int
@@ -72,15 +72,15 @@ class Round:
 
     @property
     def quiet(self) -> bool:
-        """Nothing happened that a person should look at."""
+        """Whether the round has nothing for a person to check."""
         planned = self.plan is not None and not (self.plan.changes or self.plan.unknown or self.plan.refused)
         return planned and not (self.outcomes or self.kept or self.error or self.taken_over)
 
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
-    """``done``: field -> when it was corrected, newest last. A value that git changes makes another field, so that an
-    edit ends a quarrel. ``limit`` corrections within ``window`` seconds make a field contested."""
+    """``done``: field -> times of corrections, newest last. The desired value is part of the field, so an edit in git
+    starts afresh. ``limit`` corrections within ``window`` seconds make a field contested."""
 
     limit: int = LIMIT
     window: float = WINDOW_SECONDS
@@ -96,9 +96,9 @@ class LoopPace:
 
 
 def run(environment: LoopEnvironment, clock: Clock, pace: LoopPace, report: Callable[[Round], None]) -> int:
-    """Turns until a stop is asked for; the number of rounds. A round that fails is reported, and the next tries again.
+    """Runs rounds until a request to stop; returns their number. A failed round is reported, and the next one retries.
 
-    Raises LockHeld when another run took the lock over.
+    Raises LockHeld once another run has taken the lock.
     """
     history, number = pace.history, 0
     while True:
@@ -112,7 +112,7 @@ def run(environment: LoopEnvironment, clock: Clock, pace: LoopPace, report: Call
 
 
 def turn(environment: LoopEnvironment, clock: Clock, pace: LoopPace) -> tuple[Round, Corrections]:
-    """One round, and what is known of corrections after it."""
+    """One round, and the corrections after it."""
     blank = Round(0, 0.0, 0.0, contested=pace.history.contested)
     blank = _refreshed(blank, environment, clock)
     try:
@@ -120,7 +120,7 @@ def turn(environment: LoopEnvironment, clock: Clock, pace: LoopPace) -> tuple[Ro
         history = looked(pace.history, plan, clock.now())
         blank = replace(blank, plan=plan, contested=history.contested)
 
-        # Narrowed to what is known, then to what the autonomy level allows, then to what is not contested.
+        # Narrows the plan to known changes, then to those that the autonomy level allows, then to uncontested ones.
         known = known_part(plan)
         allowed = within(known.plan, pace.autonomy)
         agreed = uncontested(allowed.plan, history)
@@ -134,7 +134,7 @@ def turn(environment: LoopEnvironment, clock: Clock, pace: LoopPace) -> tuple[Ro
 
 
 def _refreshed(blank: Round, environment: LoopEnvironment, clock: Clock) -> Round:
-    """Takes over what the folder declares now, or says why the last good topology is kept."""
+    """Adopts new declarations of the folder, or reports why the last good topology stays in use."""
     try:
         if not environment.changed():
             return blank
@@ -148,7 +148,8 @@ def _refreshed(blank: Round, environment: LoopEnvironment, clock: Clock) -> Roun
 
 
 def looked(history: Corrections, plan: Plan, now: float) -> Corrections:
-    """After a look at the clusters: what is as desired again is no longer contested; old corrections are forgotten.
+    """Corrections after an observation: fields with their desired value are no longer contested; old corrections
+    expire.
 
     A field becomes contested when it differs again after ``limit`` corrections within ``window`` seconds.
     """
@@ -163,7 +164,7 @@ def looked(history: Corrections, plan: Plan, now: float) -> Corrections:
 
 
 def uncontested(plan: Plan, history: Corrections) -> Narrowed:
-    """The plan without contested fields. A topic keeps its other configs."""
+    """The plan without contested fields; other configs of the same topic stay in it."""
     kept: list[Planned] = []
     held: list[Held] = []
     reasons: dict[str, str] = {}
@@ -192,8 +193,8 @@ def quarrel(history: Corrections, disputed: Iterable[Field]) -> str:
 
 
 def corrected(history: Corrections, plan: Plan, outcomes: Iterable[Outcome], now: float) -> Corrections:
-    """With what was just done. ``plan`` is the one that was carried out. What a probe took back counts, too: doing and
-    undoing it every round would be a quarrel as well."""
+    """Corrections with the outcomes of ``plan``. Changes that a probe reverted count, too: making and reverting them
+    every round would never end either."""
     acted = (Result.DONE, Result.UNDONE, Result.UNPROVEN)
     succeeded = {outcome.id for outcome in outcomes if outcome.result in acted}
     done = dict(history.done)

@@ -1,5 +1,5 @@
-"""Carries out a plan: the same list in the same order as the preview. A failure skips only what needs it.
+"""Carries out a plan: the same changes in the same order as in the preview. A failure skips only dependent changes.
 
-Belongs here: order, retries, limits and outcomes of a run, through the ports of `model.ports`. Not here: deciding what
-should be (`engine.plan`), I/O (`backends`).
+Belongs here: order, retries, limits and outcomes of a run, through the ports of `model.ports`. Not here: deciding
+changes (`engine.plan`), I/O (`backends`).
 """

@@ -1,4 +1,4 @@
-"""What a run did, as lines of the audit log (schemas/audit.schema.json). Writes nothing."""
+"""Builds lines of the audit log about a run (schemas/audit.schema.json). Writes nothing."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who runs which command on which environment, from which commit. ``ignoring_gates``: why, or empty."""
+    """User, command, environment and commit of a run. ``ignoring_gates``: the reason, or empty."""
 
     command: str
     environment: str
@@ -47,8 +47,7 @@ def begun(run: str, at: float, actor: Actor, plan: Plan | None, changes: int) ->
 
 
 def changed(run: str, at: float, outcome: Outcome, planned: Planned | None) -> Line:
-    """One line for each change that was carried out or failed. ``planned`` is None where the change is none of the
-    plan."""
+    """The line of a change that was carried out or failed. ``planned``: None if the plan does not contain it."""
     return {
         **_head("change", run, at),
         "id": outcome.id,

@@ -15,7 +15,7 @@ from reconciler.text import first_of, grouped
 _NAMED = 20
 
 Gate = Callable[[], str]
-"""Asked before each step: why no further one may begin, or empty to go on."""
+"""Called before each step; returns why it may not begin, or empty."""
 
 
 def open_gate() -> str:
@@ -23,18 +23,18 @@ def open_gate() -> str:
 
 
 class WavePromotion(Protocol):
-    """Leads a run from one wave of its rollout to the next. A plan without a rollout is one wave without a name."""
+    """Controls the transitions between waves of a rollout. A plan without a rollout is one wave without a name."""
 
     def begin(self, wave: str) -> str:
-        """Why its changes may not begin, or empty. May wait for long."""
+        """Returns why the wave may not begin, or empty. May block for hours."""
         ...
 
     def ended(self, wave: str, outcomes: Sequence[Outcome]) -> None:
-        """Its changes were carried out, as far as it went."""
+        """Called after the wave's changes, with the outcomes so far."""
         ...
 
     def conclude(self) -> None:
-        """No further wave comes. May wait for long."""
+        """Called after the last wave. May block for hours."""
         ...
 
     def interrupted(self, by: str = "") -> None:
@@ -60,11 +60,11 @@ class NoRollout:
 
 @dataclass(frozen=True, slots=True)
 class ApplyLimits:
-    """What restrains a run. ``held``: why nothing may be written any more, not even to undo, or empty: another run may
-    hold the lock by now.
+    """Limits of a run. ``held``: returns why nothing more may be written, not even to undo a change, or empty: another
+    run may hold the lock by now.
 
     ``prober`` and ``patience`` (seconds) are for the probe after each wave of access changes.
-    ``promotion``: what lies between the waves of a rollout.
+    ``promotion``: controls the transitions between waves.
     """
 
     gate: Gate = open_gate
@@ -75,14 +75,14 @@ class ApplyLimits:
 
 
 class Progress(Protocol):
-    """Receives what happens while a plan is carried out."""
+    """Receives the progress of a run."""
 
     def outcome(self, outcome: Outcome) -> None: ...
 
     def note(self, change_id: str, text: str) -> None: ...
 
     def moving(self, change_id: str, text: str) -> None:
-        """How far it is: called often, and each text replaces the one before."""
+        """Progress of one change: called often, each text replaces the last one."""
         ...
 
     def probed(self, probe: Probe) -> None: ...
@@ -124,15 +124,15 @@ def refuse_if_blocked(plan: Plan) -> None:
 
 
 def _first(lines: Sequence[str]) -> str:
-    """There may be thousands, and the plan lists all of them."""
+    """The first lines, with a count of the rest: there may be thousands, and the plan lists all of them."""
     more = [f"  and {len(lines) - _NAMED} more"] if len(lines) > _NAMED else []
     return "\n".join([*lines[:_NAMED], *more])
 
 
 def exit_code(outcomes: Sequence[Outcome], plan: Plan | None = None) -> ExitCode:
-    """0 everything done, 5 partly, 1 nothing. With ``plan``, what it left unknown or refused counts as not done.
+    """0: everything done, 5: a part, 1: nothing. With ``plan``, its unknown and refused subjects count as not done.
 
-    What was undone, or was not confirmed, was begun: 5.
+    A change that was undone or not confirmed has begun, so it gives 5.
     """
     done = sum(outcome.result is Result.DONE for outcome in outcomes)
     begun = sum(outcome.result not in (Result.FAILED, Result.SKIPPED) for outcome in outcomes)

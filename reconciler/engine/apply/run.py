@@ -20,9 +20,9 @@ from reconciler.resources.replicas.reassign.run import reassign
 from reconciler.text import counted, first_of, grouped
 
 SIGINT = "SIGINT"
-"""Python's own handler of Ctrl-C does not name it."""
+"""Name of the signal of Ctrl-C, which Python's KeyboardInterrupt does not carry."""
 STEP = 1_000
-"""The most changes that are begun together. Whether to go on is asked before each step."""
+"""Most changes that begin together. The gate is checked before each step."""
 CUT_SHORT = "interrupted before it was done"
 LEFT_MOVING = (
     "interrupted: what is in flight continues, throttled\n"
@@ -41,9 +41,8 @@ def apply(
 ) -> tuple[Outcome, ...]:
     """One outcome for each change, in the plan's order. ``handovers``: mirror -> text of its hand-over.
 
-    Raises what ``refuse_if_blocked`` raises, and nothing for a single change. On interruption, or when the gate
-    closes, the rest is skipped; what was under way when interrupted is looked up on the cluster; when interrupted
-    again, no cluster is asked any more.
+    Raises as ``refuse_if_blocked``, and nothing for a single change. An interrupt, or a closed gate, skips the rest;
+    after an interrupt the cluster is asked how changes in progress ended; a second interrupt gives that up.
     """
     refuse_if_blocked(plan)
     run = _Run(plan, admins, runner, handovers, progress, caution or ApplyLimits())
@@ -60,9 +59,9 @@ def apply(
 
 @dataclass
 class _Run:
-    """The outcomes so far, and the changes whose outcome an interrupt would have to look up (``under_way``).
+    """The outcomes so far, and changes in progress (``under_way``), which must be looked up after an interrupt.
 
-    ``identity``: by cluster, why it must not be written to, or empty. Lives as long as one ``apply``.
+    ``identity``: cluster -> why it must not be written to, or empty. Lives as long as one ``apply``.
     """
 
     plan: Plan
@@ -82,14 +81,14 @@ class _Run:
         )
 
     def carry_out(self) -> None:
-        """Wave by wave, each in its batches. What a closed gate leaves is not begun."""
+        """Carries out the plan wave by wave, batch by batch, until a gate closes."""
         promotion = self.caution.promotion
         for wave, some in groupby(self.plan.changes, key=lambda planned: planned.wave):
             changes = list(some)
             if why := promotion.begin(wave):
                 self.ended(f"not begun: {why}")
                 return
-            # Neighbours of one stage, cluster and kind travel in one request; a mirror is a batch of its own.
+            # Neighbours of one stage, cluster and kind share one request; each mirror is a separate batch.
             for _, batch in groupby(changes, key=lambda it: (it.stage, it.change.cluster, it.change.batch)):
                 alike = list(batch)
                 for start in range(0, len(alike), STEP):
@@ -103,8 +102,8 @@ class _Run:
         promotion.conclude()
 
     def _take_over_rules(self) -> None:
-        """Rules that are declared and were there before become ours. A failure harms nothing: the next apply does it,
-        and until then a plan says that taking them out of the files deletes nothing."""
+        """Adds declared rules that already existed to the ownership record. A failure is harmless: the next apply
+        retries, and until then plans say that removing these rules from the files deletes nothing."""
         by_cluster = grouped((adopted.cluster, adopted) for adopted in self.plan.adopted_acls)
         for cluster, some in by_cluster.items():
             about = f"access {cluster}"
@@ -118,7 +117,7 @@ class _Run:
                 self.progress.note(about, f"rules that were there before could not be recorded as ours: {error.what}")
 
     def batch(self, batch: list[Planned]) -> None:
-        # Only what needs a change that did not succeed is left out; its neighbours in the request are not.
+        # Skips only dependents of a failed change, not its neighbours in the request.
         ready: list[Planned] = []
         done = {id_ for id_, outcome in self.outcomes.items() if outcome.result is Result.DONE}
         for planned in batch:
@@ -131,7 +130,7 @@ class _Run:
         if not ready:
             return
 
-        # A mirror is no cluster: its runner compares what it started with what was planned.
+        # A mirror has no cluster id to check: its runner compares fingerprints instead.
         self.under_way = ready
         kind, cluster = ready[0].change.kind, ready[0].change.cluster
         wrong = "" if kind is KindName.MIRRORS else self._wrong_cluster(cluster)
@@ -169,7 +168,7 @@ class _Run:
                 assert_never(kind)
 
     def interrupted(self, by: str) -> None:
-        """Says of every change whether it was done; asks the cluster about those that were under way. ``by``: the
+        """Gives every change an outcome after an interrupt, and asks the cluster about changes in progress. ``by``: the
         signal that ended the run."""
         self.caution.promotion.interrupted(by)
         for outcome in looked_up(self._left(), self.admins, self.waves):
@@ -177,7 +176,7 @@ class _Run:
         self.ended(_ended_by(by))
 
     def given_up(self, by: str) -> None:
-        """Interrupted again, while clusters were asked: says what is known without them."""
+        """Gives outcomes after a second interrupt, without asking clusters."""
         for planned in self._left():
             self._record(unsure(planned))
         self.ended(_ended_by(by))
@@ -186,14 +185,14 @@ class _Run:
         return [planned for planned in self.under_way if planned.id not in self.outcomes]
 
     def ended(self, why: str) -> None:
-        """What has no outcome yet was not begun."""
+        """Changes without an outcome have not begun: skips them."""
         for planned in self.plan.changes:
             if planned.id not in self.outcomes:
                 self._record(Outcome(planned.id, Result.SKIPPED, why))
 
     def _wrong_cluster(self, cluster: str) -> str:
-        """Why this cluster must not be written to, or empty. Asked once a run: changes meant for one cluster would be
-        made on another."""
+        """Why this cluster must not be written to, or empty: if another cluster answers under its address, changes
+        would go to the wrong one. Checked once a run."""
         if cluster in self.identity:
             return self.identity[cluster]
         planned = next((each.cluster_id for each in self.plan.basis.clusters if each.name == cluster), None)
@@ -216,8 +215,8 @@ class _Run:
         return why
 
     def _mirror(self, planned: Planned) -> Outcome:
-        """Carries out one change of a mirror. A job that runs with another fingerprint than planned has failed: what
-        was reviewed is not what runs."""
+        """Carries out one change of a mirror. It fails if the job then runs with another fingerprint than the reviewed
+        one."""
         change, begun = planned.change, time.monotonic()
 
         def note(text: str) -> None:
@@ -236,8 +235,7 @@ class _Run:
                         )
                     begin = self.runner.restart if isinstance(change, RestartMirror) else self.runner.start
                     job = begin(change.mirror, self.handovers[change.mirror], note)
-                    # Another run may have restarted it meanwhile with other files. What runs is then not what was
-                    # reviewed here.
+                    # Another run may have restarted the job meanwhile from other files than the reviewed ones.
                     if job.fingerprint != change.fingerprint:
                         prints = f"fingerprint {job.fingerprint}, planned was {change.fingerprint}"
                         raise RunnerError(
@@ -252,7 +250,7 @@ class _Run:
         return Outcome(planned.id, Result.DONE, "", time.monotonic() - begun)
 
     def _record(self, outcome: Outcome) -> None:
-        """The first word about a change counts: it comes as progress and again in the answer."""
+        """Records the first outcome of a change: backends report it as progress, and again in their answer."""
         if outcome.id not in self.outcomes:
             self.outcomes[outcome.id] = outcome
             self.progress.outcome(outcome)
@@ -263,7 +261,7 @@ def _ended_by(signal: str) -> str:
 
 
 def looked_up(begun: Sequence[Planned], admins: Mapping[str, ClusterAdmin], waves: AclBatches) -> Iterator[Outcome]:
-    """After an interrupt: asks the cluster once what became of each change that was under way.
+    """After an interrupt: asks the cluster once how each change in progress has ended.
 
     ``begun``: of one batch, so of one kind and, but for mirrors, one cluster.
     """
@@ -275,7 +273,7 @@ def looked_up(begun: Sequence[Planned], admins: Mapping[str, ClusterAdmin], wave
 
 
 def unsure(planned: Planned) -> Outcome:
-    """What is known without asking a cluster."""
+    """The outcome of an interrupted change without asking a cluster."""
     moving = planned.change.kind is KindName.REPLICAS
     return Outcome(planned.id, Result.FAILED, LEFT_MOVING if moving else UNSURE)
 

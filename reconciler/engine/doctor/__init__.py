@@ -1,4 +1,4 @@
-"""Judges facts about clusters, machines and permissions: what works, what does not, what to do about it.
+"""Turns facts about clusters, machines and permissions into findings: what works, what fails, and the remedy.
 
 Belongs here: findings as values. Not here: gathering the facts (`operations.clusters.doctor`, `backends`).
 """

@@ -1,4 +1,4 @@
-"""Doctor checks of limits that topics have from their brokers: copies that keep less, and brokers that disagree."""
+"""Doctor checks of topic limits from broker defaults: copies that retain less, and brokers that differ."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +15,8 @@ from reconciler.text import counted
 
 
 def brokers_agree(check: Check, brokers: Mapping[int, Mapping[str, str | None]]) -> Finding:
-    """Kafka reports a topic's settings as one broker has them; each partition lives by those of its own leader."""
+    """Checks that brokers have equal defaults: Kafka reports a topic's configs from one broker, but each partition uses
+    its leader's."""
     defaults = {number: broker_defaults(configs) for number, configs in sorted(brokers.items())}
     apart = []
     for key in sorted({key for values in defaults.values() for key in values}):
@@ -37,12 +38,11 @@ def keeps_as_much(
     prospects: Mapping[TopicRef, Prospect],
     facts: Mapping[str, ClusterFacts],
 ) -> Finding:
-    """What copies keep and take, compared with their sources."""
+    """Compares retention and size limits of copies with their sources."""
     narrower: list[KeptLess] = []
     unread: list[str] = []
 
-    # What a topic has if it overrides nothing, by one broker of its cluster: where brokers disagree, ``brokers_agree``
-    # says so.
+    # Defaults for topics without overrides, from one broker; ``brokers_agree`` reports differences between brokers.
     usual: dict[str, dict[str, ConfigValue]] = {flow.source: {}, flow.target: {}}
     for cluster, values in usual.items():
         brokers = facts[cluster].brokers if cluster in facts else {}

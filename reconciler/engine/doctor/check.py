@@ -1,4 +1,4 @@
-"""One check of one subject, which makes its findings."""
+"""One check of one subject, which builds findings."""
 
 from dataclasses import dataclass
 

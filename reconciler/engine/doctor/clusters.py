@@ -18,13 +18,13 @@ EXPIRES_SOON_DAYS = 30
 SKEW_WARNING_MS = 2_000
 SKEW_PROBLEM_MS = 300_000
 TRANSACTION_TIMEOUT_MS = 60_000
-"""What the mirror job asks for; brokers refuse a producer that asks for more than transaction.max.timeout.ms."""
+"""The mirror job's transaction timeout; brokers refuse one above transaction.max.timeout.ms."""
 
 TRANSACTIONS_2_PRODUCE = 12
-"""The version of Produce that came with transaction.version 2, in Kafka 4.0 (KIP-890)."""
+"""Version of Produce for transaction.version 2 (KIP-890), since Kafka 4.0."""
 
 LEAST_OFFSETS_RETENTION_MIN = 3 * 24 * 60
-"""A mirror that is stopped on Friday evening should find its positions on Monday morning."""
+"""A mirror stopped on Friday evening must find its positions on Monday morning."""
 
 CHECKS = "addresses, certificates, cluster id, features, authorizer, clock, mutation quota, broker settings"
 
@@ -37,7 +37,7 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
         yield identity.unread(facts.late, f"not looked at: {CHECKS}")
         return
 
-    # Each bootstrap server by itself: clients start with the first one that answers, and so hide the others' faults.
+    # Each bootstrap server is checked: clients start with the first one that answers, which hides faults of the others.
     for address in facts.addresses:
         check = Check(subject, "address")
         if address.error:
@@ -58,7 +58,8 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
         else:
             yield check.ok(text)
 
-    # Without an answer there is nothing else to judge. A wrong id is reported beside the rest, which may say why.
+    # Without an answer there is nothing else to check. A wrong id is reported beside the rest, which may show the
+    # cause.
     if facts.cluster_id is None:
         why = "none of its bootstrap servers answered as a Kafka broker that accepts us"
         yield identity.unknown("the cluster did not answer", why, "Fix the login or address above")
@@ -79,20 +80,21 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
         limits = offer.limits or "plans count with what it does not offer"
         guessed = "" if declared.service else "; write service: apache under it where that is wrong"
         yield Check(subject, "service").ok(f"{service_words(declared)}{guessed}", limits)
-    # Releases and settings of brokers are not the users' to change.
+    # On a managed service, users cannot change releases and broker settings, so the remedy is the service's.
     yield _by_service(_features(Check(subject, "features"), facts), offer.upgrades)
     yield from _access_and_time(subject, facts)
     yield from (_by_service(finding, offer.settings) for finding in _settings(subject, declared, facts, target))
 
 
 def _by_service(finding: Finding, way: str) -> Finding:
-    """``way``: of changing what is wrong; empty where the finding's own is one."""
+    """``way``: the service's way to change a setting; empty to keep the finding's remedy."""
     wrong = finding.verdict in (DoctorVerdict.PROBLEM, DoctorVerdict.WARNING)
     return replace(finding, todo=(way,)) if wrong and way else finding
 
 
 def _tickets(check: Check, facts: ClusterFacts) -> Iterator[Finding]:
-    """Of Kerberos: a client that reaches one broker is sent to the others by the names that these advertise."""
+    """Checks Kerberos tickets for every broker: from the first broker, clients go to the advertised names of the
+    others."""
     missing = {broker: why for broker, why in facts.tickets.items() if why}
     for broker, problem in missing.items():
         text = f"no ticket for broker {broker}: {problem}"
@@ -104,8 +106,8 @@ def _tickets(check: Check, facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _features(check: Check, facts: ClusterFacts) -> Finding:
-    """Finalized features (KIP-584), and what their absence means for this program: how configs are changed, and which
-    transaction protocol the mirror uses."""
+    """Finalized features (KIP-584), and their effect on this program: how configs are altered, and the mirror's
+    transaction protocol."""
     if isinstance(facts.features, Unknown):
         return check.unread(facts.features)
     levels = ", ".join(f"{name} {level}" for name, level in facts.features.items()) or "none finalized"
@@ -127,7 +129,7 @@ def _features(check: Check, facts: ClusterFacts) -> Finding:
 
 
 def _access_and_time(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
-    """Authorizer, clock and mutation quota: what the brokers check or measure, whatever their settings."""
+    """Checks of authorizer, clock and mutation quota, which do not depend on broker configs."""
     check = Check(subject, "authorizer")
     if isinstance(facts.authorizer, Unknown):
         yield check.unread(facts.authorizer)
@@ -145,7 +147,7 @@ def _access_and_time(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
             unread = Unknown(unread.subject, "brokers with ZooKeeper do not report their time", todo)
         yield check.unread(unread, "retention and lag are measured by clocks")
     else:
-        # The answer was on its way for a while: only what is off by more than that is known to be off.
+        # The measured difference is uncertain by half the round trip; only more than that is a real difference.
         sure_ms = abs(facts.skew_ms) - facts.skew_error_ms
         side = "ahead of" if facts.skew_ms > 0 else "behind"
         text = f"the active controller is {abs(facts.skew_ms)} ms {side} this machine, "
@@ -169,7 +171,7 @@ def _access_and_time(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
 
 
 def _settings(subject: str, declared: Cluster, facts: ClusterFacts, target: bool) -> Iterator[Finding]:
-    """Brokers may differ in a setting: the value that would do harm counts."""
+    """Checks broker configs. If brokers differ in a config, the most harmful value counts."""
     brokers = facts.brokers
     if isinstance(brokers, Unknown):
         yield Check(subject, "broker settings").unread(brokers)

@@ -1,4 +1,4 @@
-"""Doctor checks of each flow: message sizes that fit the target, topics that can be written, and are its own."""
+"""Doctor checks of each flow: message sizes, writable remote topics, and topics of other writers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,22 +27,23 @@ from reconciler.text import counted
 LIMIT = "max.message.bytes"
 SHOWN = 3
 LOG_OVERHEAD = 12
-"""Offset and size: by so many bytes Kafka's default of max.message.bytes is above that of replica.fetch.max.bytes."""
+"""Bytes of offset and size before a batch, by which Kafka's default of max.message.bytes exceeds that of
+replica.fetch.max.bytes."""
 
 NO_PROSPECTS: Mapping[TopicRef, Prospect] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """What is known of max.message.bytes. ``prospects``: topics that are still to be made, as they will be."""
+    """Known values of max.message.bytes. ``prospects``: planned topics."""
 
     live: LiveState
     prospects: Mapping[TopicRef, Prospect]
     facts: Mapping[str, ClusterFacts]
 
     def of(self, ref: TopicRef) -> int | None:
-        """The largest batch that a topic takes, in bytes: as it has it, as a plan will make it, or what all brokers
-        take at least. None: not known."""
+        """The largest batch in bytes that a topic accepts: by its config, by a plan that creates it, or by the smallest
+        default of its brokers. None: unknown."""
         cluster = self.live.known(ref.cluster)
         if cluster is None or ref.name in cluster.topics:
             return _number(self.live.topic(ref), LIMIT)
@@ -106,8 +107,8 @@ def remote_findings(
     facts: Mapping[str, RemoteFacts],
     heartbeats: Mapping[str, str | Unknown] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """What a plan would be blocked for: remote topics that others filled, heartbeats of an application, and flows of
-    other environments."""
+    """Findings that would block a plan: remote topics with records of other writers, heartbeats topics of applications,
+    and flows of other environments."""
     judged = judge(topology, copies, facts)
     plan = with_remote_topics(Plan(Basis(topology.environment, "")), topology, live, judged, copies, facts, None)
     plan = with_heartbeats(plan, topology, live, heartbeats, None)
@@ -158,7 +159,7 @@ def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -
         text = f"the limit of {some} is not known: {', '.join(unread[:SHOWN])}"
         return check.unknown(text, "", "Let the plan principal describe their configs, and those of the brokers")
 
-    # A batch fits, and its followers on the target may still not fetch it together with others.
+    # A batch may fit the topic and still exceed what followers on the target fetch at once.
     fetch = _least_of_brokers(limits.facts.get(flow.target), "replica.fetch.max.bytes")
     if fetch is not None and taken and max(taken) - LOG_OVERHEAD > fetch:
         shown = human("a.bytes", str(fetch))

@@ -1,4 +1,4 @@
-"""Doctor checks of what runs the mirror job: this machine (Java, Spark, disk space), Spark masters, and executors."""
+"""Doctor checks of the mirror job's platform: this machine (Java, Spark, disk space), Spark masters, executors."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -12,23 +12,23 @@ from reconciler.text import counted
 
 _RELEASE = re.compile(r"(?:pyspark|Spark) (([0-9]+)\.[0-9]+[^ ]*)")
 _LEAST_JAVA = {"3": 8}
-"""By Spark's major version: what its classes are compiled for. Any other, or one that is not known, needs 17."""
+"""Spark's major version -> the Java release of its class files. Other and unknown versions need 17."""
 LEAST_FREE = 1 << 30
 THIS_MACHINE = "this machine"
 EXECUTORS = "executors"
 ABOUT_EXECUTORS = ("lane_without_task", "executor_unfit")
-"""Conditions (docs/mirror/conditions.md) that say what is wrong with an executor, or that there is none."""
+"""Conditions (docs/mirror/conditions.md) about faulty or missing executors."""
 SHOWN = 3
 
 
 def _release(spark: str | Unknown) -> tuple[str, str]:
-    """Of a machine's Spark: the release and its major version; empty where they are not known."""
+    """Release and major version of Spark; empty if unknown."""
     match = None if isinstance(spark, Unknown) else _RELEASE.match(spark)
     return (match[1], match[2]) if match else ("", "")
 
 
 def machine_findings(machine: Machine) -> Iterator[Finding]:
-    """Of the machine that would run jobs in client mode: Java for its Spark, and room for logs."""
+    """Checks of the machine that runs drivers in client mode: Java for its Spark, and disk space for logs."""
     java, spark, disk = (Check(THIS_MACHINE, name) for name in ("java", "spark", "disk"))
     if isinstance(machine.java, Unknown):
         yield java.problem(machine.java.error, "Spark runs on Java", machine.java.todo)
@@ -61,7 +61,7 @@ def spark_cluster_findings(topology: Topology) -> Iterator[Finding]:
 
 
 def metrics_findings(topology: Topology) -> Iterator[Finding]:
-    """A mirror without metrics is no fault, but no alert can be made of it."""
+    """Reports mirrors without metrics: no fault, but they cannot trigger alerts."""
     for mirror in topology.mirrors.values():
         check = Check(f"mirror {mirror.name}", "metrics")
         if mirror.metrics_port:
@@ -79,7 +79,7 @@ def master_findings(mirror: Mirror, master: SparkMaster, ours: str | Unknown = "
         yield check.problem(master.reached.error, "the mirror job cannot start there", master.reached.todo)
         return
 
-    # Patch releases of Spark understand each other; minor ones need not.
+    # Patch releases of Spark are compatible with each other, minor releases may not be.
     here, _ = _release(ours)
     text = f"{mirror.master}: {master.reached}" + (f", Spark {master.version}" if master.version else "")
     if master.version and here and master.version.split(".")[:2] != here.split(".")[:2]:
@@ -89,7 +89,7 @@ def master_findings(mirror: Mirror, master: SparkMaster, ours: str | Unknown = "
     else:
         yield check.ok(text)
 
-    # The mirror needs its own cores to run, and as many free ones to restart without a gap.
+    # A restart by takeover needs as many free cores as the mirror has, since both applications run for a while.
     free, held = master.free_cores, master.own_cores
     if isinstance(free, Unknown):
         yield cores.unread(free)
@@ -143,7 +143,7 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
 
 
 def executor_findings(mirror: Mirror, looks: Sequence[ExecutorLook] | RunnerError | Unknown) -> Iterator[Finding]:
-    """``looks``: of the executors that got a task; an error if the application failed; Unknown if none answered."""
+    """``looks``: checks of executors that got a task; an error if the application failed; Unknown if none answered."""
     check = Check(f"mirror {mirror.name}", EXECUTORS)
     if isinstance(looks, Unknown):
         yield check.unread(looks)

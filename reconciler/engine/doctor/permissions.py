@@ -1,4 +1,4 @@
-"""Doctor checks the permissions of each principal, and gives the kafka-acls command for what is missing."""
+"""Doctor checks of each principal's permissions, with a kafka-acls.sh command for missing ones."""
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,18 +33,18 @@ from reconciler.resources.users import user_clusters
 from reconciler.text import first_of, in_shell
 
 CREATES_ASKED = 100
-"""A validate-only create costs the mutation quota as a real one would, so not all of a thousand are tried."""
+"""Most validate-only creates: each counts towards the mutation quota like a real one."""
 
 _WORDS = {"DESCRIBE": "Describe", "DESCRIBE_CONFIGS": "DescribeConfigs", "READ": "Read", "WRITE": "Write",
           "ALTER": "Alter", "ALTER_CONFIGS": "AlterConfigs", "CREATE": "Create", "DELETE": "Delete"}  # fmt: skip
 
 
 Lack = tuple[str, str, str]
-"""What is missing, why it matters, and the command that grants it."""
+"""The missing right, its consequence, and the command that grants it."""
 
 
 def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[tuple[str, Principal], Ask]:
-    """What to ask of whom. A mirror principal is asked only on clusters that are a side of a flow."""
+    """(cluster, principal) -> rights to check. Mirror principals are checked only on clusters of a flow."""
     all_asks: dict[tuple[str, Principal], Ask] = {}
     for name in topology.clusters:
         here = live.known(name)
@@ -74,7 +74,7 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
                 markers=bool(same_offsets.keeping_flows(topology, name)),
             )
 
-    # Brokers report no operations for topics that do not exist yet: their Read and Write are tried one by one.
+    # Brokers report no authorized operations for missing topics, so Read and Write are tried on each.
     for (name, principal), ask in all_asks.items():
         if here := live.known(name):
             to_come: dict[str, set[str]] = {"READ": set(), "WRITE": set()}
@@ -103,8 +103,8 @@ def permission_findings(
             continue
         yield login.ok(f"accepted as {right.kafka_principal}")
 
-        # A principal that is not declared logs in as plan. Granting plan's login more than it needs would hand the
-        # cluster to each pull request, so what it lacks is one problem: the missing login.
+        # An undeclared principal logs in as plan. More rights for plan's login would give every pull request power over
+        # the cluster, so all its missing rights are one problem: the missing login.
         lacks = list(_lacks(topology, cluster, right, routes))
         plans = who is not Principal.PLAN and right.kafka_principal == whose.get(Principal.PLAN)
         if lacks and plans and who not in declared:
@@ -121,7 +121,8 @@ def permission_findings(
         if not lacks and not unknown:
             yield check.ok("nothing is missing")
 
-        # Transaction markers are no problem if missing: flows copy without them, up to a limit that a user may accept.
+        # A missing right to write transaction markers is no problem: flows copy without it, up to a limit that a user
+        # may accept.
         if (held := right.markers) is not None:
             check, flows = Check(subject, f"markers of {who}"), same_offsets.flows_into(topology, cluster)
             todo = same_offsets.marker_todo(
@@ -155,7 +156,7 @@ def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Ro
             word = _WORDS[group.operation.name]
             yield f"lacks {word} on {group.words}", group.why, command(rights, word, group.resource)
 
-    # One grant covers all lanes of a flow, which have an id each: the prefix is granted, not every id.
+    # Each lane has a transactional id of its own; one grant of the prefix covers all lanes of a flow.
     ids = rights.transactional_ids if isinstance(rights.transactional_ids, Mapping) else {}
     lacking: dict[tuple[str, str], list[str]] = {}
     lock = lock_transactional_id(topology.environment)
@@ -174,14 +175,14 @@ def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Ro
 
 
 def _of_cluster(topology: Topology, cluster: str, rights: Rights) -> Iterator[Lack]:
-    """Rights on the cluster itself. Brokers report none where Describe is missing (KIP-430): of the others only Alter,
-    which contains it, is sure to be missing then."""
+    """Missing rights on the cluster itself. Without Describe, brokers report no operations (KIP-430); of the others,
+    only Alter, which implies Describe, is then surely missing."""
     needs: dict[str, str] = {}
     if rights.principal in (Principal.PLAN, Principal.APPLY):
         needs["DESCRIBE"] = "bytes at stake, running reassignments and access rules would not be known"
         if cluster in user_clusters(topology):
             needs["DESCRIBE"] = "bytes at stake, access rules and SCRAM users would not be known"
-    # Replicas may have to move where git declares a replication factor.
+    # A declared replication factor may need a reassignment.
     moves = any(flow.replication_factor for flow in topology.flows.values() if flow.target == cluster)
     moves = moves or any(topic.replication_factor for topic in topology.topics.values() if cluster in topic.clusters)
     if rights.principal is Principal.APPLY and (access_clusters(topology) or moves):
@@ -202,7 +203,7 @@ def _of_cluster(topology: Topology, cluster: str, rights: Rights) -> Iterator[La
 
 
 def _lack(rights: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack]:
-    """By name where few are missing, else by the pattern that gives them all."""
+    """The missing right with topic names if there are few, else with the pattern that grants all."""
     resources = [f"--topic {shlex.quote(name)}" for name in missing]
     if (
         len(missing) > FEW

@@ -1,7 +1,7 @@
-"""Which rights on topics and groups doctor checks for each principal: of those that exist and those still to come.
+"""Rights on topics and groups that doctor checks for each principal, for existing and planned resources.
 
-A broker lists only groups that the asking principal may describe and hides the others silently, so a group that
-does not exist is asked for by name: what is refused for it would be hidden, too.
+Brokers list only groups that the principal may describe, and hide others silently. So a group that does not exist is
+asked for by name: a refusal shows that others would be hidden, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from reconciler.text import in_shell
 
 FEW = 3
 NO_SUCH_GROUP = "reconciler-doctor"
-"""Ends the name of a group that does not exist."""
+"""Suffix of a group that does not exist."""
 HOSTS_NOT_ASKED = "no mirror host could be asked to start, change or stop the job"
 JOB_NOT_KEPT = "a mirror host could not keep the job running"
 _PREFIX = re.compile(r"(?P<head>[^\\.^$*+?{}\[\]|()]*)\.\*")
@@ -35,7 +35,7 @@ _LITERAL = re.compile(r"[^\\.^$*+?{}\[\]|()]+")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """``operation`` on each of ``topics``; ``pattern`` is one resource, as kafka-acls writes it, for all of them."""
+    """``operation`` on each of ``topics``; ``pattern``: a resource option of kafka-acls.sh that covers all."""
 
     operation: str
     topics: tuple[str, ...]
@@ -49,7 +49,7 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class GroupNeed:
-    """``asked``: the group that is asked for; ``resource``: what kafka-acls is to be given; ``words`` name it."""
+    """``asked``: the group to ask for; ``resource``: the option of kafka-acls.sh; ``words``: name it."""
 
     operation: Operation
     asked: str
@@ -76,7 +76,7 @@ def desired_names(topology: Topology, cluster: str, routes: Sequence[Route]) -> 
 
 
 def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
-    """All of them, for the topics that this principal was asked about."""
+    """Needed rights on the topics that this principal was asked about."""
     records = tuple(record_needs(topology, cluster, rights.principal, routes))
     match rights.principal:
         case Principal.PLAN:
@@ -105,7 +105,7 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
 
 
 def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
-    """To Read and Write records, also of topics that do not exist yet."""
+    """Read and Write on topics with records, including planned topics."""
     status, hosted = bool(_kept(topology, cluster)), hosts(topology, cluster)
     match principal:
         case Principal.PLAN:
@@ -153,7 +153,7 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
 
 
 def _of_flow(flow: Flow, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:
-    """What the job needs of the flow's topics on one of its clusters."""
+    """Rights of the job on the flow's topics on one of its clusters."""
     if flow.source == cluster:
         topics = tuple(sorted({route.source.name for route in routes}))
         yield Needed("READ", topics, "--topic '*'" if len(topics) > FEW else "", f"flow {flow.name} reads them")
@@ -183,12 +183,12 @@ def _audit(topology: Topology, cluster: str) -> tuple[str, ...]:
 
 
 def _kept(topology: Topology, cluster: str) -> list[Mirror]:
-    """Mirrors with their status there."""
+    """Mirrors that keep their status on the cluster."""
     return [one for one in topology.mirrors.values() if one.flows and topology.status_cluster(one) == cluster]
 
 
 def hosts(topology: Topology, cluster: str) -> bool:
-    """Whether apply and mirror hosts meet there, in ``CONTROL_TOPIC``."""
+    """Whether the cluster has the ``CONTROL_TOPIC``, by which apply and mirror hosts communicate."""
     return any(mirror.hosted for mirror in _kept(topology, cluster))
 
 
@@ -197,13 +197,13 @@ def keeps_lock(topology: Topology, cluster: str) -> bool:
 
 
 def _keeps_ownership(topology: Topology, cluster: str) -> bool:
-    """Whether records of what is ours are kept there: access rules, quotas and users carry no mark of their own."""
+    """Whether the cluster needs ownership records: rules, quotas and users cannot carry a mark of their owner."""
     return cluster in access_clusters(topology) | quota_clusters(topology) | user_clusters(topology)
 
 
 def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple[GroupNeed, ...]:
-    """By principal, the rights on groups at one cluster, with what happens without. Prefixes where the flow chooses
-    groups by an expression."""
+    """A principal's rights on groups of one cluster, with consequences of a lack. Prefixes if the flow chooses groups
+    by an expression."""
     needs: list[GroupNeed] = []
     match principal:
         case Principal.PLAN:
@@ -230,12 +230,13 @@ def group_needs(topology: Topology, cluster: str, principal: Principal) -> tuple
 
 
 def moved_groups(flow: Flow) -> tuple[GroupNeed, ...]:
-    """What a failover of the flow has to see of groups on the cluster that it leaves."""
+    """Rights on groups of the origin that a failover of the flow needs."""
     return tuple(_chosen(Operation.DESCRIBE, flow, "a failover would leave them behind"))
 
 
 def _chosen(operation: Operation, flow: Flow, why: str) -> Iterator[GroupNeed]:
-    """For a name and for a beginning with ``.*``. Rights for other patterns may be given name by name: not asked."""
+    """Rights for a name, and for a prefix with ``.*``. Rights for other patterns may be granted name by name, so they
+    are not checked."""
     for pattern in flow.groups.include:
         if (match := _PREFIX.fullmatch(pattern)) is not None:
             yield GroupNeed.prefixed(operation, match["head"], why)

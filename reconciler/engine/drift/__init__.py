@@ -1,4 +1,4 @@
 """Why the clusters differ from git: causes, remedies, parity between clusters.
 
-Belongs here: classifying differences that no plan made. Not here: making them go away (`engine.plan`).
+Belongs here: classifying differences that no plan made. Not here: removing them (`engine.plan`).
 """

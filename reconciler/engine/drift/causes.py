@@ -18,7 +18,7 @@ NOTHING = History()
 
 
 def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference, ...]:
-    """``earlier_runs``: what earlier runs did, where it is known."""
+    """``earlier_runs``: known changes by earlier runs."""
     drift, record = list[Difference](), _Record(plan.outside)
     for planned in plan.changes:
         for deviation in kind_of(planned.change).deviations(planned.change):
@@ -38,7 +38,7 @@ def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference
                 )
             )
 
-    # What differs and cannot be brought back, such as partitions that were added.
+    # Differences that no change can revert, such as added partitions.
     for refused in plan.refused:
         if refused.found and refused.subject.about is About.TOPIC:
             ref, kind = str(refused.subject.whole), "partitions"
@@ -46,7 +46,7 @@ def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference
             wished, live = refused.wished, refused.found
             drift.append(Difference(ref, kind, wished, live, Risk.LOW, "", cause.cause, cause.why))
 
-    # What differs and no planned change brings back: only the record of the last apply shows it.
+    # Differences without a planned change, which only the record of the last apply shows.
     for change in plan.outside:
         if change.kind is Outside.RECREATED and change.kind in COUNTED:
             wished, why, origin = change.before, _why(change), "as the last apply left it"
@@ -62,7 +62,7 @@ def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference
 
 
 def drift_exit_code(plan: Plan) -> ExitCode:
-    """As of the plan; a difference that no change shows is drift as well."""
+    """The plan's exit code; a difference without a change is drift, too."""
     code = plan.exit_code
     return ExitCode.CHANGES if code is ExitCode.DONE and any(it.kind in COUNTED for it in plan.outside) else code
 
@@ -79,15 +79,15 @@ def _why(change: OutsideChange) -> str:
 
 
 class _Record:
-    """What the record of the last apply shows to have changed, by what differs."""
+    """Differences between the live state and the record of the last apply."""
 
     def __init__(self, outside: Iterable[OutsideChange]) -> None:
         self._by_name = {change.name: change for change in outside if change.since and change.key}
         self._topics = grouped((str(change.subject), change) for change in outside if change.since and not change.key)
 
     def cause(self, cause: FoundCause, subject: str, kind: str, config: ConfigChange | None = None) -> FoundCause:
-        """The record explains more than that a value differs. An apply that was cut off, or a cluster that sets a value
-        back each time, explains more than the record. ``subject``, ``kind``, ``config``: of the difference."""
+        """Replaces a vague cause by the record's. A killed apply, or a cluster that resets a value each time, explains
+        more than the record and stays. ``subject``, ``kind``, ``config``: of the difference."""
         if cause.cause in (Cause.HALF_FINISHED, Cause.NORMALISED):
             return cause
         topic, _, key = subject.partition(" ")
@@ -106,10 +106,10 @@ class _Record:
 
 
 def history(lines: Iterable[Line]) -> History:
-    """Of an audit record (schemas/audit.schema.json), oldest line first. A line of another shape is passed over.
+    """Parses an audit record (schemas/audit.schema.json), oldest line first. Malformed lines are skipped.
 
-    A run that has an end was the last word on what earlier runs left open: those are overtaken. A run without an end
-    was cut off, unless it did all of its changes.
+    A run with an end supersedes unfinished earlier runs. A run without an end was killed, unless it carried out all its
+    changes.
     """
     changes: dict[str, list[Line]] = defaultdict(list)
     open_runs: dict[str, str] = {}
@@ -135,15 +135,15 @@ def history(lines: Iterable[Line]) -> History:
 
 
 def _unfinished(open_runs: Mapping[str, str], leftovers: Mapping[str, object]) -> Mapping[str, str]:
-    """Without those that were killed after their last change."""
+    """Unfinished runs, without runs that were killed after their last change."""
     return {run: at for run, at in open_runs.items() if leftovers.get(run) != 0}
 
 
 def cause_of(planned: Planned, earlier_runs: History, config: ConfigChange | None = None) -> FoundCause:
-    """``config``: the single one of an ``AlterConfigs`` that is asked about."""
+    """``config``: one config of an ``AlterConfigs``."""
     last = earlier_runs.last(planned.id)
-    # What the audit record says of this very change comes first, then what its kind can tell from the change, then
-    # runs that ended before they were done.
+    # The most specific cause first: audit lines about this change, then the kind's own classification, then unfinished
+    # runs.
     if last is not None and last.get("result") in ("unproven", "left"):
         return FoundCause(Cause.HALF_FINISHED, f"the apply of {last.get('at')} did it, and no probe confirmed it")
     if last is not None and last.get("result") in ("failed", "skipped", "undone"):

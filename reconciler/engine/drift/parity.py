@@ -1,7 +1,7 @@
 """Parity between clusters: how copies of one topic differ, and whether a rule allows it.
 
-A remote topic is judged by what config sync asks of its live source; a topic that git declares on several clusters by
-what git gives it on each, every copy against the first.
+A remote topic is compared with the configs that sync derives from its live source; a topic that git declares on several
+clusters with its declared values, every copy with the first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -58,7 +58,7 @@ def parity(topology: Topology, live: LiveState, routes: Sequence[Route]) -> Pari
 def both_sides(
     topology: Topology, live: LiveState, routes: Sequence[Route]
 ) -> Iterator[ComparedTopics | Disparity | Unknown]:
-    """A Disparity alone where one side is missing; Unknown where one is hidden; nothing where neither is there."""
+    """A Disparity if one side is missing; Unknown if one is hidden; None if both are missing."""
     for route in routes:
         ends = Ends(route.flow, route.source, route.remote)
         here, there = live.topic(route.source), live.topic(route.remote)
@@ -76,8 +76,8 @@ def both_sides(
 def declared_twice(
     topology: Topology, live: LiveState, routes: Sequence[Route]
 ) -> Iterator[ComparedTopics | Disparity | Unknown]:
-    """A Disparity alone where one side is missing; Unknown where one is hidden; nothing where neither is there, or one
-    cluster was not read."""
+    """A Disparity if one side is missing; Unknown if one is hidden; None if both are missing, or one cluster was not
+    read."""
     flowing = {frozenset((route.source, route.remote)) for route in routes}
     for topic in topology.topics.values():
         read = [TopicRef(cluster, topic.name) for cluster in topic.clusters if live.known(cluster)]
@@ -99,7 +99,7 @@ def declared_twice(
 
 
 class _Rules(Protocol):
-    """By which a difference is allowed or not. ``configs`` is asked once, and only where some config differs."""
+    """Rules that allow differences. ``configs`` is called once, and only if a config differs."""
 
     def partitions(self, here: int, there: int) -> ParityVerdict: ...
 
@@ -109,8 +109,8 @@ class _Rules(Protocol):
 
 
 def _compared(pair: Pair, rules: _Rules) -> ComparedTopics:
-    """What differs between a topic and its copy, each with a verdict: as declared, or not. The factor is compared only
-    where all partitions of a topic have the same."""
+    """Differences between a topic and its copy, each with a verdict: as declared, or not. The replication factor is
+    compared only if all partitions of a topic have the same."""
     disparities: list[Disparity] = []
     here, there = len(pair.here.partitions), len(pair.there.partitions)
     if here != there:
@@ -161,7 +161,7 @@ class _FlowRules:
             if key in asked.set and key in defaults and asked.set[key].origin == defaults[key].layer.name:
                 return _given(defaults[key], configured, "")
 
-            # By MirrorMaker 2's rules, as ``synced_configs`` follows them.
+            # By MirrorMaker 2's rules of config sync, as in ``synced_configs``.
             if route.two_way:
                 return ParityVerdict(True, "the same name flows both ways, so neither side leads")
             if not sync.enabled:
@@ -183,7 +183,7 @@ class _FlowRules:
 
 
 def _given(given: Given, configured: Configured, own: str) -> ParityVerdict:
-    """``own``: in words, where the topic itself says the value."""
+    """``own``: words for the place where the topic itself sets the value."""
     words = own if given.layer.name == DECLARED else given.layer.words
     if same(configured.key, given.value, configured.there.value):
         return ParityVerdict(True, words)

@@ -1,5 +1,5 @@
-"""What drift adds to a verdict: copies that keep less than their source because someone changed a config outside of
-git, and the known remedy of a condition that a cluster causes by differing from git: what `apply` would change.
+"""Adds drift to a verdict: copies that retain less than their source after a change outside of git, and, for a
+condition that drift causes, the change of `apply` that ends it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -33,7 +33,7 @@ _LIMIT = "max.message.bytes"
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a condition is about. ``topics``: at source and target; none if it is about a lane or a flow."""
+    """The subject of a condition. ``topics``: at source and target; empty for a lane or a flow."""
 
     flow: Flow
     topics: frozenset[TopicRef]
@@ -50,7 +50,7 @@ _Concerns = Callable[[Change, _Place], bool]
 
 
 def _configs(*keys: str) -> _Concerns:
-    """Configs of the topic, by the beginnings of their names."""
+    """Changes of the topic's configs with these prefixes."""
 
     def concerns(change: Change, place: _Place) -> bool:
         if not isinstance(change, AlterConfigs) or change.ref not in place.topics:
@@ -65,7 +65,7 @@ def _topic(*kinds: type[Change]) -> _Concerns:
 
 
 def _access(change: Change, place: _Place) -> bool:
-    """A missing right, or a denial that should not be there; on the topic, where the condition names one."""
+    """A missing allow rule, or an undeclared deny rule; on the topic, if the condition names one."""
     match change:
         case CreateAcl(acl=acl) if acl.permission is Permission.ALLOW:
             pass
@@ -97,18 +97,18 @@ _CAUSES: Mapping[str, _Concerns] = {
         _configs("min.insync.replicas")(change, place) or _topic(ReassignReplicas)(change, place)
     ),
 }
-"""Conditions that drift may cause, and by which changes it would end."""
+"""Condition that drift may cause -> changes that would end it."""
 
 
 def has_remedy(verdict: Verdict) -> bool:
-    """Whether drift could be behind it at all, so that a comparison with git is worth its time."""
+    """Whether drift may cause one of the conditions, so that a comparison with git is worth its time."""
     return any(cause.code in _CAUSES for cause in verdict.causes)
 
 
 def with_remedies(
     verdict: Verdict, topology: Topology, live: LiveState, changes: Iterable[Change], folder: str = ANY_FOLDER
 ) -> Verdict:
-    """``changes``: those that `apply` would make now. ``folder``: of the environment, as a command names it."""
+    """``changes``: of the present plan. ``folder``: the environment's folder, for commands."""
     planned, causes = tuple(changes), []
     for cause in verdict.causes:
         flow, concerns = topology.flows.get(cause.subject.removeprefix("flow ")), _CAUSES.get(cause.code)
@@ -120,7 +120,7 @@ def with_remedies(
         place, drift = _Place(flow, topics), list[str]()
         for change in (each for each in planned if concerns(each, place)):
             for deviation in kind_of(change).deviations(change):
-                # Of a change of several configs, those that matter here.
+                # Of a change of several configs, only the relevant ones.
                 config, single = deviation.config, change
                 if isinstance(change, AlterConfigs) and config:
                     single = replace(change, configs=(config,))
@@ -139,8 +139,7 @@ def with_remedies(
 
 
 def losing_copies(topology: Topology, live: LiveState) -> Iterator[tuple[str, KeptLess]]:
-    """Each config by which a copy keeps less than its source now, with its flow; whether git declares it is not looked
-    at."""
+    """(flow, config) by which a copy retains less than its source now, whether or not git declares it."""
     for flow in topology.flows.values():
         source, target = live.known(flow.source), live.known(flow.target)
         if source is None or target is None:
@@ -168,7 +167,7 @@ def with_losing_copies(
     changes: Iterable[Change],
     folder: str = ANY_FOLDER,
 ) -> Verdict:
-    """``changes``: those that `apply` would make now. A copy that none of them sets back is as git declares it."""
+    """``changes``: of the present plan. If none of them resets a copy's config, git declares it so."""
     planned = {
         (change.ref, config.key): config.undeclared
         for change in changes

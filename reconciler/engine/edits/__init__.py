@@ -1,4 +1,4 @@
-"""What an edit of the YAML means: two environments compared, field by field, with the risk of each difference.
+"""The meaning of an edit of the YAML: compares two environments field by field, with the risk of each difference.
 
 Belongs here: git against git. Not here: git against clusters (`engine.diff`, `resources`).
 """

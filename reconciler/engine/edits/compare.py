@@ -1,6 +1,6 @@
-"""Compares two versions of an environment: what the edit means, without asking a cluster.
+"""Compares two versions of an environment without asking a cluster.
 
-Knows only declared topics and what flows make of them; live topics that a flow also matches are the plan's part.
+It knows only declared topics and their remote topics; live topics that a flow also matches are left to the plan.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _REMOVED = {
 
 
 def compare(before: Topology | None, after: Topology) -> EditComparison:
-    """``before`` None: the environment was not there, so all of it is new."""
+    """``before``: None for a new environment, in which every entry is new."""
     base = as_called_now(before or Topology(after.environment, {}, {}, {}, {}), after)
     items = (
         *_items("cluster", base.clusters, after.clusters, base, after),
@@ -78,7 +78,8 @@ def _items(
 
 
 def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
-    """``item``, if it is a topic or flow of one side and the other has one like it under another name."""
+    """``item`` with its new or former name, if it is a topic or flow with an equal one under another name on the other
+    side."""
     sides: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         "topic": (base.topics, now.topics),
         "flow": (base.flows, now.flows),
@@ -91,7 +92,7 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
     twins = [name for name in mine.keys() - other.keys() if replace(mine[name], name="") == noun]
     alike = [name for name in other.keys() - mine.keys() if replace(other[name], name="") == noun]
     if len(alike) != 1 or len(twins) != 1:
-        return item  # any of several alike may be the renamed one
+        return item  # ambiguous: each of several equal ones may be the renamed one
     old, new = (item.name, alike[0]) if item.sign is Sign.REMOVED else (alike[0], item.name)
     if item.kind == "topic":
         item = replace(item, renamed=alike[0])
@@ -110,7 +111,7 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
 
 
 def _tombstones(base: Topology, now: Topology) -> Iterator[ItemChange]:
-    """By topic and topic id: the same name with another id is another deletion."""
+    """Edited tombstones, by topic and topic id: the same name with another id is another deletion."""
     old = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in base.deletions}
     new = {(tombstone.ref, tombstone.topic_id): tombstone for tombstone in now.deletions}
     for key in sorted(old.keys() | new.keys()):
@@ -127,7 +128,7 @@ def _tombstones(base: Topology, now: Topology) -> Iterator[ItemChange]:
 
 
 def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
-    """What counts for the whole environment: defaults, classes, protections, the shrink limit."""
+    """Edits for the whole environment: defaults, classes, protections, the shrink limit."""
     old, new = base.rules, now.rules
     fields: list[FieldChange] = []
     for field in changed_fields(old.defaults, new.defaults):

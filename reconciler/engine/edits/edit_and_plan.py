@@ -1,4 +1,4 @@
-"""One edit beside the plan that was made of it: what the plan does about what the edit names."""
+"""One edit and its plan: relates subjects of the edit to changes of the plan."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from reconciler.text import grouped
 
 @dataclass(frozen=True)
 class EditAndPlan:
-    """``before``: git's other side. ``live``: what ``plan`` was made from."""
+    """``before``: the topology before the edit. ``live``: the live state behind ``plan``."""
 
     before: Topology
     after: Topology
@@ -42,7 +42,7 @@ class EditAndPlan:
         return frozenset(TopicRef(each.cluster, each.name) for each in subjects if each.about is About.TOPIC)
 
     def ignored(self, refs: Iterable[TopicRef], key: str) -> str:
-        """By which rule the plan leaves ``key`` of one of ``refs`` alone, or empty."""
+        """The rule by which the plan ignores ``key`` of one of ``refs``, or empty."""
         names = {str(ref) for ref in refs}
         for each in self.plan.ignored:
             if str(each.subject.whole) in names and (key in each.text or each.subject.field.endswith(key)):
@@ -51,7 +51,7 @@ class EditAndPlan:
 
     @cached_property
     def routes(self) -> tuple[Route, ...]:
-        """Of either side of the edit."""
+        """Routes of both sides of the edit."""
         return (*declared_routes(self.before), *declared_routes(self.after))
 
     @cached_property
@@ -60,7 +60,7 @@ class EditAndPlan:
         return grouped((route.source, route.remote) for route in self.routes)
 
     def family(self, refs: Iterable[TopicRef]) -> frozenset[TopicRef]:
-        """With what flows make of them, over all hops."""
+        """The topics with their remote topics, over all hops."""
         known, todo = set[TopicRef](), list(refs)
         while todo:
             ref = todo.pop()
@@ -70,19 +70,18 @@ class EditAndPlan:
         return frozenset(known)
 
     def unknown(self, clusters: Iterable[str]) -> bool:
-        """Whether what the plan does there is unknown, as one of them did not answer. A plan reads no cluster that the
-        files no longer declare."""
+        """Whether one of the clusters did not answer, or is no longer declared and so was not read."""
         return any(self.live.known(name) is None for name in clusters if name in self.after.clusters)
 
     def outside(self, clusters: Collection[str]) -> bool:
-        """Whether all of them have left the files."""
+        """Whether the files declare none of these clusters any more."""
         return bool(clusters) and not any(name in self.after.clusters for name in clusters)
 
     def touched(self, refs: Iterable[TopicRef], wanted: Callable[[Change], bool] = lambda _: True) -> bool:
         return any(ref in self.blocked or any(map(wanted, self.by_ref.get(ref, ()))) for ref in refs)
 
     def ran(self, flow: str) -> bool:
-        """Whether a job is known to have copied it, so that it has positions."""
+        """Whether a job has copied the flow, as far as known, so that it has positions."""
         jobs = (job for job in self.live.mirrors.values() if isinstance(job, LiveMirror))
         return any(flow in job.flows for job in jobs)
 
@@ -90,7 +89,7 @@ class EditAndPlan:
         return [each for each in self.plan.refused if each.subject.about is about and each.subject.name == name]
 
     def restarts(self, flows: Iterable[str]) -> bool:
-        """Whether a mirror of one of these flows starts, restarts or stops, or that is unknown."""
+        """Whether a mirror of one of these flows starts, restarts, stops, or is unknown."""
         wanted, sides = set(flows), (self.before, self.after)
         names = {mirror.name for side in sides for mirror in side.mirrors.values() if wanted & {*mirror.flows}}
         if any(unknown.subject in {f"mirror {name}" for name in names} for unknown in self.plan.unknown):
@@ -103,7 +102,7 @@ Judge = Callable[[ItemChange, EditAndPlan], Iterator[NoEffect]]
 
 
 def quiet(item: ItemChange, why: str, field: FieldChange | None = None) -> NoEffect:
-    """An edit without effect that no reader takes for a removal."""
+    """An edit without effect that no reader mistakes for a removal."""
     return NoEffect(item.kind, item.name, "" if field is None else edited(field), why)
 
 

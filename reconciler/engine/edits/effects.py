@@ -1,7 +1,7 @@
-"""Which entries of an edit do nothing on the clusters, and why: each is looked for in the plan of the same edit.
+"""Finds entries of an edit without effect on clusters, with the reason, by searching the plan of the same edit.
 
-An entry has an effect where the plan changes, blocks or does not know what it is about. Every other one is named, those
-first that look as if they took something away.
+An entry has an effect if the plan changes, blocks or does not know its subject. Every other entry is named, first those
+that look like removals.
 """
 
 from reconciler.engine.edits import entry_effects, noun_effects
@@ -11,7 +11,7 @@ from reconciler.text import counted
 
 _JUDGES = {**noun_effects.JUDGES, **entry_effects.JUDGES}
 LED_BY = 2
-"""Edits without effect that a plan's own headline begins with."""
+"""Most edits without effect in a plan's headline."""
 
 
 def without_effect(comparison: EditComparison, sides: EditAndPlan) -> tuple[NoEffect, ...]:
@@ -24,8 +24,8 @@ def without_effect(comparison: EditComparison, sides: EditAndPlan) -> tuple[NoEf
 def lead(
     effectless: tuple[NoEffect, ...], comparison: EditComparison | None = None, against: Against | None = None
 ) -> str:
-    """``This edit revokes nothing: 3 access rules of User:a stay on east.`` Empty where the plan has a change for each
-    entry."""
+    """A headline such as ``This edit revokes nothing: 3 access rules of User:a stay on east.`` Empty if the plan has a
+    change for each entry."""
     said: list[str] = []
     for each in effectless:
         setting = f" ({each.setting})" if each.setting else ""

@@ -1,7 +1,7 @@
-"""How an edit changes the sections of entries without names: access rules, quotas, SCRAM users.
+"""Compares sections of unnamed entries in an edit: access rules, quotas, SCRAM users.
 
-Two entries that are about the same and differ are one that was edited. What a role comes to on each cluster, and who
-gains and loses access by it, is the live plan's part.
+Two different entries with the same subject are one edited entry. Rules of a role on each cluster, and gains and losses
+of access, are left to the live plan.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,8 +24,8 @@ _IN_TITLE = {"principal", "role", "entity.parts", "name", "number"}
 
 @dataclass(frozen=True, slots=True)
 class EditedSection(Generic[Entry]):
-    """``of``: whether the section is written, and its entries. ``gone``, ``absent_gone``: what leaving git means for an
-    entry, and for one that said ``absent``. ``meaning`` says of a field of an entry what its change means."""
+    """``of``: whether the section exists, and its entries. ``gone``, ``absent_gone``: meaning of the removal of an
+    entry, and of one with ``absent``. ``meaning``: meaning of a changed field."""
 
     name: str
     noun: str
@@ -36,7 +36,7 @@ class EditedSection(Generic[Entry]):
     meaning: Callable[[FieldChange, Entry], FieldChange]
 
     def items(self, base: Topology, now: Topology) -> Iterator[ItemChange]:
-        """An empty section means something, too: its kind is read and compared from then on."""
+        """Edited entries. An empty section counts, too: it makes plans read and compare its kind."""
         (was_declared, before), (is_declared, after) = self.of(base), self.of(now)
         if is_declared and not was_declared:
             yield ItemChange(Sign.ADDED, "section", self.name, means="read on every cluster from now on, and compared")
@@ -44,7 +44,7 @@ class EditedSection(Generic[Entry]):
             yield ItemChange(Sign.REMOVED, "section", self.name, means=NOT_COMPARED)
         old, new = (grouped((self.title(entry), entry) for entry in entries) for entries in (before, after))
         for title in sorted(old.keys() | new.keys()):
-            # Entries of one title have nothing else to tell them apart: those that differ are paired in their order.
+            # Entries with the same title have no other key, so differing ones are paired in their order.
             gone = [entry for entry in old.get(title, []) if not _among(entry, new.get(title, []))]
             come = [entry for entry in new.get(title, []) if not _among(entry, old.get(title, []))]
             for one, other in zip(gone, come, strict=False):
@@ -60,7 +60,7 @@ class EditedSection(Generic[Entry]):
 
 
 def _among(entry: Entry, others: Iterable[Entry]) -> bool:
-    """Its number in the file means nothing, nor does the order of its lists."""
+    """Whether an equal entry is among others, ignoring its number in the file and the order of its lists."""
     return any(next(_changed(entry, other), None) is None for other in others)
 
 
@@ -70,7 +70,7 @@ def _changed(was: Entry, now: Entry) -> Iterator[FieldChange]:
 
 
 def _plain(field: FieldChange) -> FieldChange:
-    """As the YAML has it: fields of an exact rule and limits of a quota are beside the others."""
+    """The field under its YAML name: fields of an exact rule and limits of a quota are on the entry itself."""
     section, _, key = field.path.partition(".")
     if section == "exact":
         return replace(field, path=key)
@@ -90,8 +90,7 @@ def _title(rule: AccessRule) -> str:
 
 
 def _of_rule(field: FieldChange, rule: AccessRule) -> FieldChange:
-    """What is dangerous about a rule's field, in words with a risk: deletions of rules of any origin, denials, and
-    wildcards."""
+    """The field with risk and words if it is dangerous: deletion of rules of any origin, denials, wildcards."""
     denies = rule.exact is not None and rule.exact.permission is Permission.DENY
     if field.path == "absent" and rule.absent:
         return replace(field, means="such rules are deleted, no matter who made them", risk=Risk.MEDIUM)

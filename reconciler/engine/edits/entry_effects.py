@@ -1,4 +1,4 @@
-"""Which edited entries without names do nothing: access rules, quotas, SCRAM users."""
+"""Finds edited access rules, quotas and SCRAM users without effect."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         if isinstance(here.acls, Unknown) or (here.access is not None and isinstance(here.access.owned, Unknown)):
             return
 
-    # Without an authorizer Kafka keeps no rules.
+    # Without an authorizer a cluster has no rules.
     bare = {each.subject.cluster for each in sides.plan.ignored if each.rule == "no-authorizer"}
     if clusters and bare.issuperset(clusters):
         where = first_of(clusters, SHOWN)
@@ -46,7 +46,7 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         yield NoEffect(item.kind, item.name, "", "its cluster has no authorizer", "Switch one on", short)
         return
 
-    # What a mirror's entry comes to depends on topics, so it is looked for in the plan by its principal.
+    # Rules of a mirror's entry depend on topics, so the plan is searched by principal.
     changes = [change for change in sides.changes if isinstance(change, AclChange)]
     if any(each.role is AccessRole.MIRROR for each in (*before, *after)):
         principals = {each.principal for each in before or after}
@@ -59,7 +59,7 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             yield quiet(item, "it changes no access rule")
         return
 
-    # Any other entry comes to rules that are known without the plan.
+    # Rules of other entries follow from the entry alone.
     moved = {(change.cluster, change.acl) for change in changes}
     strangers = {(each.cluster, each.acl) for each in sides.plan.unmanaged_acls}
     was, now = _placed(before), _placed(after)
@@ -102,8 +102,8 @@ def _placed(rules: Iterable[AccessRule]) -> set[Placed]:
 
 
 def quota(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
-    """Edits of a quota that the plan does not act on: since limits stay when they leave the files, or are as declared
-    already. Nothing is said where the cluster could not be read."""
+    """Edits of a quota without a change in the plan: limits stay when they leave the files, or are already as declared.
+    Nothing is reported for an unread cluster."""
     before, after = _entries(item, sides.before.quotas), _entries(item, sides.after.quotas)
     every = [*before, *after]
     clusters = sorted({name for each in every for name in each.clusters})
@@ -154,7 +154,7 @@ def _limits(sides: EditAndPlan, cluster: str, whom: Any) -> Mapping[str, float]:
 
 
 def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
-    """The same of SCRAM users: a user who leaves the files stays, a password is only compared by its version, and
+    """The same for SCRAM users: a user that leaves the files stays, a password is compared only by its version, and
     credentials that no apply has set are not ours to delete."""
     before, after = _entries(item, sides.before.users), _entries(item, sides.after.users)
     clusters = sorted({name for each in (*before, *after) for name in each.clusters})
@@ -203,7 +203,7 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 def _logins_that_stay(
     name: str, before: Sequence[ScramUser], after: Sequence[ScramUser], sides: EditAndPlan
 ) -> Mapping[str, list[Mechanism]]:
-    """By cluster: mechanisms that left the entry, and that the plan does not delete."""
+    """Cluster -> mechanisms that left the entry but that the plan does not delete."""
     deletions = [change for change in sides.changes if isinstance(change, DeleteUser) and change.user == name]
     gone = {(change.cluster, mechanism) for change in deletions for mechanism in change.mechanisms}
     stay: dict[str, list[Mechanism]] = {}

@@ -1,5 +1,5 @@
-"""Declared values as named fields, in the words that people read, and what an edit of one means: cost, risk, and
-whether it can be taken back. Literal secrets are never shown."""
+"""Declared values as named fields with readable values, and the meaning of an edit: cost, risk, and whether it can be
+reverted. Never shows literal secrets."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
@@ -56,11 +56,11 @@ _OF_FLOWS = {
     "replication_factor": "of remote topics: where they exist, their replicas have to move",
     "sync_topic_configs": "which configs remote topics get from their sources; the live plan shows which change",
 }
-"""Settings of a flow that its job does not read."""
+"""Settings of a flow that no job reads."""
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Every field but the name and the place in a file. Fields without a value are left out."""
+    """All fields except the name and the place in a file. Fields without a value are left out."""
     if is_dataclass(value):
         for field in fields(value):
             if field.name != "where" and (path or field.name != "name"):
@@ -74,7 +74,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def changed_fields(before: Any, after: Any) -> Iterator[FieldChange]:
-    """Values that mean the same are no change; a list in another order is one, whose meaning is nothing."""
+    """Changed fields. Equal meanings are no change; a list in another order is a change without meaning."""
     old, new = dict(leaves(before)), dict(leaves(after))
     for path in sorted(old.keys() | new.keys()):
         was, now = old.get(path), new.get(path)
@@ -92,7 +92,7 @@ def changed_fields(before: Any, after: Any) -> Iterator[FieldChange]:
 
 
 def whole(noun: Any) -> Iterator[FieldChange]:
-    """What a new noun says itself; what it leaves to the defaults is left out."""
+    """The fields that a new entry sets itself, without defaults."""
     own: set[str] = set()
     defaults: dict[str, Any] = {}
     for field in fields(noun):
@@ -109,8 +109,7 @@ def whole(noun: Any) -> Iterator[FieldChange]:
 
 
 def words(path: Path, value: Any) -> str:
-    """A value as a reader writes it in YAML: durations and sizes with units, lists with commas, texts without quotes
-    where none are needed."""
+    """A value as in YAML: durations and sizes with units, lists with commas, texts with quotes only if needed."""
     if value is None:
         return NOT_SET
     if isinstance(value, bool):
@@ -128,7 +127,7 @@ def words(path: Path, value: Any) -> str:
 
 
 def _config(path: Path) -> bool:
-    """Kafka's topic configs, which have units and spellings."""
+    """Whether the path is one of Kafka's topic configs, which have units and spellings."""
     return len(path) > 0 and (path[-1] in LOWERED or (len(path) > 1 and path[-2] == "configs"))
 
 
@@ -138,7 +137,7 @@ def meaning(
     before: topology.Topology,
     after: topology.Topology,
 ) -> FieldChange:
-    """``field`` with its meaning. What an edit does to running jobs is a matter of ``flows.mirror_impacts``."""
+    """``field`` with its meaning. Effects on running jobs are in ``flows.mirror_impacts``."""
     if field.means:
         return field
     match noun:
@@ -153,8 +152,7 @@ def meaning(
 
 
 def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, after: topology.Topology) -> FieldChange:
-    """``moved`` names renamed flows. What an edit does to records comes from the same table as the plan's
-    (``flow_edits``)."""
+    """``moved`` names renamed flows. The effect on records comes from the table that plans use (``flow_edits``)."""
     if field.path == "moved" and flow.moved_from:
         return replace(field, before=NOT_SET, after=f"from {flow.moved_from}", means=f"renamed: {KEEPS}")
     if field.path == "moved":
@@ -176,7 +174,7 @@ def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, af
 
 
 def _copies(field: FieldChange, flow: topology.Flow, after: topology.Topology) -> FieldChange:
-    """How many topics of the files would be concerned; others may match as well."""
+    """Adds the number of declared topics concerned; others may match, too."""
     chosen = selector_of(flow)
     there = [each for each in after.topics.values() if flow.source in each.clusters]
     count = sum(chosen.why_not(topic.name) is None for topic in there)
@@ -224,7 +222,7 @@ def _topic(field: FieldChange, topic: topology.Topic, old: topology.Topic) -> Fi
     if topic.partitions < old.partitions:
         return replace(field, means="refused where the topic exists: Kafka cannot remove partitions", risk=Risk.HIGH)
 
-    # Whether records have keys is not declared, but for a label; compaction does nothing without keys.
+    # Only a label can show that records have keys; without keys a broker refuses records of a compacted topic.
     keyed = topic.labels.get("keyed", "").lower() in ("true", "yes")
     keyed = keyed or "compact" in topic.configs.get("cleanup.policy", "")
     means = "keys move to other partitions; Kafka cannot remove partitions again"
@@ -242,7 +240,7 @@ def _undeclared(field: FieldChange) -> FieldChange:
 def _cluster(
     field: FieldChange, cluster: topology.Cluster, old: topology.Cluster, after: topology.Topology
 ) -> FieldChange:
-    """Only the fields that have a meaning beyond their value."""
+    """Meaning of a cluster's field, if it has one beyond its value."""
     section, _, rest = field.path.partition(".")
     if section == "cluster_id":
         return replace(field, means="commands refuse to work on any cluster but the one with this id")
@@ -259,8 +257,8 @@ def _cluster(
 def reaching(
     field: FieldChange, reach: str, old: topology.TopicDefaults, new: topology.TopicDefaults, path: str = ""
 ) -> FieldChange:
-    """``field`` of a layer that counts for many topics: for which, and what the worst of it is. ``path``: its path in
-    the YAML, where the layer is a part of something."""
+    """``field`` of a layer of defaults, with the topics that it reaches and the worst effect. ``path``: its path in the
+    YAML, if the layer is a part of an entry."""
     field_change = replace(field, path=path or field.path)
     section, _, key = field.path.partition(".")
     if section == "lower_retention_by":

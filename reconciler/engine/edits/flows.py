@@ -1,5 +1,5 @@
-"""What an edit changes in flows: topics that begin or cease to be mirrored, remote topics that follow, and which mirror
-jobs it restarts, by their fingerprints."""
+"""Effects of an edit on flows: topics that begin or cease to be mirrored, remote topics that follow, and restarted
+mirror jobs, by their fingerprints."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ _NOT_READ = {
 
 
 def blank(topology: Topology) -> LiveState:
-    """Empty clusters: then only what is declared, and what flows make of it, can travel."""
+    """A live state with empty clusters, so that only declared topics and their copies travel."""
     return LiveState({name: LiveCluster(name, "", (), {}) for name in topology.clusters}, {})
 
 
@@ -64,7 +64,7 @@ def flow_impacts(routes: RoutesOfBothSides) -> Iterator[edit.FlowImpact]:
 
 
 def takeovers(impacts: Iterable[edit.FlowImpact]) -> Mapping[str, str]:
-    """Flow -> what it means that it copies from now on what another flow copied: above all, that it was renamed."""
+    """Flow -> meaning of its takeover of another flow's topics: usually, it was renamed."""
     losers: dict[edit.TopicTravel, str] = {travel: impact.flow for impact in impacts for travel in impact.lost}
     by_name: dict[str, dict[str, int]] = {}
     for impact in impacts:
@@ -83,7 +83,8 @@ def takeovers(impacts: Iterable[edit.FlowImpact]) -> Mapping[str, str]:
 
 
 def following(routes: RoutesOfBothSides) -> Iterator[edit.ItemChange]:
-    """Remote topics on both sides whose partitions, factor or synced configs follow an edit of their source or flow."""
+    """Existing remote topics that follow an edit of their source or flow in partitions, replication factor or synced
+    configs."""
     was = {route.remote: route for route in routes.before}
     for route in routes.after:
         if (old := was.get(route.remote)) is None:
@@ -147,7 +148,7 @@ def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
                 continue
             because = [*explain_difference(was, now)]
 
-            # What spark-submit reads and the hand-over file does not hold.
+            # Settings for spark-submit, which are not in the hand-over.
             if old.master != new.master:
                 because.append(f"mirror {name}: master {old.master} -> {new.master}")
             confs = old.spark_conf, new.spark_conf
@@ -157,7 +158,7 @@ def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
 
 
 def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
-    """What near a mirror was edited without a restart for it, and why that is so."""
+    """Edits near a mirror that need no restart, with the reason."""
     before, after = sides.before, sides.after
     flows = set(mirror.flows)
     clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}

@@ -1,4 +1,4 @@
-"""Which edits of topics, flows, mirrors, clusters and of what counts for many do nothing on a cluster, and why."""
+"""Finds edits of topics, flows, mirrors, clusters and defaults without effect on clusters, with the reason."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -20,7 +20,7 @@ NOT_READ = "its mirror runs as before: the job does not read it"
 
 
 def of_later_runs(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
-    """Rules for runs to come: defaults of guards, protections, the rollout."""
+    """Settings that only later runs use: defaults of guards, protections, the rollout."""
     if item.kind != "section":
         yield quiet(item, item.means or "it counts for later runs; nothing on a cluster changes")
     elif item.sign is Sign.REMOVED:
@@ -49,7 +49,7 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     old, new = sides.before.topics.get(item.name), sides.after.topics.get(item.name)
     before, after = (frozenset(topic.clusters) if topic else frozenset() for topic in (old, new))
 
-    # On clusters that the topic has left, it stays without a tombstone.
+    # On clusters that no longer declare the topic, it stays, unless it has a tombstone.
     there = [ref for cluster in sorted(before - after) if sides.live.topic(ref := TopicRef(cluster, item.name))]
     if stays := [
         ref for ref in there if not sides.touched((ref,), lambda change: isinstance(change, changes.DeleteTopic))
@@ -69,13 +69,13 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if sides.outside(before - after):
         yield quiet(item, OUTSIDE)
 
-    # On clusters where it is new, it may be there already.
+    # On clusters that newly declare it, it may already exist.
     for cluster in sorted(after - before):
         ref = TopicRef(cluster, item.name)
         if sides.live.topic(ref) is not None and not sides.touched((ref,)):
             yield quiet(item, f"{ref} already exists, as declared")
 
-    # On clusters that it keeps, each field is looked for.
+    # On other clusters, the plan is searched for each field.
     refs = [TopicRef(cluster, item.name) for cluster in before & after]
     if item.sign is not Sign.CHANGED or sides.unknown(before | after):
         return
@@ -91,13 +91,13 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     family = sides.family(refs)
     if section != "configs":
         keys = {key}
-        if section == "class":  # configs of the classes that the topic had and has
+        if section == "class":  # configs of the old and the new class
             rules = [(each.rules.classes, each.topics[item.name].class_name) for each in (sides.before, sides.after)]
             keys = {config for classes, name in rules if name in classes for config in classes[name].configs}
-        reached = refs if section == "replication_factor" else family  # copies have that of their flow
+        reached = refs if section == "replication_factor" else family  # copies get their flow's factor
         touched = sides.touched(reached, lambda change: _follows(change, section, keys))
         return None if touched else quiet(item, field.means or "the cluster is as declared", field)
-    gone = field.after == NOT_SET  # then a new copy gets what its source still has
+    gone = field.after == NOT_SET  # a new copy gets the value that its source still has
     if sides.touched(family, lambda change: _sets(change, key, made=not gone) or _begins(change, refs)):
         return None
     there = [(topic, ref) for ref in refs if (topic := sides.live.topic(ref)) is not None]
@@ -115,7 +115,7 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
 
 
 def _sets(change: changes.Change, key: str, *, made: bool = True) -> bool:
-    """``made``: also a topic that is made with it."""
+    """Whether a change sets the config. ``made``: also by creating a topic with it."""
     match change:
         case changes.DeleteTopic():
             return True
@@ -128,12 +128,12 @@ def _sets(change: changes.Change, key: str, *, made: bool = True) -> bool:
 
 
 def _begins(change: changes.Change, refs: Collection[TopicRef]) -> bool:
-    """Whether one of the topics is made by it, with all that is declared and without what no longer is."""
+    """Whether the change creates one of the topics, with all its declared values."""
     return isinstance(change, changes.CreateTopic) and change.ref in refs
 
 
 def _follows(change: changes.Change, setting: str, keys: Collection[str]) -> bool:
-    """Whether a change of a topic may follow from a setting that is no config. ``keys``: the configs."""
+    """Whether a change of a topic may follow from a setting other than a config. ``keys``: the configs."""
     match change:
         case changes.DeleteTopic():
             return True
@@ -156,7 +156,7 @@ def _follows(change: changes.Change, setting: str, keys: Collection[str]) -> boo
 
 
 def _lowers(config: changes.ConfigChange) -> bool:
-    """Whether a step could be in the way of it. What is not known to rise counts."""
+    """Whether lowering in steps may delay the change; a value that may fall counts."""
     try:
         before, goal = int(config.before or ""), int(config.goal or config.after or "")
     except ValueError:
@@ -198,7 +198,7 @@ def _layer_field(
 
 
 def _decides(change: changes.CreateTopic, sides: EditAndPlan, layer: str, field: str) -> bool:
-    """Whether the layer gives a new topic ``field``, on one side of the edit."""
+    """Whether a new topic gets ``field`` from the layer, on one side of the edit."""
     if field == "partitions" and change.role is not changes.Role.DECLARED:
         return False  # as many as the source has
     flows = {route.flow for route in sides.routes if route.remote == change.ref}
@@ -232,7 +232,7 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         elif field.path.startswith("defaults."):
             yield from _layer_field(item, field, sides, item.name, f"default of cluster {item.name}")
         elif why := not_read(item.kind, field.path, field.means):
-            # No job reads these settings, but changes of the plan may come of them.
+            # No job reads these settings, but they may cause changes in the plan.
             heeding = {"prune": changes.DeleteTopic, "reassignment": changes.ReassignReplicas}.get(
                 field.path.partition(".")[0]
             )
@@ -246,7 +246,7 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 
 def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
-    """Fields that its job does not read, and a job that is in the desired state already."""
+    """Edited fields that no job reads, or a job already in the desired state."""
     moved = any(isinstance(change, changes.MirrorChange) and change.mirror == item.name for change in sides.changes)
     unknown = any(each.subject == f"mirror {item.name}" for each in sides.plan.unknown)
     for field in item.fields if item.sign is Sign.CHANGED else ():
@@ -262,8 +262,8 @@ def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 
 def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
-    """Nothing is said where a cluster is unknown or the plan refuses the flow: then it is not known what the edit would
-    do."""
+    """Edits of a flow without effect. Nothing is reported if a cluster is unknown or the plan refuses the flow, since
+    the effect is then unknown."""
     flow = sides.after.flows.get(item.name) or sides.before.flows[item.name]
     if sides.unknown((flow.source, flow.target)) or sides.refused(changes.About.FLOW, item.name):
         return
@@ -307,7 +307,7 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
 
 
 def _stays_denied(item: ItemChange, sides: EditAndPlan) -> NoEffect | None:
-    """Where access rules are not read any more, those that kept writers off copies stay."""
+    """Deny rules on copies that stay, because access rules are no longer declared and read."""
     before, after = sides.before.flows.get(item.name), sides.after.flows.get(item.name)
     if before is None or not before.read_only or access_clusters(sides.after):
         return None

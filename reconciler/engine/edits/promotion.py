@@ -1,7 +1,7 @@
-"""Two environments side by side, such as staging and production: one renamed as the other is, then compared.
+"""Compares two environments, such as staging and production, after renaming one like the other.
 
-What two environments never share is left out: connections of clusters, their ids and regions, tombstones, which are of
-one topic id, and the first names of renamed flows.
+Properties that two environments never share are left out: connections, ids and regions of clusters, tombstones, which
+name one topic id, and former names of flows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,8 +22,8 @@ def promotion(source: Topology, target: Topology, names: Names) -> PromotionRepo
     _require_names(source, target, names)
     named = _named_as(source, names)
 
-    # Flows and mirrors of other names where nothing else can be meant: the only ones between the same clusters, the
-    # only ones that carry the same flows.
+    # Flows and mirrors with other names correspond if they are unique: the only flow between the same clusters, the
+    # only mirror with the same flows.
     between = ({flow.name: (flow.source, flow.target) for flow in side.flows.values()} for side in (named, target))
     flow_pairs = _only_ones(*between)
     with_flows = _named_as(named, flow_pairs)
@@ -31,7 +31,7 @@ def promotion(source: Topology, target: Topology, names: Names) -> PromotionRepo
     paired = {**_only_ones(*carrying), **flow_pairs}
     named = _named_as(named, paired)
 
-    # With the connections and first names of their counterparts, so that these make no difference.
+    # With connections and former names of the counterparts, so that these do not differ.
     clusters, flows = list[Cluster](), list[Flow]()
     for cluster in named.clusters.values():
         if (other := target.clusters.get(cluster.name)) is not None:
@@ -91,7 +91,7 @@ def _named_as(topology: Topology, names: Names) -> Topology:
 
 
 def _only_ones(mine: Mapping[str, tuple[str, ...]], theirs: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
-    """Name -> the other side's name of the same key, where neither side has that key twice."""
+    """Name -> the other side's name with the same key, for keys that are unique on both sides."""
     keys, others = list(mine.values()), {key: name for name, key in theirs.items()}
     single = {key for key in others if keys.count(key) == list(theirs.values()).count(key) == 1}
     return {name: others[key] for name, key in mine.items() if key in single and others[key] != name}

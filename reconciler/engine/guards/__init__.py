@@ -1,4 +1,4 @@
-"""Guards against losing by accident: an unconfirmed cluster, another repository, too many deletions at once.
+"""Guards against accidental loss: an unconfirmed cluster, another repository, too many deletions at once.
 
 Belongs here: findings that block a plan until a user agrees. Not here: rules of a file (`environment.validate`).
 """
@@ -30,19 +30,19 @@ _JUDGED_HERE = (Why.FIRST_CONTACT, Why.OTHER_REPOSITORY, Why.SHRUNKEN_WISH)
 def guarded(
     plan: Plan, topology: Topology, live: LiveState, applied: Applied | Unknown | None, consent: Consent
 ) -> Plan:
-    """``plan`` with what speaks against it: a declaration that shrank, or is empty, and unconfirmed clusters.
+    """``plan`` with the guards' refusals: a declaration that shrank or is empty, and unconfirmed clusters.
 
-    ``applied`` Unknown: this principal cannot read the record; that is noted, and ``apply`` looks again.
+    ``applied``: Unknown if this principal cannot read the record; the plan notes that, and ``apply`` checks again.
     """
     if isinstance(applied, Unknown):
         note = f"not checked against the last apply, {applied.subject} could not be read: {applied.error}"
         return released(replace(plan, notes=(*plan.notes, note)), consent)
 
-    # An environment that shrank is one problem: that it is empty as well says nothing more.
+    # A shrunken environment is one problem; being empty, too, adds nothing.
     changes = [planned.change for planned in plan.changes]
     refusals = list(shrunken(topology, applied))
 
-    # Nothing at all is declared, and yet something would be stopped or deleted.
+    # Nothing is declared, but the plan would stop or delete something.
     declared = topology.topics or topology.flows or topology.access or topology.quotas or topology.users
     if not refusals and not declared and changes:
         count = counted(len(changes), "change")
@@ -57,25 +57,25 @@ def guarded(
 
 
 def from_here(plan: Plan, applied: Applied | Unknown | None, origin: str) -> Plan:
-    """``plan`` with what speaks against it when the last apply was made from another repository; for ``guarded``."""
+    """``plan`` with a refusal if the last apply came from another repository; for ``guarded``."""
     if isinstance(applied, Unknown) or not plan.changes:
         return plan
     return replace(plan, refused=(*plan.refused, *other_repository(applied, origin)))
 
 
 def unjudged(saved: Plan) -> Plan:
-    """Without what ``guarded`` finds again; every other refusal of a saved plan holds until a user agrees to it."""
+    """A saved plan without refusals of ``guarded``, which finds them again; all others hold until a user agrees."""
     return replace(saved, refused=tuple(each for each in saved.refused if each.reason.code not in _JUDGED_HERE))
 
 
 def released(plan: Plan, consent: Consent) -> Plan:
-    """Without the refusals that ``consent`` covers."""
+    """The plan without refusals that ``consent`` covers."""
     kept = (each for each in plan.refused if not getattr(consent, _OF_CONSENT.get(each.reason.code, ""), False))
     return replace(plan, refused=tuple(kept))
 
 
 def applied_now(topology: Topology, before: Applied | None, met: dict[str, str], by: Applied) -> Applied:
-    """The record of an apply that is over. ``met``: clusters it was agreed to change. ``by``: who, when, commit."""
+    """The record of a finished apply. ``met``: clusters that the user agreed to change. ``by``: user, time, commit."""
     known = {name: text for name, text in (before.clusters if before else {}).items() if name in topology.clusters}
     return replace(by, clusters={**known, **met}, topics=declared_topics(topology), flows=tuple(sorted(topology.flows)))
 

@@ -1,7 +1,8 @@
-"""Guard on changed connections: with a base, no credentials go to a cluster whose connection differs from the base's.
+"""Guard on changed connections: a plan with a base sends no credentials to a cluster with another connection than in
+the base.
 
-An edit chooses the address and the settings beside it. The machine at that address would receive the credentials of the
-user who plans, before the cluster's id can be compared.
+An edit can change the address and its settings. The machine at that address would receive the credentials of the
+planning user before the cluster's id can be compared.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,32 +22,33 @@ _WEAK = {
     "enable.ssl.certificate.verification": ("false",),
     "ssl.endpoint.identification.algorithm": ("none", ""),
 }
-"""Settings and values that show credentials to machines other than the one that the address names."""
+"""Settings and values that send credentials to other machines than the bootstrap servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """``words``: with both values. ``listable``: words of RECONCILER_ALLOW that allow it together; empty: none do."""
+    """``words``: with both values. ``listable``: words of RECONCILER_ALLOW that together allow the change; empty if
+    none can."""
 
     words: str
     listable: tuple[str, ...] = ()
 
 
 def held_to_base(topology: Topology, base: Mapping[str, Cluster], listed: Allowed) -> Topology:
-    """``topology``, its clusters marked that are not to be contacted. ``listed``: addresses and references that are
-    allowed outside of the edit; to them credentials may go."""
+    """``topology`` with clusters marked that must not be contacted. ``listed``: addresses and references that this
+    machine allows, independently of the edit."""
     clusters = {}
     for name, cluster in topology.clusters.items():
         changes = list(_changes(cluster, base.get(name), listed))
         words = first_of([change.words for change in changes], _SHOWN)
         listable = dict.fromkeys(word for change in changes for word in change.listable)
-        every = all(change.listable for change in changes)  # listing a part of it would not open the connection
+        every = all(change.listable for change in changes)  # allowing only a part would still block the connection
         clusters[name] = replace(cluster, not_contacted=words, listable=tuple(listable) if every else ())
     return replace(topology, clusters=MappingProxyType(clusters))
 
 
 def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[_Change]:
-    """Nothing where no credential would be sent."""
+    """Changes of a connection; empty if it sends no credentials."""
     mine = now.client_for(Principal.PLAN)
     theirs = before.client_for(Principal.PLAN) if before is not None else {}
     plaintext = mine.get("security.protocol", "plaintext").lower() == "plaintext"
@@ -62,7 +64,7 @@ def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[
         references = REFERENCE.findall(value or "")
         if value == was or not (references or name.startswith(DECIDES)):
             continue
-        # What a list has to name for the value to be allowed, each with its kind; empty where no list allows it.
+        # Words that RECONCILER_ALLOW must contain to allow the value, each with its kind; empty if none can.
         to_list: tuple[tuple[str, str], ...] = ()
         if references:
             to_list = tuple(references) if is_from_outside(value or "") else ()
@@ -71,7 +73,7 @@ def _changes(now: Cluster, before: Cluster | None, listed: Allowed) -> Iterator[
         if to_list and all(listed.lists(kind, named) for kind, named in to_list):
             continue
         if before is None and not references and (value or "").lower() not in _WEAK.get(name, ()):
-            continue  # of a new cluster: the addresses and references decide
+            continue  # for a new cluster, addresses and references decide
         says = "refers to" if references else "is"
         yield _Change(f"{name} {says} {_short(value)}, was {_short(was)}", _words(to_list))
 

@@ -1,8 +1,8 @@
-"""Guards on first contact: a cluster this environment has never changed is not changed until confirmed, nor one that
-another repository changes under the same environment's name.
+"""Guards on first contact: a plan does not change a cluster that no apply of this environment has met until a user
+confirms it, nor one that another repository changes under the same environment's name.
 
-A tunnel or a wrong address shows a cluster full of topics under a familiar alias; only its id differs. Two repositories
-with one environment's name would share one lock and one record.
+Through a tunnel or a wrong address, another cluster full of topics answers under a familiar alias; only its id differs.
+Two repositories with the same environment name would share one lock and one record.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ def first_contacts(
 
 
 def unmet(declared: Cluster, cluster: LiveCluster, applied: Applied | None) -> str:
-    """Why the cluster that answered must not be changed yet, or empty."""
+    """Why the answering cluster must not be changed yet, or empty."""
     before = applied.clusters.get(declared.name) if applied else None
     if declared.cluster_id is not None or before == cluster.cluster_id:
         return ""
@@ -55,7 +55,7 @@ def todo(name: str, cluster_id: str) -> str:
 
 
 def clusters_of(change: Change, topology: Topology) -> frozenset[str]:
-    """Clusters a change writes to. A mirror job that starts writes to the targets of its flows."""
+    """Clusters that a change writes to; for a starting mirror job, the targets of its flows."""
     if not isinstance(change, MirrorChange):
         return frozenset({change.cluster})
     mirror = topology.mirrors.get(change.mirror)
@@ -65,7 +65,7 @@ def clusters_of(change: Change, topology: Topology) -> frozenset[str]:
 
 
 def other_repository(applied: Applied | None, origin: str) -> Iterator[Refused]:
-    """``origin``: where this folder is from. Empty: git does not say, and nothing is refused."""
+    """``origin``: the repository of this folder. Empty: unknown to git, and nothing is refused."""
     if applied is None or not applied.origin or not origin or applied.origin == origin:
         return
     problem = (
@@ -80,12 +80,12 @@ def other_repository(applied: Applied | None, origin: str) -> Iterator[Refused]:
 
 
 def forgotten(topology: Topology, live: LiveState, applied: Applied | None) -> Iterator[str]:
-    """Something was applied before, and no record of it is there: clusters may be others than those that were met."""
+    """Signs of earlier applies without their record, so that the met clusters are unknown."""
     if applied is not None:
         return
     there: set[str] = set()
 
-    # Clusters whose own records name something that runs of this environment made.
+    # Clusters with ownership records of this environment.
     for name in live.clusters:
         if (cluster := live.known(name)) is not None:
             owned = cluster.access.owned if cluster.access else {}
@@ -93,7 +93,7 @@ def forgotten(topology: Topology, live: LiveState, applied: Applied | None) -> I
             if any(isinstance(part, Mapping) and part for part in (owned, cluster.quota_keys, recorded)):
                 there.add(name)
 
-    # Clusters that keep the status of a job of this environment.
+    # Clusters with status records of this environment's jobs.
     for mirror in topology.mirrors.values():
         seen = live.mirrors.get(mirror.name)
         if isinstance(seen, LiveMirror) and seen.updated_at_ms is not None:

@@ -1,8 +1,8 @@
-"""Guard on remote topics: nothing is copied a second time, and no flow of another environment is taken over.
+"""Guard on remote topics: no record is copied twice, and no flow of another environment is taken over.
 
-A flow without a position begins at the first record. Where its remote topic holds records that it did not copy, they
-would be there twice; where its group is another environment's, two jobs would stop each other. The job looks for itself
-as well, before it copies.
+A flow without a position begins at the first record. If its remote topic holds records of another copier, consumers
+would get them twice; if its group belongs to another environment, two jobs would fence each other. The job checks this
+again before it copies.
 """
 
 import shlex
@@ -33,12 +33,12 @@ SHOWN = 5
 _BEGIN_LATE = ("latest", "timestamp")
 
 Facts = Mapping[str, RemoteFacts]
-"""By target."""
+"""Target -> facts."""
 
 
 def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCopies, ...]]:
-    """By target: each flow of a mirror, with the partitions that both sides have, or will have: of a source topic that
-    this plan, or a flow, creates, those of its remote topic."""
+    """Target -> flows of mirrors, with existing and planned partitions of both sides; for a source topic that the plan
+    or a flow creates, those of its remote topic."""
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
     hops: dict[str, list[TopicHop]] = {name: [] for name in sorted(carried)}
     for hop in hops_between(topology, live) if carried else ():
@@ -64,8 +64,8 @@ def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCop
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One flow. ``fresh``: remote partitions without a position; ``first``: it has no position at all; ``beside``:
-    states of the other flows of this environment."""
+    """One flow. ``fresh``: remote partitions without a position; ``first``: the flow has no position at all;
+    ``beside``: state names of the environment's other flows."""
 
     flow: Flow
     copies: FlowCopies
@@ -76,21 +76,21 @@ class Judged:
 
     @property
     def copied(self) -> Mapping[Key, tuple[str, int]]:
-        """By the offset map. Only offsets that ``start`` gives begin such a partition, and only where the flow itself
-        has not gone on from there: its position was lost then."""
+        """Partitions that the flow has copied, by its offset map. If ``start`` gives an offset and the map ends there,
+        the partition begins there; otherwise its position was lost."""
         return self.facts.copied.get(self.copies.state, {})
 
     @property
     def own_topics(self) -> frozenset[str]:
-        """That the flow writes for MirrorMaker 2's clients: no sign that MirrorMaker 2 runs."""
+        """MirrorMaker 2's internal topics that the flow itself writes for clients, so that they do not show a running
+        MirrorMaker 2."""
         return frozenset(topic.ref.name for topic in written_by(self.flow))
 
     @property
     def twice(self) -> list[Key]:
-        """What its remote topics hold already. Not of flows with the same offsets, which compare both logs. Of those
-        with provenance, which share their topics with producers, only what a mirror is known to have copied. Not what
-        another flow of this environment copied until now: for that the job waits for ``mirror seek --from-flow``, as
-        the plan says."""
+        """Partitions without a position that already hold records. Without flows with same offsets, which compare both
+        logs. With provenance, which shares topics with producers, only records of a known mirror. Without copies of
+        another flow of this environment: for these the job waits for ``mirror seek --from-flow``."""
         if self.flow.keeps_offsets:
             return []
         others = [self.facts.positions.get(state, {}) for state in self.beside]
@@ -106,14 +106,14 @@ class Judged:
 
     @property
     def stored(self) -> Iterator[tuple[str, Stored]]:
-        """What MirrorMaker 2 keeps on the target, with the topic of Connect that has it."""
+        """MirrorMaker 2's positions on the target, with the Connect topic that holds them."""
         for topic, read in self.facts.connect.items():
             if not isinstance(read, Unknown):
                 yield from ((topic, stored) for stored in positions(read).positions)
 
     @property
     def shared(self) -> list[Key]:
-        """What a flow with provenance copies beside records of an unknown writer."""
+        """Partitions in which a flow with provenance would copy beside records of an unknown writer."""
         if self.flow.provenance is None:
             return []
         held = (self.fresh & self.facts.held.keys()).difference(self.twice)
@@ -121,16 +121,16 @@ class Judged:
 
     @property
     def lost(self) -> list[Key]:
-        """Of ``twice``, what it has copied itself."""
+        """Partitions of ``twice`` that the flow itself has copied."""
         return [key for key in self.twice if self._copied_by(key) == self.copies.state and not self.start(key)]
 
     @property
     def strange(self) -> list[Key]:
-        """Of ``twice``, what others wrote, where ``start`` does not say how to begin."""
+        """Partitions of ``twice`` that others wrote, without a ``start`` that says how to begin."""
         return [key for key in self.twice if self._copied_by(key) != self.copies.state and not self.start(key)]
 
     def start(self, key: Key) -> str:
-        """How a job would begin the partition because the flow's ``start`` says so; else empty."""
+        """How a job begins the partition by the flow's ``start``; empty without one."""
         start, (topic, number) = self.flow.start, self.copies.partitions[key]
         begin = (start.offsets or {}).get(topic, {}).get(number)
         if begin is not None:
@@ -149,7 +149,7 @@ class Judged:
 
 
 def judge(topology: Topology, copies: Mapping[str, Sequence[FlowCopies]], facts: Facts) -> tuple[Judged, ...]:
-    """Flows whose positions could be read."""
+    """Judges each flow with readable positions."""
     by_state = {(flow.target, flow.state_name): flow for flow in topology.flows.values()}
     states = frozenset(flow.state_name for flow in topology.flows.values())
     return tuple(
@@ -168,7 +168,7 @@ def judge(topology: Topology, copies: Mapping[str, Sequence[FlowCopies]], facts:
 
 
 def copied_again(judged: Iterable[Judged]) -> frozenset[TopicHop]:
-    """Topics that are, or would be, copied although their remote topics hold records already: of a time, at most."""
+    """Topics that a flow copies, or would copy, into remote topics with records, at most from a given time on."""
     starts = ("", AGAIN, "timestamp")
     return frozenset(
         hop for flow in judged for hop in flow.hops(key for key in flow.twice if flow.start(key) in starts)
@@ -176,7 +176,7 @@ def copied_again(judged: Iterable[Judged]) -> frozenset[TopicHop]:
 
 
 def copied_first(judged: Iterable[Judged]) -> frozenset[TopicHop]:
-    """Topics that are copied from their beginning into an existing remote topic, which is empty, or shared."""
+    """Topics that a flow copies from their beginning into an existing remote topic, empty or shared."""
     return frozenset(
         hop
         for flow in judged
@@ -197,14 +197,14 @@ def with_remote_topics(
     facts: Facts,
     applied: Applied | Unknown | None,
 ) -> Plan:
-    """``plan`` with what would be copied twice or belongs to another environment; what could not be read is unknown, or
-    noted where the flow is known to have run before."""
+    """``plan`` with refusals for records that would be copied twice, and for flows of another environment; failed reads
+    are unknown, or noted if the flow is known to have run before."""
     refused, unknown, notes = list(plan.refused), list(plan.unknown), list(plan.notes)
     for judged in judged_flows:
         refused += _refusals(topology, live, judged)
         notes += (*foreign_positions(judged), *copied_beside(judged))
-    # A position that cannot be read says nothing. The flow may go on if it is known to have run before, since its job
-    # looks for itself; otherwise its copies could be made a second time.
+    # Without its positions, a flow may continue only if it is known to have run before: its job checks them itself. A
+    # new flow could copy records a second time.
     for target, target_facts in facts.items():
         for state, why in target_facts.unanswered.items():
             flow = next(f for f in topology.flows.values() if (f.target, f.state_name) == (target, state))
@@ -230,13 +230,13 @@ def with_heartbeats(
     foreign: Mapping[str, str | Unknown],
     applied: Applied | Unknown | None,
 ) -> Plan:
-    """``plan`` with the topics ``heartbeats`` that an application uses. ``foreign``: by cluster, what is no heartbeat
-    there, or empty. A topic that cannot be read is no reason to stop a flow that writes there already."""
+    """``plan`` with refusals for topics ``heartbeats`` of applications. ``foreign``: cluster -> a record that is no
+    heartbeat, or empty. An unreadable topic does not stop a flow that already writes there."""
     refused, unknown = list(plan.refused), list(plan.unknown)
     for cluster, record in foreign.items():
         beating = [flow for flow in topology.flows.values() if flow.mirrormaker_topics.heartbeats is not None]
         writers = [flow for flow in beating if cluster in (flow.source, flow.target)]
-        # A topic ``heartbeats`` is an application's as soon as one record in it is no heartbeat.
+        # One record that is no heartbeat makes a topic ``heartbeats`` an application's.
         if isinstance(record, Unknown):
             if not all(_ran_before(live, applied, flow) for flow in writers):
                 unknown.append(record)
@@ -263,7 +263,7 @@ def _ran_before(live: LiveState, applied: Applied | Unknown | None, flow: Flow) 
 
 
 def foreign_positions(judged: Judged) -> Iterator[str]:
-    """Positions that another client committed. Flows with the same offsets go by both logs."""
+    """Positions that another client committed. Flows with same offsets use both logs instead."""
     if judged.flow.keeps_offsets:
         return
     positions = judged.facts.positions[judged.copies.state]
@@ -280,7 +280,7 @@ def foreign_positions(judged: Judged) -> Iterator[str]:
 
 
 def copied_beside(judged: Judged) -> Iterator[str]:
-    """Of a flow with provenance: nothing tells records of producers there from copies that no mirror here knows."""
+    """Notes for a flow with provenance, which cannot tell records of producers from copies by an unknown mirror."""
     if shared := judged.shared:
         flow = judged.flow
         yield (
@@ -294,8 +294,8 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
     flow, subject = judged.flow, Subject(About.FLOW, name=judged.flow.name)
     group, ids = position_group(judged.copies.state), {key: pair[0] for key, pair in judged.copies.ids.items()}
 
-    # The flow's own group, and with it its transactional ids, may be another environment's. Then nothing else about
-    # the flow is worth saying: its positions are not its own.
+    # The flow's group, and so its transactional ids, may belong to another environment. Then its positions are not its
+    # own, and no other check applies.
     source = live.known(flow.source)
     mine = Owner(topology.environment, source.cluster_id if source is not None else "")
     foreign = stranger(mine, topology.moved_from, judged.facts.positions[judged.copies.state], ids)
@@ -305,8 +305,8 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
         yield Refused.of(subject, Why.FLOW_NOT_OURS, text, todo)
         return
 
-    # Remote topics into which a flow of another environment copies, whether they hold records yet or not. With
-    # provenance a flow shares its topics with other producers on purpose.
+    # Remote topics that a flow of another environment writes, even if they are still empty. A flow with provenance
+    # shares its topics with other producers on purpose.
     shared: dict[str, tuple[str, PositionMark]] = {}
     for key in sorted(judged.fresh & judged.facts.others.keys()) if flow.provenance is None else ():
         other, at = judged.facts.others[key]
@@ -325,7 +325,7 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
         )
         yield Refused.of(of_topic(ref), Why.REMOTE_TOPIC_NOT_OURS, text, todo)
 
-    # Copies of its own, by the offset map, whose positions are gone.
+    # The flow's own copies, by the offset map, with lost positions.
     if lost := judged.lost:
         text = (
             f"flow {flow.name} has no position for {_listed(judged, lost)}, although it copied them: its positions in"
@@ -340,7 +340,7 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
         )
         yield Refused.of(subject, Why.REMOTE_TOPIC_NOT_EMPTY, text, todo)
 
-    # Copies by others, such as MirrorMaker 2.
+    # Copies by other programs, such as MirrorMaker 2.
     if strange := judged.strange:
         text = (
             f"flow {flow.name} would copy again what its remote topics on {flow.target} hold already: it has no"
@@ -362,7 +362,7 @@ def _listed(judged: Judged, keys: Sequence[Key]) -> str:
 
 
 def _writers(live: LiveState, judged: Judged) -> str:
-    """As far as the target's groups, topics and producers show it."""
+    """Words for the writers, as far as groups, topics and producers of the target show them."""
     keys, facts = judged.strange, judged.facts
     writers = [f"a flow of group {group}" for group in sorted({facts.others[k][0] for k in keys if k in facts.others})]
     writers += [f"flow {state}" for state in sorted({judged.copied[key][0] for key in keys if key in judged.copied})]
@@ -370,8 +370,8 @@ def _writers(live: LiveState, judged: Judged) -> str:
         writers.append(f"flow {judged.flow.name} itself, whose positions were deleted, or expired")
     cluster = live.known(judged.flow.target)
     names = sorted(cluster.topics) if cluster is not None else []
-    # Nothing on a cluster says outright that MirrorMaker 2 runs: its groups, its topics and the positions that Connect
-    # keeps are signs, and are named as such.
+    # No request shows that MirrorMaker 2 runs. Its groups, its topics and Connect's stored positions are signs, and the
+    # message names them as signs.
     internal = [name for name in names if owner_of(name, names) == MIRRORMAKER or name.endswith("checkpoints.internal")]
     internal = [name for name in internal if name not in judged.own_topics]
     signs = [f"group {name}, {state or 'of unknown state'}" for name, state in sorted(facts.workers.items())]
@@ -385,7 +385,7 @@ def _writers(live: LiveState, judged: Judged) -> str:
             signs.append(f"{topic} may have its positions: {read.error}")
     if signs:
         writers.append(f"perhaps MirrorMaker 2 ({'; '.join(signs)})")
-    # Producers that brokers remember (DescribeProducers) have written lately, under any principal.
+    # DescribeProducers lists recent producers of any principal.
     last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
     ids = sorted({name for topic, _ in keys for name in facts.writers.get(topic, ())})
     if last > 0 or ids:
@@ -395,14 +395,15 @@ def _writers(live: LiveState, judged: Judged) -> str:
 
 
 def _wrote_itself(judged: Judged) -> bool:
-    """By the transactional ids of the last producers. The offset map says nothing of it: it was deleted as well."""
+    """Whether the flow itself wrote last, by transactional ids of the last producers; the offset map was deleted with
+    the positions."""
     lanes = {transactional_id(judged.copies.state, lane) for lane in range(MOST_LANES)}
     return any(lanes.intersection(judged.facts.writers.get(topic, ())) for topic, _ in judged.strange)
 
 
 def _stored(judged: Judged) -> Counter[tuple[str, str, str]]:
-    """How many of ``strange`` MirrorMaker 2 has stored a position for, by topic of Connect, connector and its alias of
-    the source."""
+    """(Connect topic, connector, source alias) -> number of ``strange`` partitions with a stored position of
+    MirrorMaker 2."""
     wanted = {judged.copies.partitions[key] for key in judged.strange}
     return Counter(
         (topic, stored.connector, stored.alias)
@@ -412,8 +413,8 @@ def _stored(judged: Judged) -> Counter[tuple[str, str, str]]:
 
 
 def _ways(judged: Judged) -> str:
-    """Commands to choose from where a copy has records that no position explains, the least harmful first. Which ways
-    there are depends on who wrote it."""
+    """Commands for copies with records that no position explains, the least harmful first, depending on their
+    writer."""
     flow, keys = judged.flow, judged.strange
     take_over = f"reconciler mirror import-positions ENV {flow.name}"
     for (topic, connector, alias), _ in _stored(judged).most_common(1):
@@ -434,7 +435,7 @@ def _ways(judged: Judged) -> str:
     before = sorted({judged.copied[key][0] for key in keys if key in judged.copied})
     if before:
         ways.insert(0, f"continue as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")
-    # Of a flow that never ran, ``start`` decides for all its topics; of one that runs, only a seek does.
+    # ``start`` only works for a flow that never ran; a running flow needs a seek.
     if judged.first:
         ways.append(f"copy only what comes from now on: flows.{flow.name}.start: latest")
         ways.append(f"copy all of it again: flows.{flow.name}.start: {AGAIN}")

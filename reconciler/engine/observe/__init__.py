@@ -1,4 +1,4 @@
-"""Reads all clusters and mirrors at once; what does not answer is unknown.
+"""Reads all clusters and mirrors in parallel; a silent one is unknown.
 
 Belongs here: the order and grouping of reads. Not here: the requests (`backends.clusters`).
 """

@@ -1,6 +1,6 @@
-"""Reads every cluster and mirror job at once, or again and again; what does not answer becomes Unknown, never empty.
+"""Reads all clusters and mirror jobs in parallel, once or periodically; a failed read is Unknown, never empty.
 
-A failed read becomes ``Unknown`` for that one subject; the others go on.
+It affects only its own subject.
 """
 
 import time
@@ -21,21 +21,21 @@ from reconciler.resources.flows.routes import remote_names
 from reconciler.resources.topics.internal import internal_topics
 
 THREADS = 16
-"""Clusters and mirrors that are asked at once."""
+"""Clusters and mirrors read in parallel."""
 POLL_SECONDS = 2.0
 SILENT_SECONDS = 1.5
-"""How long an answer to a small request may take before a cluster counts as silent."""
+"""Seconds without an answer to a small request after which a cluster counts as silent."""
 FIRST_SECONDS = 5.0
-"""The same for the first request, which waits for a connection and a login, perhaps over a long line."""
+"""The same for the first request, which includes connecting and logging in, perhaps over a long distance."""
 ASK_EVERY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReadScope:
-    """What is read besides brokers and topics, and from which clusters: each part costs a request and a right.
+    """Parts to read besides brokers and topics, with their clusters: each needs a request and a right.
 
-    ``quota_keys``: of which also the ownership record of quotas is read. ``topics``: cluster -> the only topics that
-    are read there; None: all.
+    ``quota_keys``: clusters with ownership records of quotas to read. ``topics``: cluster -> topics to read there; None
+    for all.
     """
 
     access: Collection[str] = ()
@@ -54,14 +54,14 @@ def observe(
     mirrors: Iterable[str] = (),
     wanted: ReadScope = NOTHING_MORE,
 ) -> LiveState:
-    """``readers`` by cluster name. Each name of ``readers`` and ``mirrors`` has an entry in the answer.
+    """``readers``: by cluster name. The answer has an entry for each name of ``readers`` and ``mirrors``.
 
-    Never raises for a cluster or a mirror that cannot be read. Without a runner it reads no mirror.
+    A failed read of a cluster or mirror raises nothing. Without a runner no mirror is read.
     """
     names = tuple(mirrors) if runner is not None else ()
     asked = sum(name in getattr(wanted, key) for name in readers for key in _PARTS)
     with ThreadPoolExecutor(max_workers=max(1, min(THREADS, len(readers) + len(names) + asked))) as pool:
-        # All reads begin before the first is waited for.
+        # All reads start before the first is awaited.
         by_name = {name: _begun(pool, name, reader, wanted) for name, reader in readers.items()}
         jobs = {name: pool.submit(_mirror, name, runner) for name in names} if runner is not None else {}
         return LiveState(
@@ -71,10 +71,11 @@ def observe(
 
 
 def unlisted(topology: Topology, live: LiveState, asked: Iterable[TopicRef] = ()) -> Mapping[str, list[str]]:
-    """By cluster that answered, names that git, a flow or ``asked`` names and its list lacks: what ``with_named`` asks.
+    """Answering cluster -> names that git, a flow or ``asked`` contains but the cluster does not list, for
+    ``with_named``.
 
-    A broker leaves out of its list what a principal may not describe. A declared topic that is not listed would be
-    planned as a create; only the answer to its name shows whether that is true.
+    Brokers omit topics that a principal may not describe. An unlisted declared topic would be planned as new; only a
+    request with its name shows whether it exists.
     """
     names: dict[str, set[str]] = defaultdict(set)
     for topic in topology.topics.values():
@@ -96,8 +97,8 @@ def unlisted(topology: Topology, live: LiveState, asked: Iterable[TopicRef] = ()
 def with_named(
     live: LiveState, names: Mapping[str, Collection[str]], readers: Mapping[str, ClusterReader]
 ) -> LiveState:
-    """``live``, and what its clusters answer to ``names`` that their lists lack: most are missing, some may be there
-    unseen (``LiveCluster.hidden``), and some were made meanwhile. Asks no cluster without names."""
+    """``live`` with answers about unlisted ``names``: most topics are missing, a few may be hidden
+    (``LiveCluster.hidden``) or were created meanwhile. Asks no cluster without names."""
     clusters = dict(live.clusters)
     with ThreadPoolExecutor(max(1, min(THREADS, len(names)))) as pool:
         answers = {name: pool.submit(_cluster, name, readers[name], some) for name, some in names.items()}
@@ -110,13 +111,13 @@ def with_named(
 
 
 def with_answers(listed: LiveCluster, named: LiveCluster) -> LiveCluster:
-    """A cluster by its list, with what it answered to names."""
+    """A cluster's list, merged with its answers to names."""
     topics = MappingProxyType({**listed.topics, **named.topics}) if named.topics else listed.topics
     return replace(listed, topics=topics, hidden=named.hidden, sees_all=listed.sees_all and not named.hidden)
 
 
 class MirrorWatch:
-    """Looks at mirrors again and again; a silent cluster keeps no other mirror waiting.
+    """Reads mirrors periodically; a silent cluster delays no other mirror.
 
     ``pool`` has a thread for each mirror. For one thread at a time.
     """
@@ -134,8 +135,8 @@ class MirrorWatch:
         self._silent: dict[str, Unknown] = {}
 
     def look(self, within_s: float = POLL_SECONDS) -> LiveState:
-        """What is known after ``within_s``. A mirror that has not answered by then is unknown: for that reason, or for
-        the one of the time before."""
+        """The state after ``within_s``. A mirror without an answer by then is unknown, with this reason or the last
+        one."""
         for name in self._mirrors:
             if name not in self._asked:
                 self._asked[name] = self._clock(), self._pool.submit(_mirror, name, self._runner)
@@ -158,12 +159,12 @@ class MirrorWatch:
 
 class AnsweringCluster(Protocol):
     def ask(self) -> None:
-        """Raises ReconcilerError when there is no answer."""
+        """Asks the cluster. Raises ReconcilerError without an answer."""
         ...
 
 
 class SilenceWatch:
-    """Which clusters are silent now; one that does not answer keeps no other waiting.
+    """Watches for silent clusters; a silent one delays no other.
 
     ``pool`` has a thread for each cluster. For one thread at a time.
     """
@@ -180,8 +181,8 @@ class SilenceWatch:
         self._silent: dict[str, Unknown] = {}
 
     def look(self, within_s: float) -> Mapping[str, Unknown]:
-        """Those that are silent, and why, after ``within_s``. A cluster is asked a second after its last answer; one
-        that was not silent has ``SILENT_SECONDS`` for the next."""
+        """Silent clusters with reasons, after ``within_s``. A cluster is asked one second after its last answer, and
+        has ``SILENT_SECONDS`` for the next."""
         now = self._clock()
         for name, asked in self._clusters.items():
             if name not in self._asked and now - self._answered.get(name, float("-inf")) >= ASK_EVERY_SECONDS:
@@ -203,7 +204,7 @@ class SilenceWatch:
 
 
 class _Part(NamedTuple):
-    """A part of a cluster besides brokers and topics. ``failed``: makes the part that could not be read of the why."""
+    """A part of a cluster besides brokers and topics. ``failed``: turns a reason into the unknown part."""
 
     title: str
     read: Callable[[ClusterReader], object]
@@ -216,13 +217,13 @@ _PARTS = {
     "quota_keys": _Part("ownership record", lambda reader: reader.read_quota_keys()),
     "users": _Part("users", lambda reader: reader.read_users(), LiveUsers),
 }
-"""By the name they have in ``ReadScope`` and ``LiveCluster``."""
+"""Parts by their field names in ``ReadScope`` and ``LiveCluster``."""
 
 
 def _begun(
     pool: ThreadPoolExecutor, name: str, reader: ClusterReader, wanted: ReadScope
 ) -> Callable[[], LiveCluster | Unknown]:
-    """Begins all reads of a cluster. The answer is a call that waits for them. A part that is not asked for is None."""
+    """Starts all reads of a cluster, and returns a function that awaits them. Parts that are not requested are None."""
     whole = pool.submit(_cluster, name, reader, None if wanted.topics is None else wanted.topics.get(name))
     parts = {key: pool.submit(_part, name, reader, key) for key in _PARTS if name in getattr(wanted, key)}
 

@@ -1,4 +1,4 @@
-"""The verdict of an environment: how it is as a whole, and every reason why it is not OK, with what to do.
+"""The verdict of an environment: its overall health, and every cause that it is not OK, with a remedy.
 
 One function for `status`, its exit code, JSON, the live page and the map, so that they cannot contradict each other.
 """
@@ -22,20 +22,20 @@ _STATES = {
     "paused": Health.PAUSED,
     "unknown": Health.UNKNOWN,
 }
-"""Of a flow that names no condition and no pause."""
+"""Causes of a flow without a condition or pause."""
 ELSEWHERE = "FOLDER"
-"""In place of the folder in commands that a folder of clusters alone, such as that of a mirror host, cannot take."""
+"""Placeholder for the folder in commands that do not work with a folder of clusters only, such as a mirror host's."""
 
 
 def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) -> Verdict:
-    """``folder``: of the environment, as a command names it."""
+    """``folder``: the environment's folder, for commands."""
     reported = live.as_reported()
     causes = [*_clusters(topology, reported, folder), *_mirrors(topology, reported, folder)]
     return Verdict.of_all(causes)
 
 
 def not_copying(mirror: LiveMirror) -> Iterator[str]:
-    """Each flow whose records wait although no change of its definition is pending, with the worst reason."""
+    """Flows that do not copy although their definition is unchanged, with the worst cause."""
     causes = [cause for cause in _flows(mirror, ANY_FOLDER) if cause.health in (Health.STOPPED, Health.UNKNOWN)]
     lasting = Verdict.of_all(cause for cause in causes if not cause.heals).causes
     for some in grouped((cause.subject, cause) for cause in lasting).values():
@@ -44,8 +44,8 @@ def not_copying(mirror: LiveMirror) -> Iterator[str]:
 
 
 def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
-    """A cluster without an answer is UNKNOWN, with the failover to think of; partitions without a leader or out of sync
-    are DEGRADED and heal by themselves."""
+    """A silent cluster is UNKNOWN, with failover as a possible remedy; leaderless or under-replicated partitions are
+    DEGRADED, and recover by themselves."""
     for name, cluster in live.clusters.items():
         subject = f"cluster {name}"
         if isinstance(cluster, Unknown):
@@ -67,7 +67,7 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
     for name, mirror in live.mirrors.items():
         subject = f"mirror {name}"
         if isinstance(mirror, Unknown):
-            # A cluster that does not answer is reported once, in its own cause.
+            # A silent cluster is reported once, as its own cause.
             brief, text, todo = f"{subject} is unknown", f"unknown: {mirror.error}", command_of(mirror.todo, folder)
             clusters = live.clusters.items()
             silent = [cluster for cluster, read in clusters if getattr(read, "what", "") == mirror.what]
@@ -76,7 +76,7 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
             yield VerdictCause(Health.UNKNOWN, subject, brief, text, todo, heals=bool(silent))
             continue
 
-        # A job that no file declares is judged as long as it copies.
+        # An undeclared job is judged while it copies.
         declared = topology.mirrors.get(name)
         if declared is None and not topology.clusters_alone:
             if mirror.state is JobState.RUNNING:
@@ -86,11 +86,11 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
                 yield from _flows(mirror, folder)
             continue
 
-        # A folder of clusters alone declares no job: each is judged by what it reports last.
+        # A folder of clusters only declares no jobs, so each job is judged by its last report.
         where = folder if declared is not None else ELSEWHERE
         flows = declared.flows if declared is not None else tuple(mirror.flows) or ("FLOW",)
 
-        # The job as a whole, what keeps it running, flows that it lacks, then its flows.
+        # First the job as a whole, its supervisor, and missing flows, then its flows.
         ended = declared is None and mirror.state is JobState.STOPPED
         if not ended and (cause := _job(mirror, flows, where)) is not None:
             yield cause
@@ -110,13 +110,13 @@ def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[Verdi
 
 
 def _job(mirror: LiveMirror, flows: tuple[str, ...], folder: str) -> VerdictCause | None:
-    """What is wrong with the job as a whole."""
+    """The fault of the job as a whole."""
     subject, detail = f"mirror {mirror.name}", f": {mirror.detail}" if mirror.detail else ""
     start = f"reconciler mirror start {folder} {flows[0]}"
     match mirror.state:
         case JobState.ABSENT:
             return _stopped(subject, "has no job", f"no job of it was ever seen{detail}", f"reconciler apply {folder}")
-        case JobState.STARTING if mirror.started_at_ms is None:  # its supervisor has begun another application
+        case JobState.STARTING if mirror.started_at_ms is None:  # its supervisor has started another application
             todo = "Check the end of job.log in its run folder; it is tried again meanwhile."
             return VerdictCause(
                 Health.STOPPED, subject, f"{subject} crashed", f"its job {mirror.detail}", todo, heals=True
@@ -157,7 +157,7 @@ def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
         if mirror.state is not JobState.RUNNING or not mirror.lag_is_current:
             continue
 
-        # A flow without condition or pause may still not copy. Its lag may be unknown for another reason than those.
+        # A flow without condition or pause may still not copy, or have an unknown lag.
         subject, look = f"flow {flow.name}", f"Wait: reconciler status {folder} --watch"
         known = worst(cause.health for cause in causes)
         if flow.resuming_partitions and not causes:
@@ -172,7 +172,7 @@ def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
 
 
 def _standing(flow: FlowStatus, look: str) -> Iterator[VerdictCause]:
-    """What copies by all that is known, and perhaps does not: its lag is unknown, or partitions do not move."""
+    """Causes of a flow that should copy but perhaps does not: its lag is unknown, or partitions do not progress."""
     subject = f"flow {flow.name}"
     if flow.records_lag is None:
         of = f" of {counted(flow.lag_unknown_partitions, 'partition')}" if flow.lag_unknown_partitions else ""
@@ -185,8 +185,8 @@ def _standing(flow: FlowStatus, look: str) -> Iterator[VerdictCause]:
 
 
 def _conditions(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
-    """Those of a job that does not report now are those of its last report: they may have ended since, or others begun,
-    and none ends without a job."""
+    """Causes by conditions. If a job does not report now, these are its last ones; others may have begun since, and
+    none ends without a running job."""
     subject, current = f"flow {flow.name}", mirror.lag_is_current
     at_ms = None if current else mirror.updated_at_ms
     at = "" if at_ms is None else f"in the last record of its job, of {moment(at_ms)}: "
@@ -195,11 +195,11 @@ def _conditions(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[V
         place = topic if number is None else f"{topic}-{number}"
         health = _of_condition(flow, code, stops=condition.stops)
         brief = f"{subject}: {code}" + (f" on {place}" if place else "")
-        text = f"{code}: {at}{condition.text.rstrip('. ')}"  # a broker's text may end with a full stop
+        text = f"{code}: {at}{condition.text.rstrip('. ')}"  # a broker's message may end with a full stop
         todo = command_of(condition.todo, folder, flow.name)
         yield VerdictCause(health, subject, brief, text, todo, code, topic, number, current and code in WAITING)
     counts = flow.counted_conditions
-    if more := sum(counts.values()) - len(flow.conditions):  # a record has room for the first of very many
+    if more := sum(counts.values()) - len(flow.conditions):  # a record holds only the first of very many
         states = [_of_condition(flow, code, stops=stops) for code, stops in counts]
         codes = ", ".join(f"{code} x{count:,}" for (code, _), count in counts.items())
         text = f"{at}and {more:,} more; all together: {codes}"
@@ -208,7 +208,8 @@ def _conditions(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[V
 
 
 def _of_condition(flow: FlowStatus, code: str, *, stops: bool) -> Health:
-    """What ends by itself may still keep records waiting: then the flow has stalled partitions, or unknown lag."""
+    """Health by a condition. One that ends by itself may still delay records: then the flow has stalled partitions, or
+    unknown lag."""
     waits = flow.records_lag is None or flow.lag_unknown_partitions or flow.stalled_partitions
     return Health.STOPPED if stops or (code in WAITING and waits) else Health.DEGRADED
 
