@@ -1,6 +1,6 @@
-"""Logging: one JSON object a line on standard error, from the driver and its tasks.
+"""Logging: one JSON object per line on standard error, from the driver and its tasks.
 
-Settings and contents of records are never logged: they may hold secrets.
+Settings and contents of records are never logged, because they may hold secrets.
 """
 
 import sys
@@ -10,11 +10,11 @@ import structlog
 import structlog.tracebacks
 
 _TRACEBACKS = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
-"""Without the variables of each frame: they hold records and settings."""
+"""Without the variables of frames, which hold records and settings."""
 
 
 def configure(**context: str) -> None:
-    """Once a process. ``context`` (environment, mirror) is put on every line."""
+    """To be called once per process. ``context`` (environment, mirror) is added to every line."""
 
     def add_context(_logger: Any, _method: str, event: Any) -> Any:
         return {**context, **event}
@@ -31,5 +31,5 @@ def configure(**context: str) -> None:
 
 
 def logger(subject: str) -> Any:
-    """``subject`` names the part that speaks: driver, lease, discovery, batch path."""
+    """``subject``: the part of the program that logs: driver, lease, discovery, batch path."""
     return structlog.get_logger(subject=subject)

@@ -1,6 +1,6 @@
-"""The librdkafka client of ``verify``, from the settings of an endpoint: another program than the one that copies.
+"""The librdkafka client of ``verify``, from the settings of an endpoint; the copy itself does not use librdkafka.
 
-What the cluster's ``client`` settings say wins over our defaults, except where the comparison depends on ours.
+The cluster's ``client`` settings override our defaults, except for settings that the comparison depends on.
 """
 
 import os
@@ -16,10 +16,10 @@ from reconciler.replication.handover import Endpoint
 from reconciler.replication.secret_references import resolve
 
 _CONSUME = {
-    "fetch.queue.backoff.ms": 2,  # librdkafka's 1000 leaves the reader without work (measured)
+    "fetch.queue.backoff.ms": 2,  # with librdkafka's 1000 the reader idles (measured)
     "queued.max.messages.kbytes": 16_384,  # several lanes share a task's memory
     "queued.min.messages": 100_000,
-    "fetch.wait.max.ms": 5,  # the next partition waits for the last request at the end of the one before
+    "fetch.wait.max.ms": 5,  # the next partition waits for the last request of the one before
     "fetch.message.max.bytes": 1_048_576,
     "check.crcs": True,
 }
@@ -28,11 +28,11 @@ _PRODUCER_ONLY = ("compression.", "linger.", "batch.", "queue.buffering.", "acks
 
 
 def partition_reader(endpoint: Endpoint, isolation: str, *, sample: bool = False) -> Consumer:
-    """Reads assigned partitions from given offsets; in no group, resets no offset by itself. ``sample``: a few records
-    behind each offset, so it fetches no further ahead than it must.
+    """A consumer of assigned partitions from given offsets, which joins no group and resets no offset. ``sample``: for
+    a few records after each offset, so it fetches little ahead.
 
-    Raises MissingReference for a missing secret, SettingError for a setting that no client is given, and
-    KafkaException for one that librdkafka does not know.
+    Raises MissingReference for a missing secret, SettingError for a setting that no client may have, and KafkaException
+    for one that librdkafka does not know.
     """
     if refused := forbidden(endpoint.client):
         raise SettingError(f"cluster {endpoint.cluster}: {refused[0]}")
@@ -40,8 +40,8 @@ def partition_reader(endpoint: Endpoint, isolation: str, *, sample: bool = False
     settings: dict[str, Any] = {key: value for key, value in given.items() if not key.startswith(_PRODUCER_ONLY)}
     must = {
         "bootstrap.servers": ",".join(endpoint.bootstrap_servers),
-        "log_level": 0,  # what is wrong with a cluster comes as an error
-        "group.id": "mirror.verify",  # librdkafka wants a group; nothing is ever committed
+        "log_level": 0,  # problems of a cluster arrive as errors, too
+        "group.id": "mirror.verify",  # librdkafka requires a group, but nothing is ever committed
         "enable.auto.commit": False,
         "allow.auto.create.topics": False,
         "enable.auto.offset.store": False,

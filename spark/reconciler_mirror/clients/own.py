@@ -16,7 +16,8 @@ from reconciler.replication.secret_references import resolve
 
 
 def cluster_of(endpoint: Endpoint) -> ClusterClient:
-    """Opens nothing yet. Raises MissingReference (a LookupError), or SettingError that names the cluster."""
+    """A client without connections yet. Raises MissingReference (a LookupError), or SettingError with the cluster's
+    name."""
     client = resolve(endpoint.client, os.environ, read_secret)
     try:
         settings = connection_settings(client)
@@ -26,8 +27,8 @@ def cluster_of(endpoint: Endpoint) -> ClusterClient:
 
 
 class KeptCluster:
-    """One client of a cluster, kept from one use to the next. A use that fails closes it, and the next one logs in with
-    renewed secrets, to no other cluster than the one that has answered."""
+    """A client of a cluster, kept between uses. A failed use closes it, and the next one logs in with renewed secrets,
+    but only to the cluster with the id that answered first."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -52,7 +53,7 @@ class KeptCluster:
 
 AGAIN_S, POLL_S = 1.0, 1.0
 FAILURES = (WireError, LookupError, OSError, ValueError)
-"""Of a connection, of a secret reference, of a file that a setting names."""
+"""Failures of a connection, a secret reference, a file that a setting names, or the content of any."""
 
 
 async def follow(
@@ -61,8 +62,9 @@ async def follow(
     heard: Callable[[CompactedTopic, frozenset[str]], None],
     failed: Callable[[Exception], None],
 ) -> None:
-    """Until ``end`` is set. ``heard`` gets the keys whose record came or went, none now and then; those of all records
-    first, also after a failure: each is followed by a new connection, which logs in with renewed secrets."""
+    """Follows the topic until ``end`` is set. ``heard`` gets the keys with a new or deleted record, at times none; at
+    first, and after each failure, the keys of all records. After a failure a new connection logs in with renewed
+    secrets."""
     kept = KeptCluster(place.cluster)
     while not end.is_set():
         try:
@@ -71,7 +73,7 @@ async def follow(
                 aclosing((topic := CompactedTopic(cluster, place.topic)).follow()) as records,
             ):
                 while not end.is_set():
-                    # A broker that does not answer must not keep ``end`` waiting.
+                    # A silent broker must not delay the end.
                     step = asyncio.ensure_future(anext(records))
                     while not end.is_set() and not (await asyncio.wait([step], timeout=POLL_S))[0]:
                         pass

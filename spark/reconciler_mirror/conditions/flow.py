@@ -1,4 +1,4 @@
-"""Conditions of a flow or of some of its partitions together, and the log of all conditions."""
+"""Conditions of a flow or of several of its partitions, and the log of all conditions."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -12,12 +12,12 @@ from reconciler_mirror.model.lane import GRANTS, Condition, LaneSpec
 from reconciler_mirror.model.views import FlowView
 
 STALLED_S = 30.0
-"""Longer than any commit, and than the pauses of most retries."""
+"""Seconds: longer than any commit, and than most pauses between retries."""
 
 
 def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *, others_move: bool) -> Condition:
-    """No other condition explains it. ``stalled``: partitions and their lag in records, None while unknown.
-    ``others_move``: other partitions of their lanes are copied, so it may only be their turn."""
+    """For partitions that no other condition explains. ``stalled``: partitions and their lag in records, None while
+    unknown. ``others_move``: their lanes copy other partitions, so these may only be waiting for their turn."""
     numbers = sorted(number for number, _ in stalled)
     single = len(numbers) == 1
     runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
@@ -41,7 +41,7 @@ def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *,
 
 
 def setting_refused(flow: str, error: SettingError) -> Condition:
-    """The flow is not copied before the settings of a cluster are edited."""
+    """The flow is not copied until the settings of a cluster are edited."""
     return Condition(
         "setting_not_supported",
         f"{flow} is not copied: {error}",
@@ -51,8 +51,8 @@ def setting_refused(flow: str, error: SettingError) -> Condition:
 
 
 def waits_for_positions(flow: FlowSettings, old: int, within_s: float) -> Condition:
-    """``old``: partitions whose position is older than what had been committed. ``within_s``: how long they are asked
-    for again."""
+    """``old``: number of partitions with a position older than a former commit. ``within_s``: for how long the takeover
+    reads them again."""
     group = position_group(flow.state_name)
     return Condition(
         "positions_undecided",
@@ -66,7 +66,7 @@ def waits_for_positions(flow: FlowSettings, old: int, within_s: float) -> Condit
 
 
 def takeover_refused(flow: FlowSettings, error: Exception) -> Condition:
-    """``error``: what the target answered while lanes were fenced or positions read."""
+    """``error``: the target's answer while the takeover fenced lanes or read positions."""
     target = flow.target
     return Condition(
         "target_unreachable",
@@ -78,7 +78,7 @@ def takeover_refused(flow: FlowSettings, error: Exception) -> Condition:
 
 
 def offset_map_missing(spec: LaneSpec, code: int) -> Condition:
-    """``code``: Kafka's, to what was written to the map or asked of it."""
+    """``code``: Kafka's error code for a write or read of the map."""
     return Condition(
         "offset_map_missing",
         f"{spec.flow} is copied, but {spec.target.cluster} answers {name_of(code)} for {OFFSETS_TOPIC}: which offsets "
@@ -89,7 +89,7 @@ def offset_map_missing(spec: LaneSpec, code: int) -> Condition:
 
 
 def executor_unfit(problems: Iterable[str]) -> Condition:
-    """Of an executor that has some lanes of the flow. Stops nothing itself: a lane that cannot go on says so, too."""
+    """For an executor with lanes of the flow. Stops nothing itself: a lane that cannot copy has its own condition."""
     return Condition(
         "executor_unfit",
         "; ".join(problems),
@@ -102,7 +102,7 @@ _Key = tuple[str, ConditionCode, str | None, int | None]
 
 
 class ConditionLog:
-    """``log_changes`` takes each view of the board, and logs only what has changed since the last one."""
+    """``log_changes`` takes each view of the board, and logs only the changes since the last one."""
 
     def __init__(self, docs_url: str = "") -> None:
         self._docs_url = docs_url
@@ -110,9 +110,8 @@ class ConditionLog:
         self._lost: dict[tuple[str, str], ReportedLoss] = {}
 
     def log_changes(self, flows: Sequence[FlowView]) -> None:
-        """One line when a condition begins, one when it ends, and one for each growth of a loss; a condition that lasts
-        is in the status record, not in the log again. The keys leave the text out: figures in it change all the
-        time."""
+        """Logs a line when a condition begins, one when it ends, and one whenever a loss grows; a lasting condition is
+        in the status record, not in the log again. Keys exclude the text, because its figures change all the time."""
         now = {
             (view.settings.name, condition.code, condition.topic, condition.partition): condition
             for view in flows

@@ -1,4 +1,4 @@
-"""Conditions of a lane or partition: why it is stalled, and what a broker's answers to produce requests mean."""
+"""Conditions of a lane or partition: reasons for a stall, and the meaning of a broker's Produce error codes."""
 
 from shlex import quote
 
@@ -8,13 +8,13 @@ from reconciler.replication.names import ConditionCode
 from reconciler_mirror.conditions.positions import seek_to
 from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec
 
-# The broker checked the batch and did not write it.
+# The broker has checked the batch and refused it, so it is not in the log.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
-# Of those, and of the sizes: where it is one record that is refused, and the next may be taken.
+# The broker refused the batch for a single record (or its size), so it may take the other records.
 OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
 
-# The position belongs to a log that the source no longer has, to another client, or to a target that is gone: how much
-# is left to copy is unknown.
+# The position belongs to a log that the source no longer has, to another client, or to a missing target, so the number
+# of records left to copy is unknown.
 WITHOUT_LAG = frozenset(
     {
         *("source_truncated", "source_topic_recreated", "source_topic_deleted", "position_foreign"),
@@ -29,15 +29,15 @@ OPEN_AT_TARGET: ConditionCode = "target_transaction_open"
 
 
 class SupersededError(Exception):
-    """A later application owns the flow; nothing may be written any more."""
+    """A later application owns the flow; this one must not write any more."""
 
     def __init__(self, flow: str, claim: Claim) -> None:
         super().__init__(f"flow {flow}: {claim} has taken it")
 
 
 def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
-    """For failures that end the lane's attempt as a whole. Each is tried again by the driver, so the words say what has
-    to be repaired and that nothing has to be started afterwards."""
+    """For failures that end the lane's whole attempt. The driver retries each, so the text names the repair, and says
+    that no restart is needed afterwards."""
     todo = {
         "permission_denied": f"Give the mirror's principal its rights at {lane.target.cluster} and "
         f"{lane.source.cluster}: {GRANTS}. The lane is retried automatically.",
@@ -59,7 +59,7 @@ def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
 
 
 def group_has_members(lane: LaneSpec, why: str) -> Condition:
-    """The group of the lane's positions takes commits of its members alone."""
+    """The group of the lane's positions has members, so the coordinator accepts only their commits."""
     return Condition(
         "lane_failed",
         f"lane {lane.lane} of {lane.flow} failed: another consumer is a member of group {lane.group} on "
@@ -72,7 +72,7 @@ def group_has_members(lane: LaneSpec, why: str) -> Condition:
 
 
 def fenced_by_stranger(lane: LaneSpec, why: str) -> Condition:
-    """No later application of the mirror has written its claim."""
+    """The lane was fenced, but no later application has written its claim."""
     mine = lane.transactional_id
     return Condition(
         "lane_failed",
@@ -87,8 +87,8 @@ def fenced_by_stranger(lane: LaneSpec, why: str) -> Condition:
 def refused(
     spec: PartitionSpec, code: int, message: str, reached: int = -1, record: tuple[int, int] | None = None
 ) -> Condition:
-    """The target takes nothing of the partition from source offset ``reached`` on. ``record``: offset and bytes of the
-    one record that it does not take, where it is one."""
+    """The target refuses the partition's records from source offset ``reached`` on. ``record``: offset and size of the
+    refused record, if it is a single one."""
     why = f"{name_of(code)}{f' ({message})' if message else ''}"
     if code in DENIED:
         return Condition.of_partition(
@@ -122,7 +122,7 @@ def refused(
 
 
 def corrupt(spec: PartitionSpec, covered: int, why: str) -> Condition:
-    """``covered``: the source offset up to which its batches could be read."""
+    """``covered``: the source offset of the first unreadable batch."""
     return Condition.of_partition(
         "corrupt_source_batch",
         spec,
@@ -147,7 +147,7 @@ def unavailable(spec: PartitionSpec, side: str, why: str) -> Condition:
 
 
 def source_refuses(spec: PartitionSpec, code: int) -> Condition:
-    """``code``: Kafka's error code for a read of the source. Whatever is not a missing right may pass by itself."""
+    """``code``: Kafka's error code for a read of the source. Every error but a missing right may be transient."""
     if code in DENIED:
         return Condition.of_partition(
             "permission_denied",
@@ -168,7 +168,7 @@ def source_gone(spec: PartitionSpec) -> Condition:
 
 
 def target_missing(spec: PartitionSpec, partitions: int, code: int) -> Condition:
-    """``partitions``: how many the target topic has, 0 when it does not exist."""
+    """``partitions``: of the target topic, 0 if it does not exist."""
     if code in DENIED:
         return refused(spec, code, "")
     if partitions == 0 or code == UNKNOWN_TOPIC:
@@ -218,7 +218,7 @@ def quota_throttled(cluster: str, seconds: float) -> Condition:
 
 
 def open_transaction(spec: PartitionSpec, stable: int, high: int, seconds: float) -> Condition:
-    """``stable``: where readers of committed records wait for more than ``seconds``; ``high``: where the log ends."""
+    """``stable``: the last stable offset, unchanged for more than ``seconds``; ``high``: the high watermark."""
     behind = high - stable
     return Condition.of_partition(
         OPEN_TRANSACTION,
@@ -233,7 +233,7 @@ def open_transaction(spec: PartitionSpec, stable: int, high: int, seconds: float
 
 
 def open_at_target(spec: PartitionSpec, stable: int, high: int, seconds: float) -> Condition:
-    """As ``open_transaction``, of the remote topic: its records are there, and most readers do not get them."""
+    """Like ``open_transaction``, for the remote topic: it has the copies, but most readers do not get them."""
     behind = high - stable
     return Condition.of_partition(
         OPEN_AT_TARGET,

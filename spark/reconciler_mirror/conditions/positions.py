@@ -1,4 +1,4 @@
-"""Conditions of a position: its source, its copy or its owner do not fit it, so a partition is not copied further."""
+"""Conditions of a position that contradicts its source, its copy or its owner, so that its partition stops."""
 
 from dataclasses import replace
 from shlex import quote
@@ -9,14 +9,14 @@ from reconciler_mirror.model.lane import Ahead, Condition, PartitionSpec, Target
 
 
 def seek_to(spec: PartitionSpec, place: int | str) -> str:
-    """The command that moves a position; Kafka's own tool would keep it within the offsets of the target."""
+    """The command that moves a position. Kafka's own tool would keep it within the offsets of the target."""
     seek = "" if spec.partition < 0 else f" --partition {spec.partition}"
     return f"reconciler mirror seek ENV FLOW --topic {quote(spec.topic)}{seek} --to {place}"
 
 
 def position_lost(spec: PartitionSpec, position: int, low: int, high: int, top: int) -> Condition:
-    """The source no longer has, or never had, the next record to copy. ``low`` and ``top`` are its ends; ``high``: up
-    to there it has what was copied."""
+    """The source no longer has, or never had, the next record to copy. ``low`` and ``top``: the source's log start and
+    end; ``high``: end of the part that equals the copy."""
     if position < low:
         return Condition.of_partition(
             "source_retention_passed",
@@ -38,7 +38,7 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int, top: 
 
 
 def source_replaced(spec: PartitionSpec, position: int, low: int) -> Condition:
-    """Where the source's other records begin is not known. ``low``: where its log begins."""
+    """The source has replaced copied records, from an unknown offset on. ``low``: the source's log start offset."""
     return Condition.of_partition(
         "source_truncated",
         spec,
@@ -52,7 +52,7 @@ def source_replaced(spec: PartitionSpec, position: int, low: int) -> Condition:
 
 
 def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) -> Condition:
-    """``before``: the flow that copied the partition, and the source offset up to which it did, at least."""
+    """``before``: the flow that copied the partition, and a lower bound of its position."""
     other, offset = before
     who = f"flow {other}" if other != flow else "it"
     place = f"--from-flow {other}" if other != flow else f"--to {offset}"
@@ -68,7 +68,7 @@ def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) ->
 
 
 def remote_topic_not_empty(spec: PartitionSpec, flow: str, end: int) -> Condition:
-    """``end``: of the target partition, which holds, or held, records that this flow did not copy."""
+    """``end``: the log end of the target partition, which has, or had, records that this flow did not copy."""
     seek = f"reconciler mirror seek ENV {flow} --topic {quote(spec.topic)} --partition {spec.partition} --to"
     return Condition.of_partition(
         "remote_topic_not_empty",
@@ -82,7 +82,7 @@ def remote_topic_not_empty(spec: PartitionSpec, flow: str, end: int) -> Conditio
 
 
 def remote_topic_not_ours(spec: PartitionSpec, flow: str, group: str, at: PositionMark) -> Condition:
-    """``group``: of the flow of another environment that has position ``at`` of the target partition."""
+    """``group``: position group of another environment's flow, with position ``at`` of the target partition."""
     return Condition.of_partition(
         "remote_topic_not_ours",
         spec,
@@ -96,7 +96,7 @@ def remote_topic_not_ours(spec: PartitionSpec, flow: str, group: str, at: Positi
 
 
 def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: int | None) -> Condition:
-    """``copied_to``: the source offset up to which the flow has copied, at least, as the offset map says."""
+    """``copied_to``: a lower bound of the flow's true position, from the offset map."""
     known = "how far it had copied is not known"
     if copied_to is not None:
         known = f"it had copied to {copied_to}, or a little further"
@@ -111,7 +111,7 @@ def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: 
 
 
 def marks_unknown(spec: PartitionSpec, arriving: str) -> Condition:
-    """``arriving``: the flow that brings records to the source."""
+    """``arriving``: the flow that copies records to the source."""
     return Condition.of_partition(
         "provenance_not_yet_marked",
         spec,
@@ -129,8 +129,8 @@ def position_regressed(
     source_end: int | None = None,
     restored: TargetLoss | None = None,
 ) -> Condition:
-    """``copied_to``: the source offset up to which the flow has committed, at least, as the offset map says;
-    ``source_end``: where the source's log ends, as far as that is known. ``restored``: the copy ends earlier, too."""
+    """``copied_to``: a lower bound of the last committed position, from the offset map; ``source_end``: the source's
+    log end, if known. ``restored``: the copy ends earlier, too."""
     if restored is not None:
         return Condition.of_partition(
             "position_regressed",
@@ -167,8 +167,8 @@ def position_regressed(
 
 
 def position_behind_copy(spec: PartitionSpec, group: str, position: int, ahead: Ahead) -> Condition:
-    """``ahead.after``: the source offset behind the last copy, where the target's log shows it. Then the command names
-    the offset; else the user has to let ``verify`` look for it first."""
+    """``ahead.after``: the source offset after the last copy, if the target's log shows it. Then the command names the
+    offset; otherwise the user has to find it with ``verify`` first."""
     seek = seek_to(spec, "OFFSET" if ahead.after is None else ahead.after)
     return Condition.of_partition(
         "position_regressed",
@@ -217,7 +217,7 @@ def target_truncated(spec: PartitionSpec, loss: TargetLoss, position: int) -> Co
 
 
 def offsets_diverged(spec: PartitionSpec, offset: int, why: str) -> Condition:
-    """Of a flow that keeps offsets. ``offset``: of the source; below it both sides are alike, as far as is known."""
+    """For a flow that keeps offsets. ``offset``: a source offset; before it both sides are equal, as far as known."""
     return Condition.of_partition(
         "offsets_diverged",
         spec,
@@ -231,7 +231,7 @@ def offsets_diverged(spec: PartitionSpec, offset: int, why: str) -> Condition:
 
 
 def filler_limit(spec: PartitionSpec, start: int, fillers: int) -> Condition:
-    """Of a flow that keeps offsets. ``start``: the source offset it would begin at."""
+    """For a flow that keeps offsets. ``start``: the source offset of its first record."""
     return Condition.of_partition(
         "filler_limit",
         spec,
@@ -243,7 +243,7 @@ def filler_limit(spec: PartitionSpec, start: int, fillers: int) -> Condition:
 
 
 def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> Condition:
-    """An explicit start that the source does not have. ``low`` and ``end`` are its bounds."""
+    """An explicit start outside of the source's log, which has offsets ``low`` to ``end``."""
     where = f"{spec.topic}-{spec.partition}"
     return Condition.of_partition(
         "start_offset_out_of_range",
@@ -254,8 +254,8 @@ def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> 
 
 
 def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
-    """``known``: the topic id that the position belongs to; ``spec`` has the new one. Offsets of the two have nothing
-    to do with each other, so neither going on nor beginning again may be chosen without a person."""
+    """``known``: the topic id of the position; ``spec`` has the new one. Offsets of the two topics are unrelated, so a
+    person has to choose between continuing and beginning again."""
     return Condition.of_partition(
         "source_topic_recreated",
         spec,

@@ -1,7 +1,7 @@
-"""What lanes count over all their sessions: replication latency as a histogram, and losses of flows that go on.
+"""Counters of lanes over all their sessions: replication latency as a histogram, and losses under ``continue_on``.
 
-Latency is from a record's source timestamp to its commit at the target. A commit counts once for each partition it
-moved, with the age of the partition's oldest record in it: the slowest record, at a cost that does not grow with the
+Latency is the time from a record's source timestamp to its commit at the target. A commit counts once for each
+partition in it, with the age of that partition's oldest record: the slowest one, at a cost independent of the number of
 records. Losses are counted exactly, once committed.
 """
 
@@ -16,12 +16,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 BOUNDS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000)
-"""Upper bounds of the buckets, inclusive; one more bucket is above them all."""
+"""Inclusive upper bounds of the buckets; one more bucket has no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """``counts`` has one entry a bucket, not cumulative; ``total_ms`` is the sum of what was counted."""
+    """``counts``: one entry per bucket, not cumulative; ``total_ms``: the sum of all counted times."""
 
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_MS) + 1)
     total_ms: int = 0
@@ -35,7 +35,7 @@ class Latency:
         return Latency(counts, self.total_ms + other.total_ms)
 
     def since(self, earlier: Latency) -> Latency:
-        """What was counted after ``earlier``, a snapshot of the same counter."""
+        """The counts after ``earlier``, a snapshot of the same counter."""
         counts = tuple(a - b for a, b in zip(self.counts, earlier.counts, strict=True))
         return Latency(counts, self.total_ms - earlier.total_ms)
 
@@ -44,15 +44,15 @@ NO_LATENCY = Latency()
 
 
 class LatencyCounter:
-    """What one lane has counted. One thread writes; a snapshot may be taken by any."""
+    """The counter of one lane. One thread writes; any thread may take a snapshot."""
 
     def __init__(self) -> None:
         self._counts = [0] * (len(BOUNDS_MS) + 1)
         self._total_ms = 0
 
     def committed(self, oldest_ms: int | None, now_ms: int | None = None) -> None:
-        """``oldest_ms``: timestamp of the oldest record of one partition in the commit; None or below 0: it has none.
-        A timestamp in the future counts as no time at all."""
+        """``oldest_ms``: timestamp of the oldest record of one partition in the commit; None or below 0: unknown. A
+        timestamp in the future counts as 0 ms."""
         if oldest_ms is None or oldest_ms < 0:
             return
         age = max(0, (int(time.time() * 1000) if now_ms is None else now_ms) - oldest_ms)
@@ -65,8 +65,8 @@ class LatencyCounter:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """``code``: the condition. Offsets of the source that are not at the target, or not what they are at the source
-    any more; ``records`` and ``batches`` as far as they are known one by one. ``text``: the newest, in words."""
+    """``code``: the condition. ``offsets``: source offsets that the target lacks, or that the source has replaced;
+    ``records`` and ``batches``: as far as they are known one by one. ``text``: describes the newest loss."""
 
     code: str
     offsets: int = 0
@@ -85,7 +85,7 @@ class Loss:
 
 
 Losses = tuple[Loss, ...]
-"""At most one a code, in the order of the codes."""
+"""At most one per code, in the order of the codes."""
 
 
 def added(losses: Iterable[Loss], later: Iterable[Loss]) -> Losses:
@@ -97,7 +97,7 @@ def added(losses: Iterable[Loss], later: Iterable[Loss]) -> Losses:
 
 
 def since(now: Losses, before: Losses) -> Losses:
-    """What came after ``before``, an earlier count of the same. A count that went back adds nothing."""
+    """The losses after ``before``, an earlier snapshot. A count that went back adds nothing."""
     known = {loss.code: loss for loss in before}
     losses = []
     for loss in now:
@@ -115,7 +115,8 @@ def since(now: Losses, before: Losses) -> Losses:
 
 
 class OnceCommitted(Generic[T]):
-    """What counts of one partition when the position behind it is committed; a fall back before that forgets it."""
+    """Counts of one partition that become valid when the position after them is committed; if the fetch position falls
+    back before that, they are forgotten."""
 
     def __init__(self) -> None:
         self._open: deque[tuple[int, T]] = deque()
@@ -124,13 +125,13 @@ class OnceCommitted(Generic[T]):
         self._open.append((position, count))
 
     def committed(self, position: int) -> Sequence[T]:
-        """What counts from now on."""
+        """The counts that the commit of ``position`` makes valid."""
         due: list[T] = []
         while self._open and self._open[0][0] <= position:
             due.append(self._open.popleft()[1])
         return due
 
     def forget_beyond(self, position: int) -> None:
-        """The fetch position fell back: what lies behind ``position`` is read again."""
+        """The fetch position fell back to ``position``: later records are read and counted again."""
         while self._open and self._open[-1][0] > position:
             self._open.pop()

@@ -1,7 +1,7 @@
-"""Values of a lane: what it is given, what it reports while it copies, how it ends.
+"""Values of a lane: its spec, its reports while it copies, and its end.
 
 A *lane* is a fixed slice of a flow's source partitions (``lane_of``) with one transactional.id. ``lane.run`` copies it.
-Everything here is frozen and pickles, because it travels from the driver to Spark tasks and back.
+All values are frozen and picklable, because they travel from the driver to Spark tasks and back.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses
 
 @dataclass(frozen=True, slots=True)
 class ProvenanceSettings:
-    """What was found out when the flow was taken over: short ids of both clusters; ``floors``: by source topic and
-    partition, the offset below which records may be unmarked copies, so that a copy never begins there. ``unknown``:
-    where another client committed the position that should say so, and whose flow's it is; no copy begins there."""
+    """Findings of the takeover of a flow with provenance: short ids of both clusters; ``floors``: by source partition,
+    the offset before which records may be unmarked copies, so that copying never begins before it. ``unknown``: source
+    partitions without a known floor, because another client committed the arriving flow's position, and that flow;
+    copying does not begin there."""
 
     source: bytes = b""
     target: bytes = b""
@@ -34,7 +35,7 @@ class ProvenanceSettings:
     unknown: Mapping[tuple[str, int], str] = field(default_factory=dict)
 
     def not_before(self, place: tuple[str, int], offset: int) -> int:
-        """Where a first copy of a source topic and partition begins, if it should begin at ``offset``."""
+        """The start for a source partition without a position that should begin at ``offset``."""
         return max(offset, self.floors.get(place, 0))
 
 
@@ -43,7 +44,7 @@ NO_GROUND = ProvenanceSettings()
 
 @dataclass(frozen=True, slots=True)
 class RecordWork:
-    """What a flow asks for on single records; each of them costs the whole-batch copy."""
+    """The flow's work on single records; any of it excludes copying whole batches."""
 
     where: Where | None = None
     headers: tuple[AddedHeader, ...] = ()
@@ -53,12 +54,12 @@ class RecordWork:
         return self.where is not None or bool(self.headers) or self.provenance is not None
 
     def first_mark(self, offset: int) -> tuple[int, int] | None:
-        """``Position.marked`` of a partition whose first copy begins at a source offset."""
+        """``LanePosition.marked`` of a partition that begins at source offset ``offset``."""
         return None if self.provenance is None else (0, offset)
 
     @property
     def reason(self) -> str:
-        """Why batches do not travel whole, in the words of the environment."""
+        """Why batches do not travel whole, by the keys of the environment's YAML."""
         asked = {"where": self.where, "headers": self.headers or None, "provenance": self.provenance}
         return "record work: " + ", ".join(word for word, desired in asked.items() if desired is not None)
 
@@ -75,8 +76,8 @@ LaneKey = tuple[str, int]
 
 
 def lane_of(topic: str, partition: int, lanes: int) -> int:
-    """The lane that owns a source partition. A topic's partitions go to the lanes in turn, beginning at one that its
-    name decides, so no lane has more than one of them above its share. Decision 151 says what a change of it needs."""
+    """The lane that owns a source partition. A topic's partitions go to the lanes in turn, from one on that depends on
+    its name, so that their numbers differ by one at most. Decision 151 says what a change of this function needs."""
     return (_first_lane(topic) + partition) % lanes
 
 
@@ -87,7 +88,7 @@ def _first_lane(topic: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSpec:
-    """One source partition to copy. ``topic_id`` is the source topic's id (base64 as Kafka prints it)."""
+    """One source partition to copy. ``topic_id``: the source topic's id (base64, as Kafka prints it)."""
 
     topic: str
     partition: int
@@ -97,12 +98,12 @@ class PartitionSpec:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Claim:
-    """Who owns a flow: every application takes a higher number than it finds, and writes it into each position.
+    """The ownership of a flow: every application takes a higher number than it finds, and writes it into each position.
 
     The higher claim wins (``application`` breaks a tie), so that two applications never fence each other in turns.
-    ``ground`` is not written: what a flow with provenance found out when it was taken over; nor are ``clusters``, the
-    ids of source and target at that time, empty where not known. ``owner``: the environment whose application it is;
-    written, and asked by the next takeover.
+    ``owner``: the application's environment; it is written, too, and the next takeover checks it. Not written:
+    ``ground``, the findings of a takeover with provenance, and ``clusters``, the ids of source and target at the
+    takeover, empty if unknown.
     """
 
     number: int = 0
@@ -118,26 +119,26 @@ class Claim:
 
 NO_CLAIM = Claim()
 AWAITED = Claim(-1)
-"""The flow is not taken over yet: the lane gets everything ready and waits for ``Control.claim``."""
+"""The flow is not taken over yet: the lane prepares everything, and waits for ``Control.claim``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneSpec:
-    """What a lease gives a lane. What may change while it runs is asked of ``Control``; here it is as it was when the
-    lease was given."""
+    """The definition of a lane, as of the begin of its lease. ``Control`` has the present values of fields that may
+    change meanwhile."""
 
     flow: str
     lane: int
     transactional_id: str
-    """Of the lane's producer, the same for every holder: InitProducerId with it fences the one before."""
+    """The same for every holder's producer: InitProducerId with it fences the former holder."""
     group: str
-    """In which positions are committed, at the target."""
+    """The group of the positions, at the target."""
     source: Endpoint
     target: Endpoint
     delivery: str
     isolation: str
     start_kind: str
-    """``earliest`` or AGAIN: other starts were committed as positions at the takeover."""
+    """``earliest`` or AGAIN: the takeover has committed other starts as positions."""
     start_timestamp_ms: int | None
     partitions: tuple[PartitionSpec, ...]
     claim: Claim = NO_CLAIM
@@ -147,18 +148,18 @@ class LaneSpec:
     rate: float = 0.0
     """The lane's share of the flow's limit in bytes per second, 0 for none."""
     start_offsets: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """By source topic and partition; they win over ``start_kind``."""
+    """By source topic and partition; they override ``start_kind``."""
     continue_on: frozenset[str] = frozenset()
-    """Conditions after which a partition goes on behind what is lost, counted."""
+    """Conditions after which a partition continues past the loss, which is counted."""
     work: RecordWork = NO_WORK
     offset_syncs: tuple[str, str] | None = None
-    """Side (``source`` or ``target``) and name of MirrorMaker 2's topic, where it is written."""
+    """Side (``source`` or ``target``) and name of MirrorMaker 2's offset syncs topic, if the flow writes it."""
     keeps_offsets: bool = False
     """Copies have the source's offsets."""
     filler_limit: int | None = None
-    """Then no start is filled with more offsets than that."""
+    """Most offsets to fill before a start, where copies keep offsets."""
     moved_from: str = ""
-    """The first name of a flow that was renamed; see ``state``."""
+    """The first name of a renamed flow; see ``state``."""
 
     @property
     def state(self) -> str:
@@ -166,7 +167,8 @@ class LaneSpec:
 
 
 def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
-    """Without partitions or claim. Any other start but offsets was committed at the takeover, so this is earliest."""
+    """A spec without partitions or claim. The takeover commits every start but explicit offsets, so the lane's own is
+    earliest."""
     syncs = flow.mirrormaker.offset_syncs
     return LaneSpec(
         flow=flow.name,
@@ -192,36 +194,36 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
 
 
 GRANTS = "reconciler doctor ENV prints the commands, or reconciler apply ENV grants them where `access` is in git"
-"""What to do about a missing right: the job knows neither the name of its principal nor what git declares."""
+"""The remedy for a missing right: the job knows neither its principal's name nor the access rules in git."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Something a person must know. ``stops``: the partition is not copied until someone acts."""
+    """A named problem of a running mirror. ``stops``: the partition is not copied until a person acts."""
 
     code: ConditionCode
     text: str
-    """What is wrong, with both values."""
+    """The problem, with both values."""
     todo: str
-    """What to do, as a command where there is one."""
+    """The remedy, as a command where possible."""
     topic: str | None = None
-    """None: of the lane or the flow."""
+    """None: the condition is of the lane or the flow."""
     partition: int | None = None
-    """None: of the whole topic."""
+    """None: the condition is of the whole topic."""
     stops: bool = False
 
     @classmethod
     def of_partition(
         cls, code: ConditionCode, spec: PartitionSpec, text: str, todo: str, *, stops: bool = True
     ) -> Condition:
-        """``text`` goes on behind the name of the partition."""
+        """``text`` continues a sentence that begins with the partition's name."""
         return cls(code, f"{spec.topic}-{spec.partition} {text}", todo, spec.topic, spec.partition, stops)
 
 
 @dataclass(frozen=True, slots=True)
 class LastBatch:
-    """Of the batch that holds the source offset before a position: what its header said when it was copied. A source
-    that went back to a backup has another batch there once it has grown again."""
+    """Header fields, at copy time, of the batch with the source offset before a position. A source restored from a
+    backup has another batch there once it has grown again."""
 
     base: int
     next_offset: int
@@ -238,9 +240,9 @@ class LastBatch:
 
 @dataclass(frozen=True, slots=True)
 class TargetLoss:
-    """What the target's log lost of a copy. ``end``: the target offset at which it ended when that was seen;
-    ``acknowledged``: the one behind the last record that had been committed there. ``source``: the source offset of the
-    first record whose copy is gone, -1 where the offset map does not say."""
+    """The target's loss of copied records. ``end``: the target's log end when the loss was seen; ``acknowledged``: the
+    target offset after the last committed record. ``source``: the source offset of the first lost record, -1 if the
+    offset map does not have it."""
 
     end: int
     acknowledged: int
@@ -249,8 +251,8 @@ class TargetLoss:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A copy that goes on with the source's records behind the position. ``source`` and ``target``: offsets of the
-    first of them; ``after``: the source offset behind the last one, None where that is not known."""
+    """A copy with records from after the position. ``source`` and ``target``: offsets of the first one; ``after``: the
+    source offset after the last one, None if unknown."""
 
     source: int
     target: int
@@ -258,18 +260,18 @@ class Ahead:
 
 
 OF_A_READ = ("source_unreachable", "target_unreachable", "setting_not_supported")
-"""Of a look that failed: what there is now is not known."""
+"""Conditions of a failed read: the present state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """A flow's partitions and what is in their way. ``complete``: both clusters have answered at least once.
-    ``uncopied``: how many partitions of which source topics match the flow and have no place at the target."""
+    """A flow's partitions, and conditions against copying them. ``complete``: both clusters have answered before.
+    ``uncopied``: by matching source topic, the number of partitions without a place at the target."""
 
     specs: tuple[PartitionSpec, ...] = ()
     conditions: tuple[Condition, ...] = ()
     topics: int = 0
-    """How many source topics match."""
+    """Number of matching source topics."""
     complete: bool = False
     uncopied: Mapping[str, int] = field(default_factory=dict)
 
@@ -282,38 +284,38 @@ class Discovered:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """One partition's row of a lane's report. Offsets are the source's, None while not known; counts are of this lease,
-    and of committed records."""
+    """One partition's row of a lane's report. Offsets are the source's, None while unknown; counts are of committed
+    records since the begin of the lease."""
 
     topic: str
     partition: int
     position: int | None
-    """The next source offset, as it is committed at the target."""
+    """The next source offset, by the committed position at the target."""
     end: int | None
     """The source's last stable offset (high watermark for read_uncommitted)."""
     records: int = 0
     bytes: int = 0
     waiting_since_ms: int | None = None
-    """Timestamp of the oldest record that is read and not committed; None: there is none."""
+    """Timestamp of the oldest record that is read and not committed; None without one."""
     path: str = ""
-    """Empty, as ``path_reason``: as the lane's."""
+    """Empty, like ``path_reason``: the lane's."""
     path_reason: str = ""
     filtered: int = 0
-    """Records below the position that ``where`` kept from the target; ``returning``: that provenance did."""
+    """Records before the position that ``where`` filtered out; ``returning``: that provenance filtered out."""
     returning: int = 0
     paused: bool = False
-    """A pause is asked for, nothing is under way any more, and what was copied is committed."""
+    """A pause is in effect: nothing is in flight, and everything copied is committed."""
     losses: Losses = ()
-    """What was left behind where the flow goes on."""
+    """Records left out under ``continue_on``."""
     silent_since_ms: int | None = None
-    """When the source last reported ``end``, where that is too long ago to be the end."""
+    """When the source last reported ``end``, if that is too long ago to be the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoleCounts:
-    """Of a lane that keeps offsets, since its lease began. ``holes``: stretches of offsets without a record that were
-    filled; ``fillers``: offsets they had; ``refusals``: batches that brokers refused as not the next one.
-    ``filling``: partitions that are being brought to where they begin, and ``left``: the offsets left of that."""
+    """Counts of a lane that keeps offsets, since its lease began. ``holes``: filled holes; ``fillers``: their offsets;
+    ``refusals``: batches that leaders refused as not the next in sequence. ``filling``: partitions that are being
+    filled up to their start, and ``left``: offsets left to fill there."""
 
     holes: int = 0
     fillers: int = 0
@@ -322,7 +324,7 @@ class HoleCounts:
     left: int = 0
 
     def since(self, earlier: HoleCounts) -> HoleCounts:
-        """What was counted after ``earlier``, a snapshot of the same lease."""
+        """The counts after ``earlier``, a snapshot of the same lease."""
         return replace(
             self,
             holes=max(0, self.holes - earlier.holes),
@@ -331,7 +333,7 @@ class HoleCounts:
         )
 
     def plus(self, before: HoleCounts) -> HoleCounts:
-        """With what an earlier stretch of the lane counted."""
+        """With the counts of the lane's former leases."""
         return replace(
             self,
             holes=self.holes + before.holes,
@@ -342,32 +344,32 @@ class HoleCounts:
 
 @dataclass(frozen=True, slots=True)
 class LaneProgress:
-    """A snapshot of a lane. Counts are from the beginning of this lease, committed only."""
+    """A snapshot of a lane. Counts are of committed records since the begin of the lease."""
 
     flow: str
     lane: int
     partitions: tuple[PartitionProgress, ...]
     conditions: tuple[Condition, ...] = ()
-    """Of the lane and of its partitions."""
+    """Conditions of the lane and its partitions."""
     transactions: int = 0
     path: str = "batch"
     path_reason: str = ""
-    """Why this path, in a few words that do not vary with names or numbers."""
+    """Why this path, in a few words without names or numbers."""
     retries: int = 0
     latency: Latency = NO_LATENCY
     """From a record's timestamp at the source to its commit at the target."""
     throttled_ms: int = 0
-    """How long the rate limit held something back."""
+    """Time in which the rate limit held records back."""
     held_back: int = 0
-    """How many partitions it holds back now."""
+    """Partitions that it holds back now."""
     at_work: bool = True
-    """A session looks at the partitions; between two sessions the ends of the source are not known."""
+    """A session runs; between two sessions the source's ends are unknown."""
     holes: HoleCounts | None = None
-    """None where copies have offsets of their own."""
+    """None unless copies keep the source's offsets."""
 
 
 class LaneEnd(StrEnum):
-    """SUPERSEDED: another holder fenced this lane; never to be retried by this application at once."""
+    """SUPERSEDED: a later owner has fenced this lane, so this application must not retry it."""
 
     LEASE_OVER = "lease over"
     STOPPED = "stopped"
@@ -377,19 +379,19 @@ class LaneEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LaneReport:
-    """How a lane's turn ended, and its last snapshot."""
+    """The end of a lane's attempt, and its last snapshot."""
 
     end: LaneEnd
     progress: LaneProgress
     error: str = ""
-    """In words, where it failed or was superseded."""
+    """The reason, if it failed or was superseded."""
 
 
 class Control(Protocol):
-    """What a running lane asks of its lease."""
+    """The lease, as a running lane sees it."""
 
     def stopping(self) -> bool:
-        """True: commit what is open and return."""
+        """True: commit the open transaction and return."""
         ...
 
     def lease_over(self) -> bool:
@@ -397,29 +399,29 @@ class Control(Protocol):
         ...
 
     def partitions(self) -> tuple[PartitionSpec, ...]:
-        """The lane's partitions now; may grow, shrink or change while the lane runs."""
+        """The lane's present partitions, which may grow, shrink or change while the lane runs."""
         ...
 
     def claim(self) -> Claim:
-        """AWAITED until the flow is taken over. Only asked by a lane that was begun with AWAITED."""
+        """AWAITED until the flow is taken over. Only a lane that began with AWAITED asks for it."""
         ...
 
     def prepared(self) -> None:
-        """Such a lane could copy at once."""
+        """A lane that began with AWAITED is ready to copy."""
 
     def paused(self) -> frozenset[tuple[str, int]]:
-        """Source partitions to leave alone now: commit what is open of them, fetch no more, keep the position."""
+        """Source partitions with a pause: commit their open records, stop fetching, keep the position."""
         ...
 
     def rate(self) -> float:
-        """The lane's share of its flow's rate limit now: bytes per second, 0 for no limit."""
+        """The lane's present share of its flow's rate limit: bytes per second, 0 for no limit."""
         ...
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """From now on ``wake`` is called, on any thread, when something else than time has changed what this control
-        says; instead of the one that was given before."""
+        """Replaces the function to call, on any thread, when any answer of this control has changed other than by
+        time."""
 
     def report(self, progress: LaneProgress) -> None:
-        """Hands a snapshot of the whole lane to the driver; cheap, may be called several times a second. Only what
-        differs from the last one travels; a row that is the same object is not looked into."""
+        """Hands a snapshot of the whole lane to the driver. Cheap; may be called several times a second. Only changes
+        travel, and a row that is the same object counts as unchanged."""
         ...

@@ -14,37 +14,37 @@ from reconciler_mirror.model.lane import Condition
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One source partition, as the status record and the metrics show it. Counts are this application's."""
+    """One source partition in status record and metrics. Counts are this application's."""
 
     topic: str
     partition: int
     records: int = 0
     bytes: int = 0
     records_lag: int | None = None
-    """None while not known, as ``seconds_lag``."""
+    """None while unknown, like ``seconds_lag``."""
     seconds_lag: float | None = None
     path: str = "record"
-    """How it is copied, with ``reason``."""
+    """The way of copying, with its ``reason``."""
     reason: str = ""
     stopped: bool = False
-    """By a condition, as opposed to ``paused`` by a user."""
+    """By a condition; ``paused``: by a user."""
     paused: bool = False
     at_least: int = 0
-    """Records behind by what is known."""
+    """A lower bound of the lag in records."""
     stalled: bool = False
-    """It has records to copy, or may have, and has not moved for long, or is stopped."""
+    """It is stopped, or has, or may have, records to copy but has not moved for long."""
     last_lag: tuple[int, int] | None = None
-    """Records behind when that was known last, and when (ms since 1970); None: it is known, or never was."""
+    """The last known lag in records, and its time (ms since 1970); None if the lag is known, or never was."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowView:
-    """One flow. ``figures``: as the status record has them, without state, paths, conditions and pauses, which
-    ``report.status`` adds. Their ``records_lag`` and ``seconds_lag`` are None while that of one partition is not known;
-    ``lag_at_least``: the records behind of all the others. A condition comes with its first time.
+    """One flow. ``figures``: those of the status record without state, paths, conditions and pauses, which
+    ``report.status`` adds. Their ``records_lag`` and ``seconds_lag`` are None while any partition's is unknown;
+    ``lag_at_least``: the sum over the others. Conditions come with the time they were first seen.
 
-    ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: what is asked for; each
-    partition says whether it is in effect.
+    ``committed_ms``: when the driver last heard of a commit, None before the first. ``pauses``: the requested ones;
+    each partition shows whether its pause is in effect.
     """
 
     settings: FlowSettings
@@ -61,7 +61,7 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """The partitions of one topic together; the lag is unknown while that of one partition is."""
+    """Sums over the partitions of one topic; the lag is unknown while any partition's is."""
 
     topic: str
     records: int
@@ -71,9 +71,9 @@ class TopicView:
 
 
 def lag_of(partitions: Iterable[PartitionView]) -> tuple[int | None, float | None]:
-    """Records and seconds behind, together; None while those of one are not known, also of one that is stopped.
+    """The lag of all partitions in records and seconds; None while any partition's is unknown, even a stopped one's.
 
-    The seconds are those of the partition furthest behind, among those whose oldest record is under way.
+    The seconds are the largest among partitions with a known oldest record.
     """
     records, oldest = 0, None
     for partition in partitions:
@@ -86,13 +86,13 @@ def lag_of(partitions: Iterable[PartitionView]) -> tuple[int | None, float | Non
 
 
 LAST_WITHIN_MS = 60_000
-"""A source falls silent for one lane after the other. A partition that was unknown long before has no lag of then."""
+"""A silent source becomes unknown to one lane after the other within this time. The sum leaves out older lags."""
 WORST_PARTITIONS = 10
 
 
 def last_lag_of(partitions: Iterable[PartitionView], now_ms: int, uncopied: int) -> LastLag | None:
-    """Of what was known at about one time, the latest; None where nothing was. ``uncopied``: partitions without a
-    lane."""
+    """The sum of lags last known at about the same time; None if none ever was. ``uncopied``: number of partitions
+    without a lane."""
     at_ms = now_ms - LAG_HOLDS_MS
     lags = {p: p.last_lag if p.records_lag is None else (p.records_lag, at_ms) for p in partitions}
     newest = max((lag[1] for lag in lags.values() if lag is not None), default=None)
@@ -109,7 +109,7 @@ def last_lag_of(partitions: Iterable[PartitionView], now_ms: int, uncopied: int)
 
 
 def by_topic(partitions: Iterable[PartitionView]) -> tuple[TopicView, ...]:
-    """Sums over partitions. The lag of a topic is unknown as soon as that of one partition is (``lag_of``)."""
+    """Sums by topic. A topic's lag is unknown as soon as one partition's is (``lag_of``)."""
     topics: dict[str, list[PartitionView]] = {}
     for partition in partitions:
         topics.setdefault(partition.topic, []).append(partition)
@@ -120,16 +120,16 @@ def by_topic(partitions: Iterable[PartitionView]) -> tuple[TopicView, ...]:
 
 
 def worst(partitions: Iterable[PartitionView], count: int) -> tuple[PartitionView, ...]:
-    """The ``count`` partitions furthest behind, most records first. What is caught up or unknown is not among them."""
+    """The ``count`` partitions with the most lag, without those of no or unknown lag."""
     behind = [partition for partition in partitions if partition.records_lag]
     return tuple(sorted(behind, key=lambda p: (-(p.records_lag or 0), p.topic, p.partition))[:count])
 
 
 @dataclass(frozen=True, slots=True)
 class PausedCounts:
-    """``by_scope``: of each pause, the partitions that it covers, and for how many of them lanes have confirmed.
-    ``partitions`` and ``paused``: the same of all pauses together, each partition once. ``resuming``: partitions that
-    no pause covers any more and that a lane still holds."""
+    """``by_scope``: for each pause the number of its partitions, and of those that lanes have confirmed as paused.
+    ``partitions`` and ``paused``: the same for all pauses, each partition once. ``resuming``: partitions still paused
+    after their pause was lifted."""
 
     by_scope: Mapping[Scope, tuple[int, int]]
     partitions: int
@@ -138,9 +138,8 @@ class PausedCounts:
 
 
 def pause_counts(view: FlowView) -> PausedCounts:
-    """How far the pauses hold: for each scope the partitions that it covers and those of them that have confirmed. A
-    partition counts for every scope around it, so a topic's pause inside a flow's is confirmed by itself. ``resuming``:
-    still paused, though no pause covers it any more."""
+    """How far the pauses are in effect. A partition counts for every scope around it, so that a topic's pause within a
+    flow's has its own confirmation."""
     by_scope = {pause.scope: (0, 0) for pause in view.pauses}
     partitions = paused = resuming = 0
     for partition in view.partitions if by_scope else ():
@@ -170,6 +169,6 @@ def lost_of(partitions: Iterable[Losses]) -> tuple[ReportedLoss, ...]:
 
 
 def path_counts(partitions: Iterable[PartitionView]) -> tuple[PathCount, ...]:
-    """How many partitions are copied which way."""
+    """Numbers of partitions by way of copying."""
     counts = Counter((partition.path, partition.reason) for partition in partitions)
     return tuple(PathCount(path, reason, count) for (path, reason), count in sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""Filters records and adds headers in batches, as bytes: kept, left out, or given headers."""
+"""Filters records and adds headers on the bytes of batches."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _BEHIND_VERSION = provenance.CHECK_BYTES + provenance.ID_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Worked:
-    """``kept`` in order; ``changed`` when it is not just what was given."""
+    """``kept`` in order; ``changed``: it differs from the input."""
 
     kept: list[Record]
     filtered: int
@@ -28,7 +28,7 @@ class Worked:
 
 
 class RawFields:
-    """A record's fields, decoded when they are asked for."""
+    """A record's fields, decoded on access."""
 
     __slots__ = ("_tail", "timestamp")
 
@@ -46,13 +46,13 @@ class RawFields:
 
 
 class RecordWorker:
-    """The work of one flow on one partition, made ready."""
+    """The prepared work of one flow on one partition."""
 
     def __init__(
         self, work: RecordWork, spec: PartitionSpec, flow: tuple[str, str], ground: ProvenanceSettings
     ) -> None:
-        """``flow``: its name and its source cluster. ``always_added``: how many headers, and their bytes, where each
-        record gets the same ones and nothing else is asked."""
+        """``flow``: its name and source cluster. ``always_added``: number and bytes of the added headers, if they are
+        equal for each record and the only work."""
         self.reason = work.reason
         self._passes = None if work.where is None else selection.compiled(work.where)
         self._provenance = work.provenance
@@ -68,7 +68,8 @@ class RecordWorker:
         self._mark = fields.encoded(provenance.NAME, provenance.value(0, (ground.source,)))[:-_BEHIND_VERSION]
 
     def apply(self, records: Sequence[Record]) -> Worked:
-        """Raises MalformedResponseError for a record whose fields are cut, or one that takes too long to be judged."""
+        """Filters and rewrites records. Raises MalformedResponseError for truncated fields, and for a value that takes
+        the flow's expressions too many steps."""
         kept: list[Record] = []
         filtered = returning = 0
         passes, changes = self._passes, self._provenance is not None or self._added > 0
@@ -89,7 +90,7 @@ class RecordWorker:
         return Worked(kept, filtered, returning, changed=changes or len(kept) != len(records))
 
     def _rewritten(self, record: Record) -> memoryview | None:
-        """None: it would return to a cluster where it has been."""
+        """The record with its new headers; None if it would return to a cluster that it has been on."""
         tail = record.tail
         at = fields.headers_at(tail)
         more = self._addition(record.offset)
@@ -99,7 +100,7 @@ class RecordWorker:
             check: int = crc32c(tail[:at], self._seed)
             mark = self._mark + check.to_bytes(provenance.CHECK_BYTES, "big") + self._ground.source
             return fields.appended(tail, at, self._added + 1, more + mark)
-        # It has a header of that name, valid or not: the path so far decides, and this cluster is added to it.
+        # The record has a header of that name, valid or not. Its path decides, and this cluster is appended to it.
         own = fields.headers_of(tail, at)
         path = provenance.path_among(own, provenance.check_of(self._topic, tail[:at]))
         if not provenance.carried(path, self._ground.source, self._ground.target, self._provenance.carry):
@@ -110,7 +111,7 @@ class RecordWorker:
 
 
 def _addition(work: RecordWork, spec: PartitionSpec, flow: tuple[str, str]) -> Callable[[int], bytes]:
-    """The added headers of the record at an offset, encoded."""
+    """A function that encodes the added headers of the record at an offset."""
     known = {"flow": flow[0], "source_cluster": flow[1], "topic": spec.topic, "partition": spec.partition}
 
     def made(offset: int) -> bytes:
@@ -124,7 +125,7 @@ def _addition(work: RecordWork, spec: PartitionSpec, flow: tuple[str, str]) -> C
 
 
 def worker_of(lane: LaneSpec, spec: PartitionSpec) -> RecordWorker | None:
-    """None where the flow asks for nothing, so that its batches stay whole."""
+    """None without record work, so that the flow's batches stay whole."""
     if not lane.work:
         return None
     return RecordWorker(lane.work, spec, (lane.flow, lane.source.cluster), lane.claim.ground)

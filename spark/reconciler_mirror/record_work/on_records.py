@@ -1,6 +1,6 @@
-"""Filters and headers on decoded records, by other code: what ``verify`` expects at the target.
+"""Filters and headers on decoded records: the records that ``verify`` expects at the target.
 
-The same meaning as ``on_bytes``, over other bytes and by other code; tests hold the two against each other.
+It has the meaning of ``on_bytes``, but separate code over other bytes; tests compare the two.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class NotCopied(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordRoute:
-    """Where records lie, and where they go."""
+    """Source and target of records."""
 
     flow: str
     cluster: str
@@ -59,7 +59,7 @@ class DecodedWorker:
         self._work = work
         self._ground = ground
         self._place = place
-        # Compiled once for each partition: expressions see the record, and these four constants of its route.
+        # Compiled once per partition: expressions see the record, and these four constants of its route.
         self._passes = None if work.where is None else selection.compiled(work.where)
         self._known = {
             "flow": place.flow,
@@ -69,7 +69,7 @@ class DecodedWorker:
         }
 
     def headers(self, record: Decoded) -> Headers | NotCopied:
-        """The headers of its copy, or why there is none."""
+        """The headers of the record's copy, or why it has none."""
         if self._passes is not None and not self._passes(record):
             return NotCopied.FILTERED
         work, place = self._work, self._place
@@ -87,7 +87,7 @@ class DecodedWorker:
         return [*own, *added, (PROVENANCE_HEADER, mark)]
 
     def arrived(self, copy: Decoded) -> bool:
-        """Does a record of the target topic come by this flow? Without provenance all do."""
+        """Whether this flow has brought a record of the target topic; True without provenance."""
         if self._work.provenance is None:
             return True
         path = provenance.path_among(copy.headers, copy.check(self._place.target_topic))
@@ -95,14 +95,14 @@ class DecodedWorker:
 
 
 def worker_for(flow: FlowSettings, spec: PartitionSpec, ground: ProvenanceSettings) -> DecodedWorker | None:
-    """None where the flow asks nothing of single records."""
+    """None without record work."""
     work = work_of(flow)
     place = RecordRoute(flow.name, flow.source.cluster, spec.topic, spec.partition, spec.target_topic)
     return DecodedWorker(work, ground, place) if work else None
 
 
 def _body(data: bytes | None) -> bytes:
-    """Length and bytes as they lie in a record (zigzag varint; KIP-98)."""
+    """Length and bytes as in a record (zigzag varint; KIP-98)."""
     number, out = (1 if data is None else len(data) << 1), bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""The provenance header: which clusters a record has been on (docs/mirror/provenance.md)."""
+"""The provenance header: the clusters that a record has been on (docs/mirror/provenance.md)."""
 
 import hashlib
 from collections.abc import Iterable
@@ -14,16 +14,16 @@ ID_BYTES, CHECK_BYTES = 6, 4
 _HEAD = 1 + CHECK_BYTES
 
 Path = tuple[bytes, ...]
-"""Short ids: the cluster where the record was written, then each one it was copied from in turn."""
+"""Short ids: the cluster where the record was produced, then each cluster that it was copied from, in order."""
 
 
 def short_id(cluster_id: str) -> bytes:
-    """Of Kafka's cluster id, so that a cluster recreated under the same address is another one."""
+    """A digest of Kafka's cluster id, so that a cluster recreated under the same address gets another one."""
     return hashlib.sha256(cluster_id.encode()).digest()[:ID_BYTES]
 
 
 def check_of(topic: str, body: bytes | memoryview) -> int:
-    """Binds a header to its record: ``body`` is key and value as they lie in the record, ``topic`` where it lies."""
+    """Binds a header to its record. ``body``: key and value as encoded in the record; ``topic``: the record's topic."""
     return int(crc32c(body, crc32c(topic.encode())))
 
 
@@ -32,7 +32,7 @@ def value(check: int, path: Path) -> bytes:
 
 
 def path_of(given: bytes | None, check: int) -> Path:
-    """Empty for what is no provenance header of this very record, such as one that an application handed on."""
+    """The path of a header. Empty if it is not this very record's, for example copied by an application."""
     if given is None or len(given) < _HEAD + ID_BYTES or (len(given) - _HEAD) % ID_BYTES or given[0] != VERSION:
         return ()
     if int.from_bytes(given[1:_HEAD], "big") != check:
@@ -41,7 +41,7 @@ def path_of(given: bytes | None, check: int) -> Path:
 
 
 def path_among(headers: Iterable[tuple[bytes, bytes | None]], check: int) -> Path:
-    """The last valid one counts."""
+    """The path of the last valid header."""
     parts: Path = ()
     for name, given in headers:
         if name == NAME:
@@ -50,8 +50,8 @@ def path_among(headers: Iterable[tuple[bytes, bytes | None]], check: int) -> Pat
 
 
 def carried(path: Path, source: bytes, target: bytes, carry: str) -> bool:
-    """Does a record that has been on ``path`` travel from ``source`` to ``target``?
+    """Whether a record with ``path`` travels from ``source`` to ``target``.
 
-    Never to where it has been, never twice from the same cluster, and with LOCAL only from where it was written.
+    Never to a cluster that it has been on, never twice from one cluster, and with LOCAL only from its first cluster.
     """
     return not path or (carry != LOCAL and source not in path and target not in path)
