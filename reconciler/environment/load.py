@@ -8,41 +8,11 @@ from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.environment.declarations.acls import build_access, check_access
-from reconciler.environment.declarations.clusters import (
-    build_cluster,
-    build_defaults,
-    check_connections,
-    half_read_cluster,
-)
+from reconciler.environment.declarations import acls, clusters, moved, quotas, rollout, topics, users, values, webhooks
 from reconciler.environment.declarations.cutover import build_hooks
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.flows import build_flow
 from reconciler.environment.declarations.mirrors import build_mirror
-from reconciler.environment.declarations.moved import build_rename, check_moved, earlier_names, with_first_names
-from reconciler.environment.declarations.quotas import build_quota, check_quotas
-from reconciler.environment.declarations.rollout import build_rollout, check_rollout, half_read_rollout
-from reconciler.environment.declarations.topics import (
-    build_audit,
-    build_class,
-    build_docs_url,
-    build_protection,
-    build_shrink_limit,
-    build_tombstone,
-    build_topic,
-    check_expiry,
-    check_rules,
-    check_tombstones,
-)
-from reconciler.environment.declarations.users import build_user, check_users, user_secret
-from reconciler.environment.declarations.values import (
-    Wrong,
-    client_setting,
-    retention_step,
-    spark_setting,
-    topic_config,
-)
-from reconciler.environment.declarations.webhooks import build_webhook, webhook_secret
 from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.environment.validate.environment import check
 from reconciler.environment.yaml.locations import Place, Places
@@ -66,24 +36,24 @@ from reconciler.model.environment.topology import (
 from reconciler.text import grouped
 
 Noun = TypeVar("Noun")
-Judge = Callable[[str, Node], str | Wrong]
+Judge = Callable[[str, Node], str | values.Wrong]
 
 _LAYER: tuple[tuple[tuple[str, ...], Judge], ...] = (
-    (("configs",), topic_config),
-    (("lower_retention_by",), retention_step),
+    (("configs",), values.topic_config),
+    (("lower_retention_by",), values.retention_step),
 )
 _VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Judge], ...]] = {
     "clusters": (
-        (("client",), client_setting),
-        *((("principals", principal.value), client_setting) for principal in Principal),
+        (("client",), values.client_setting),
+        *((("principals", principal.value), values.client_setting) for principal in Principal),
         *((("defaults", *path), judge) for path, judge in _LAYER),
     ),
     "topics": _LAYER,
     "defaults": _LAYER,
     "classes": _LAYER,
-    "mirrors": ((("spark_conf",), spark_setting), (("verify_conf",), spark_setting)),
-    "users": (((), user_secret),),
-    "webhooks": (((), webhook_secret),),
+    "mirrors": ((("spark_conf",), values.spark_setting), (("verify_conf",), values.spark_setting)),
+    "users": (((), users.user_secret),),
+    "webhooks": (((), webhooks.webhook_secret),),
 }
 """Mappings of single values, which are judged also where the entry around them has a wrong shape."""
 
@@ -132,55 +102,57 @@ def load(
     # Entries with a problem so far are left out, so that rules judge only what was read as it was written.
     builder = _Builder(places, {(p.where.file, p.where.line, p.where.column) for p in problems}, problems)
     expired_before = today or datetime.now(UTC).date()
-    clusters = builder.build("clusters", build_cluster)
-    topics = builder.build("topics", build_topic)
-    renames = builder.build("moved", build_rename)
-    flows = with_first_names(builder.build("flows", build_flow), renames)
+    read_clusters = builder.build("clusters", clusters.build_cluster)
+    read_topics = builder.build("topics", topics.build_topic)
+    renames = builder.build("moved", moved.build_rename)
+    flows = moved.with_first_names(builder.build("flows", build_flow), renames)
     topology = Topology(
         environment,
-        by_name(clusters),
-        by_name(topics),
+        by_name(read_clusters),
+        by_name(read_topics),
         by_name(flows),
         by_name(_with_flows(builder.build("mirrors", build_mirror), flows, places)),
         tuple(
             replace(stone, expired=date.fromisoformat(stone.expires) < expired_before)
-            for stone in builder.build("deletions", build_tombstone)
+            for stone in builder.build("deletions", topics.build_tombstone)
         ),
-        tuple(builder.build("access", build_access)),
+        tuple(builder.build("access", acls.build_access)),
         _written(documents, "access"),
         rules=Rules(
-            builder.single("defaults", build_defaults) or TopicDefaults(),
-            MappingProxyType(dict(builder.build("classes", build_class))),
-            tuple(builder.build("protected", build_protection)),
-            builder.single("shrink_limit", build_shrink_limit) or ShrinkLimit(),
-            builder.single("audit", build_audit),
-            builder.single("docs_url", build_docs_url) or "",
-            tuple(builder.build("webhooks", build_webhook)),
+            builder.single("defaults", clusters.build_defaults) or TopicDefaults(),
+            MappingProxyType(dict(builder.build("classes", topics.build_class))),
+            tuple(builder.build("protected", topics.build_protection)),
+            builder.single("shrink_limit", topics.build_shrink_limit) or ShrinkLimit(),
+            builder.single("audit", topics.build_audit),
+            builder.single("docs_url", topics.build_docs_url) or "",
+            tuple(builder.build("webhooks", webhooks.build_webhook)),
         ),
-        quotas=tuple(builder.build("quotas", build_quota)),
+        quotas=tuple(builder.build("quotas", quotas.build_quota)),
         quotas_declared=_written(documents, "quotas"),
-        users=tuple(builder.build("users", build_user)),
+        users=tuple(builder.build("users", users.build_user)),
         users_declared=_written(documents, "users"),
-        rollout=builder.single("rollout", build_rollout),
+        rollout=builder.single("rollout", rollout.build_rollout),
         hooks=builder.single("cutover", build_hooks) or MappingProxyType({}),
-        moved_from=earlier_names(environment, renames),
+        moved_from=moved.earlier_names(environment, renames),
     )
 
     # A cluster with a problem is judged by its logins at least; what is said of a place already is not said again.
     entries = [(name, place) for (of, name), place in places.entries.items() if of == "clusters"]
-    half = [half_read_cluster(Reading("clusters", *each)) for each in entries if each[0] not in topology.clusters]
+    half = [
+        clusters.half_read_cluster(Reading("clusters", *each)) for each in entries if each[0] not in topology.clusters
+    ]
     known = {problem.where for problem in problems}
-    logins = check_connections(replace(topology, clusters=by_name(half)), places)
+    logins = clusters.check_connections(replace(topology, clusters=by_name(half)), places)
     problems += [problem for problem in logins if problem.where not in known]
     problems += check(topology, places)
-    problems += check_rules(topology, places)
-    problems += check_access(topology, places)
-    problems += check_quotas(topology, places)
-    problems += check_users(topology, places)
-    problems += check_tombstones(topology, places)
-    problems += check_moved(topology, renames, places)
-    problems += () if expired_too else check_expiry(topology, places)
-    problems += check_rollout(topology, topology.rollout or half_read_rollout(places), places)
+    problems += topics.check_rules(topology, places)
+    problems += acls.check_access(topology, places)
+    problems += quotas.check_quotas(topology, places)
+    problems += users.check_users(topology, places)
+    problems += topics.check_tombstones(topology, places)
+    problems += moved.check_moved(topology, renames, places)
+    problems += () if expired_too else topics.check_expiry(topology, places)
+    problems += rollout.check_rollout(topology, topology.rollout or rollout.half_read_rollout(places), places)
     if problems:
         raise TopologyError(tuple(problems))
     return topology

@@ -11,24 +11,7 @@ from operator import attrgetter
 from typing import assert_never
 
 from reconciler.engine.kinds import kind_of
-from reconciler.model.changes import (
-    AddPartitions,
-    AlterConfigs,
-    AlterQuota,
-    AlterUser,
-    Change,
-    CreateAcl,
-    CreateTopic,
-    DeleteAcl,
-    DeleteTopic,
-    DeleteUser,
-    FinishReassignment,
-    ReassignReplicas,
-    RestartMirror,
-    Stage,
-    StartMirror,
-    StopMirror,
-)
+from reconciler.model import changes
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import Principal, TopicRef, Topology
 from reconciler.model.live import LiveState
@@ -40,55 +23,55 @@ from reconciler.resources.kind import world_of
 from reconciler.resources.topics.internal import written_by
 from reconciler.resources.users.own_logins import logs_in_as
 
-_STAGES = {stage: place for place, stage in enumerate(Stage)}
+_STAGES = {stage: place for place, stage in enumerate(changes.Stage)}
 _IN_A_STAGE = (
-    FinishReassignment,
-    ReassignReplicas,
-    CreateTopic,
-    AddPartitions,
-    AlterConfigs,
-    AlterUser,
-    CreateAcl,
-    AlterQuota,
-    StopMirror,
-    RestartMirror,
-    StartMirror,
-    DeleteTopic,
-    DeleteAcl,
-    DeleteUser,
+    changes.FinishReassignment,
+    changes.ReassignReplicas,
+    changes.CreateTopic,
+    changes.AddPartitions,
+    changes.AlterConfigs,
+    changes.AlterUser,
+    changes.CreateAcl,
+    changes.AlterQuota,
+    changes.StopMirror,
+    changes.RestartMirror,
+    changes.StartMirror,
+    changes.DeleteTopic,
+    changes.DeleteAcl,
+    changes.DeleteUser,
 )
 _BY_NAME = attrgetter("cluster", "name")
 """Sorts topics as they sort themselves, and ten times as quick."""
 _CLASSES = {change: place for place, change in enumerate(_IN_A_STAGE)}
 
 
-def after_replicas(changes: Iterable[Change]) -> frozenset[TopicRef]:
+def after_replicas(planned: Iterable[changes.Change]) -> frozenset[TopicRef]:
     """Topics whose configs need the replicas first: min.insync.replicas above what some partition has now."""
-    everything = tuple(changes)
+    everything = tuple(planned)
     least = {
         change.ref: min(len(placement.before) for placement in change.placements)
         for change in everything
-        if isinstance(change, ReassignReplicas) and change.placements
+        if isinstance(change, changes.ReassignReplicas) and change.placements
     }
     return frozenset(
         change.ref
         for change in everything
-        if isinstance(change, AlterConfigs) and change.ref in least
+        if isinstance(change, changes.AlterConfigs) and change.ref in least
         for config in change.configs
         if config.key == "min.insync.replicas" and (number(config.after) or 0) > least[change.ref]
     )
 
 
-def stage_of(change: Change, later: Collection[TopicRef] = ()) -> Stage:
+def stage_of(change: changes.Change, later: Collection[TopicRef] = ()) -> changes.Stage:
     """``later``: topics whose configs wait for their replicas."""
-    return Stage.REPLICAS if isinstance(change, AlterConfigs) and change.ref in later else change.stage
+    return changes.Stage.REPLICAS if isinstance(change, changes.AlterConfigs) and change.ref in later else change.stage
 
 
-def place_of(change: Change, later: Collection[TopicRef]) -> tuple[int, int, str, int, str]:
+def place_of(change: changes.Change, later: Collection[TopicRef]) -> tuple[int, int, str, int, str]:
     """Raises TypeError for a change that no kind knows."""
     stage = stage_of(change, later)
     offset, name = kind_of(change).place(change)
-    if stage is Stage.REPLICAS:
+    if stage is changes.Stage.REPLICAS:
         offset, name = 0, str(change.subject)
     return _STAGES[stage], offset, change.cluster, _CLASSES[type(change)], name
 
@@ -113,16 +96,18 @@ class _Links:
     doomed: Mapping[TopicRef, tuple[TopicRef, ...]]
 
 
-def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Routing, topology: Topology) -> _Links:
+def _links(
+    ordered: Sequence[changes.Change], later: Collection[TopicRef], routing: Routing, topology: Topology
+) -> _Links:
     made: dict[TopicRef, tuple[str, ...]] = {}
     grown: dict[TopicRef, str] = {}
     lowered: dict[TopicRef, str] = {}
     for change in ordered:
-        if isinstance(change, CreateTopic | AddPartitions):
+        if isinstance(change, changes.CreateTopic | changes.AddPartitions):
             made[change.ref] = (*made.get(change.ref, ()), change.id)
-        if isinstance(change, AddPartitions):
+        if isinstance(change, changes.AddPartitions):
             grown[change.ref] = change.id
-        if isinstance(change, AlterConfigs):
+        if isinstance(change, changes.AlterConfigs):
             for config in change.configs:
                 if config.key == "min.insync.replicas" and (number(config.after) or 0) < (number(config.before) or 0):
                     lowered[change.ref] = change.id
@@ -135,7 +120,7 @@ def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Rout
 
     # What each job writes to, and the users and rights that it needs before it starts.
     access = access_links(ordered, topology)
-    users = [change for change in ordered if isinstance(change, AlterUser)]
+    users = [change for change in ordered if isinstance(change, changes.AlterUser)]
     places: dict[str, tuple[TopicRef, ...]] = {}
     rights: dict[str, tuple[str, ...]] = {}
     for name, mirror in topology.mirrors.items():
@@ -150,21 +135,21 @@ def _links(ordered: Sequence[Change], later: Collection[TopicRef], routing: Rout
         mine = (user.id for user in users if user.cluster in logins and logins[user.cluster] == user.user)
         rights[name] = (*mine, *access.before_job(mirror, topology))
 
-    jobs = tuple(change.id for change in ordered if isinstance(change, RestartMirror | StopMirror))
-    replicas = {change.ref: change.id for change in ordered if isinstance(change, ReassignReplicas)}
+    jobs = tuple(change.id for change in ordered if isinstance(change, changes.RestartMirror | changes.StopMirror))
+    replicas = {change.ref: change.id for change in ordered if isinstance(change, changes.ReassignReplicas)}
     first = {ref: tuple(some[ref] for some in (grown, lowered) if ref in some) for ref in replicas}
-    doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, DeleteTopic)})
+    doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, changes.DeleteTopic)})
     return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
 
 
-def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
+def _needs(change: changes.Change, links: _Links) -> tuple[tuple[str, ...], str]:
     """(ids of changes that have to be done before this one, why). Within a stage the order is free otherwise. A change
     whose needs fail is skipped, so only what would do harm alone is a need."""
     match change:
-        case AddPartitions():
+        case changes.AddPartitions():
             wanted = [links.grown[ref] for ref in links.remotes.get(change.ref, ()) if ref in links.grown]
             why = "records of a new partition need that partition on the target first"
-        case StartMirror() | RestartMirror():
+        case changes.StartMirror() | changes.RestartMirror():
             wanted = [name for ref in links.places[change.mirror] for name in links.made.get(ref, ())]
             why = "the job writes to these topics"
             if rights := links.rights.get(change.mirror, ()):
@@ -172,31 +157,31 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
                     [*wanted, *rights],
                     f"{why} and needs these users and rights" if wanted else "the job needs these users and rights",
                 )
-        case DeleteTopic():
+        case changes.DeleteTopic():
             sources = [f"delete:{ref}" for ref in links.doomed.get(change.ref, ())]
             wanted, why = [*links.jobs, *sources], "a job with an older definition may still use the topic"
             if sources:
                 why = f"{why}, and" if links.jobs else ""
                 why = f"{why} its source goes first: while it exists, the flow writes to it".lstrip()
-        case DeleteAcl():
+        case changes.DeleteAcl():
             wanted = list(links.jobs) if used_by_a_job(change) else []
             why = "a job with an older definition may still use the right"
-        case DeleteUser():
+        case changes.DeleteUser():
             wanted = list(links.jobs)
             why = "a job with an older definition may still log in as this user"
-        case AlterConfigs():
+        case changes.AlterConfigs():
             wanted = [links.replicas[change.ref]] if change.ref in links.later else []
             why = "min.insync.replicas may not exceed the existing replicas"
-        case ReassignReplicas():
+        case changes.ReassignReplicas():
             wanted = list(links.before_replicas[change.ref])
             why = "its partitions and min.insync.replicas come first"
-        case CreateTopic():
+        case changes.CreateTopic():
             wanted = list(links.access.before_topic(change))
             why = "what is denied must be denied before there is anything to read"
-        case CreateAcl():
+        case changes.CreateAcl():
             wanted = list(links.access.before_grant(change))
             why = "what is denied must be denied before more is allowed"
-        case StopMirror() | FinishReassignment() | AlterQuota() | AlterUser():
+        case changes.StopMirror() | changes.FinishReassignment() | changes.AlterQuota() | changes.AlterUser():
             return (), ""
         case _:
             assert_never(change)
@@ -204,7 +189,11 @@ def _needs(change: Change, links: _Links) -> tuple[tuple[str, ...], str]:
 
 
 def planned(
-    ordered: Sequence[Change], later: Collection[TopicRef], routing: Routing, topology: Topology, live: LiveState
+    ordered: Sequence[changes.Change],
+    later: Collection[TopicRef],
+    routing: Routing,
+    topology: Topology,
+    live: LiveState,
 ) -> Iterable[Planned]:
     links, world = _links(ordered, later, routing, topology), world_of(topology, live, kept_less_by(routing))
     for change in ordered:

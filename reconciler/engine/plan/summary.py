@@ -5,23 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reconciler.engine.kinds import KINDS
-from reconciler.model.changes import (
-    AddPartitions,
-    AlterConfigs,
-    AlterQuota,
-    AlterUser,
-    CreateAcl,
-    CreateTopic,
-    DeleteAcl,
-    DeleteTopic,
-    DeleteUser,
-    MirrorChange,
-    ReassignReplicas,
-    RestartMirror,
-    Risk,
-    StartMirror,
-    StopMirror,
-)
+from reconciler.model import changes
 from reconciler.model.config_values import human
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.text import counted
@@ -58,35 +42,35 @@ class Summary:
 def summarize(plan: Plan) -> Summary:
     """Counts by what a reader asks about a plan. A user whose credentials all go is dismissed; one that keeps some is
     renewed or changed."""
-    changes = [planned.change for planned in plan.changes]
-    counts = Counter(type(change) for change in changes)
+    steps = [planned.change for planned in plan.changes]
+    counts = Counter(type(change) for change in steps)
 
-    def mirrors(of: type[MirrorChange]) -> tuple[str, ...]:
-        return tuple(change.mirror for change in changes if isinstance(change, of))
+    def mirrors(of: type[changes.MirrorChange]) -> tuple[str, ...]:
+        return tuple(change.mirror for change in steps if isinstance(change, of))
 
-    users = [change for change in changes if isinstance(change, AlterUser)]
+    users = [change for change in steps if isinstance(change, changes.AlterUser)]
     enrolled = sum(change.is_new for change in users)
     return Summary(
-        changes=len(changes),
-        clusters=tuple(sorted({change.cluster for change in changes} - {""})),
-        created=counts[CreateTopic],
-        grown=counts[AddPartitions],
-        configured=counts[AlterConfigs],
-        removed=counts[DeleteTopic],
-        starts=mirrors(StartMirror),
-        restarts=mirrors(RestartMirror),
-        stops=mirrors(StopMirror),
-        high_risk=sum(planned.risk == Risk.HIGH for planned in plan.changes),
+        changes=len(steps),
+        clusters=tuple(sorted({change.cluster for change in steps} - {""})),
+        created=counts[changes.CreateTopic],
+        grown=counts[changes.AddPartitions],
+        configured=counts[changes.AlterConfigs],
+        removed=counts[changes.DeleteTopic],
+        starts=mirrors(changes.StartMirror),
+        restarts=mirrors(changes.RestartMirror),
+        stops=mirrors(changes.StopMirror),
+        high_risk=sum(planned.risk == changes.Risk.HIGH for planned in plan.changes),
         blocked=len(plan.refused),
         unknown=len(plan.unknown),
         unchanged=plan.unchanged,
-        granted=counts[CreateAcl],
-        revoked=counts[DeleteAcl],
-        replicated=counts[ReassignReplicas],
-        limited=counts[AlterQuota],
+        granted=counts[changes.CreateAcl],
+        revoked=counts[changes.DeleteAcl],
+        replicated=counts[changes.ReassignReplicas],
+        limited=counts[changes.AlterQuota],
         enrolled=enrolled,
         renewed=len(users) - enrolled,
-        dismissed=sum(isinstance(change, DeleteUser) and not change.left for change in changes),
+        dismissed=sum(isinstance(change, changes.DeleteUser) and not change.left for change in steps),
     )
 
 

@@ -7,26 +7,17 @@ Kafka knows: those of remote storage, of a later or an earlier release, and of a
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.model.changes import (
-    AlterConfigs,
-    ConfigChange,
-    CreateTopic,
-    Ignored,
-    Role,
-    Subject,
-    TopicChange,
-    of_topic,
-)
+from reconciler.model import changes
 from reconciler.model.config_values import IN_EVERY_RELEASE
 from reconciler.model.plan import Plan
 from reconciler.model.state.lock import WISHES
 from reconciler.text import first_of, grouped
 
-Modest = CreateTopic | AlterConfigs
+Modest = changes.CreateTopic | changes.AlterConfigs
 SHOWN = 5
 
 
-def modest(planned: Plan, refusals: Mapping[Subject, str]) -> Mapping[str, Modest]:
+def modest(planned: Plan, refusals: Mapping[changes.Subject, str]) -> Mapping[str, Modest]:
     """By id, refused changes without their wishes. One without any config left is no change any more."""
     return {
         each.id: replace(each.change, configs=kept)
@@ -37,21 +28,21 @@ def modest(planned: Plan, refusals: Mapping[Subject, str]) -> Mapping[str, Modes
     }
 
 
-def _wished(role: Role, config: ConfigChange) -> bool:
+def _wished(role: changes.Role, config: changes.ConfigChange) -> bool:
     match role:
-        case Role.INTERNAL:
+        case changes.Role.INTERNAL:
             return config.key in WISHES
-        case Role.REMOTE:
+        case changes.Role.REMOTE:
             return bool(config.source) and config.key not in IN_EVERY_RELEASE
-        case Role.DECLARED:
+        case changes.Role.DECLARED:
             return False
 
 
 def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
     """``accepted``: by id, what the brokers take instead. A change that is none any more is left out, and nothing
     waits for it."""
-    gone = {id_ for id_, change in accepted.items() if isinstance(change, AlterConfigs) and not change.configs}
-    changes = tuple(
+    gone = {id_ for id_, change in accepted.items() if isinstance(change, changes.AlterConfigs) and not change.configs}
+    left = tuple(
         replace(
             each,
             change=accepted.get(each.id, each.change),
@@ -71,7 +62,7 @@ def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
     ]
     return replace(
         planned,
-        changes=changes,
+        changes=left,
         notes=(*planned.notes, *_notes(left_out)),
         ignored=(*planned.ignored, *_ignored(left_out)),
     )
@@ -80,16 +71,16 @@ def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
 def accepted_changes(
     planned: Plan,
     wishless: Mapping[str, Modest],
-    validate: Callable[[Sequence[TopicChange]], Mapping[Subject, str]],
+    validate: Callable[[Sequence[changes.TopicChange]], Mapping[changes.Subject, str]],
 ) -> dict[str, Modest]:
     """By id, the changes of one cluster that its brokers take without the wishes that they refuse. ``validate`` asks
     the brokers; what it raises is raised here."""
-    changes = {each.id: each.change for each in planned.changes}
+    every = {each.id: each.change for each in planned.changes}
     subjects = {change.subject for change in wishless.values()}
     beside = [
         change
-        for id_, change in changes.items()
-        if isinstance(change, TopicChange) and change.subject in subjects and id_ not in wishless
+        for id_, change in every.items()
+        if isinstance(change, changes.TopicChange) and change.subject in subjects and id_ not in wishless
     ]
 
     def taken(tried: Mapping[str, Modest]) -> dict[str, Modest]:
@@ -97,7 +88,7 @@ def accepted_changes(
         return {id_: change for id_, change in tried.items() if change.subject not in refused}
 
     accepted = taken(wishless)
-    wished = {id_: change for id_ in accepted if isinstance(change := changes[id_], Modest)}
+    wished = {id_: change for id_ in accepted if isinstance(change := every[id_], Modest)}
     # One key at a time for all topics: brokers refuse a change as a whole, and not every broker says because of what.
     for key in sorted({config.key for change in wished.values() for config in change.configs}):
         tried: dict[str, Modest] = {}
@@ -109,23 +100,23 @@ def accepted_changes(
     return accepted
 
 
-def _ignored(left_out: Iterable[tuple[Modest, ConfigChange]]) -> Iterator[Ignored]:
+def _ignored(left_out: Iterable[tuple[Modest, changes.ConfigChange]]) -> Iterator[changes.Ignored]:
     """Configs of existing copies: each plan asks for them again, so none of them is news."""
     for change, config in left_out:
-        if isinstance(change, AlterConfigs) and change.role is Role.REMOTE:
+        if isinstance(change, changes.AlterConfigs) and change.role is changes.Role.REMOTE:
             text = f"set on {config.source}, but the brokers of {change.cluster} refuse it"
-            yield Ignored(of_topic(change.ref, config.key), "not-known-by-target", text)
+            yield changes.Ignored(changes.of_topic(change.ref, config.key), "not-known-by-target", text)
 
 
-def _notes(left_out: Iterable[tuple[Modest, ConfigChange]]) -> Iterator[str]:
-    left: dict[tuple[Role, str, str], dict[str, None]] = {}
+def _notes(left_out: Iterable[tuple[Modest, changes.ConfigChange]]) -> Iterator[str]:
+    left: dict[tuple[changes.Role, str, str], dict[str, None]] = {}
     for change, config in left_out:
-        if isinstance(change, CreateTopic) or change.role is Role.INTERNAL:
+        if isinstance(change, changes.CreateTopic) or change.role is changes.Role.INTERNAL:
             left.setdefault((change.role, change.cluster, config.key), {})[str(change.ref)] = None
     alike = grouped(((role, cluster, tuple(sorted(refs))), key) for (role, cluster, key), refs in sorted(left.items()))
     for (role, cluster, refs), keys in alike.items():
         names, refused = first_of(refs, SHOWN), ", ".join(keys)
-        if role is Role.INTERNAL:
+        if role is changes.Role.INTERNAL:
             yield (
                 f"a policy of the brokers refuses {refused} of {names}: left out. These topics work without"
                 " them, and are read more slowly, since they are compacted later"

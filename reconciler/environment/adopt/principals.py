@@ -14,23 +14,13 @@ from typing import Generic, TypeVar
 from reconciler.environment.declarations.acls import MEANT_FOR, is_address, is_principal
 from reconciler.environment.yaml.nodes import CONTROL
 from reconciler.errors import Unknown
-from reconciler.model.acls import (
-    CLUSTER_NAME,
-    WILDCARD,
-    AccessRule,
-    AclBinding,
-    ExactRule,
-    NamePattern,
-    Operation,
-    PatternType,
-    ResourceType,
-)
+from reconciler.model import acls
 from reconciler.model.live import LiveUsers
 from reconciler.model.quotas import BYTE_RATES, CONNECTIONS, KINDS, OF_CLIENTS, Limits, Quota, QuotaEntity, limit_words
 from reconciler.model.users import AS_FOUND, LEAST_ITERATIONS, ScramUser, user_words
 from reconciler.text import grouped
 
-Entry = TypeVar("Entry", AccessRule, Quota, ScramUser)
+Entry = TypeVar("Entry", acls.AccessRule, Quota, ScramUser)
 TODO = "TODO_PASSWORD_OF_"
 _HAS_CONTROLS = "it contains characters that are not allowed in a topology"
 
@@ -43,39 +33,44 @@ class Adopted(Generic[Entry]):
     left_out: tuple[str, ...] = ()
 
 
-def adopt_access(cluster: str, acls: Iterable[AclBinding]) -> Adopted[AccessRule]:
+def adopt_access(cluster: str, bindings: Iterable[acls.AclBinding]) -> Adopted[acls.AccessRule]:
     """Rules of one principal that differ in name, operation or host only are put together."""
-    taken: list[AclBinding] = []
+    taken: list[acls.AclBinding] = []
     left_out: list[str] = []
-    for acl in sorted(acls):
-        at_cluster = acl.name == CLUSTER_NAME and acl.pattern is PatternType.LITERAL
+    for acl in sorted(bindings):
+        at_cluster = acl.name == acls.CLUSTER_NAME and acl.pattern is acls.PatternType.LITERAL
         if not is_principal(acl.principal):
             left_out.append(f"{acl}: its principal is none that a client can be")
-        elif acl.host != WILDCARD and not is_address(acl.host):
+        elif acl.host != acls.WILDCARD and not is_address(acl.host):
             left_out.append(f"{acl}: its host is no address")
         elif not acl.name or CONTROL.search(f"{acl.name}{acl.principal}"):
             left_out.append(f"{acl}: {_HAS_CONTROLS}")
-        elif acl.operation is not Operation.ALL and acl.operation not in MEANT_FOR[acl.resource]:
+        elif acl.operation is not acls.Operation.ALL and acl.operation not in MEANT_FOR[acl.resource]:
             left_out.append(f"{acl}: the operation does not exist on {acl.resource}")
-        elif acl.resource is ResourceType.CLUSTER and not at_cluster:
-            left_out.append(f"{acl}: a cluster is called {CLUSTER_NAME}")
+        elif acl.resource is acls.ResourceType.CLUSTER and not at_cluster:
+            left_out.append(f"{acl}: a cluster is called {acls.CLUSTER_NAME}")
         else:
             taken.append(acl)
 
     # First the operations on each name, then the names with the same operations, then the hosts with the same of both.
     operations = grouped(
-        (((acl.principal, acl.permission, acl.resource), acl.host, NamePattern(acl.name, acl.pattern)), acl.operation)
+        (
+            ((acl.principal, acl.permission, acl.resource), acl.host, acls.NamePattern(acl.name, acl.pattern)),
+            acl.operation,
+        )
         for acl in taken
     )
     names = grouped(((subject, host, tuple(each)), name) for (subject, host, name), each in operations.items())
     hosts = grouped(((subject, each, tuple(sorted(some))), host) for (subject, host, each), some in names.items())
-    rules: list[AccessRule] = []
+    rules: list[acls.AccessRule] = []
     for (subject, its_operations, its_names), its_hosts in sorted(
         hosts.items(), key=lambda item: (item[0][0], item[0][2], item[0][1])
     ):
         principal, permission, resource = subject
-        exact = ExactRule(resource, its_names, its_operations, permission)
-        rules.append(AccessRule(len(rules) + 1, principal, (cluster,), exact=exact, hosts=tuple(sorted(its_hosts))))
+        exact = acls.ExactRule(resource, its_names, its_operations, permission)
+        rules.append(
+            acls.AccessRule(len(rules) + 1, principal, (cluster,), exact=exact, hosts=tuple(sorted(its_hosts)))
+        )
     return Adopted(tuple(rules), tuple(left_out))
 
 

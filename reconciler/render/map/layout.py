@@ -10,22 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from reconciler.model.reports.topology_map import MapCluster
-from reconciler.render.map.paths import (
-    DOWN,
-    PAD,
-    TO_THE_RIGHT,
-    Box,
-    Ends,
-    Layout,
-    Measures,
-    Sides,
-    edge_paths,
-    node_height,
-    sides_of,
-    turned,
-    way_height,
-    way_name,
-)
+from reconciler.render.map import paths
 from reconciler.render.map.words import Edge
 from reconciler.text import grouped
 
@@ -42,16 +27,16 @@ def layout(
     clusters: Sequence[MapCluster],
     edges: Sequence[Edge],
     top: float = 0,
-    widths: Mapping[Ends, float] | None = None,
+    widths: Mapping[paths.Ends, float] | None = None,
     page: float = PAGE,
-) -> Layout:
+) -> paths.Layout:
     """``top``: what is left free above. ``widths``: of the words of each edge that has some. ``page``: a picture wider
     than that is drawn downwards, if it is less wide then. A cluster without a region is an unnamed region of its own.
     """
-    placed = _placed(clusters, edges, (0, top), widths or {}, TO_THE_RIGHT)
+    placed = _placed(clusters, edges, (0, top), widths or {}, paths.TO_THE_RIGHT)
     if placed.width <= page:
         return placed
-    below = turned(_placed(clusters, edges, (top, 0), widths or {}, DOWN))
+    below = paths.turned(_placed(clusters, edges, (top, 0), widths or {}, paths.DOWN))
     return below if below.width < placed.width else placed
 
 
@@ -59,9 +44,9 @@ def _placed(
     clusters: Sequence[MapCluster],
     edges: Sequence[Edge],
     free: tuple[float, float],
-    widths: Mapping[Ends, float],
-    measures: Measures,
-) -> Layout:
+    widths: Mapping[paths.Ends, float],
+    measures: paths.Measures,
+) -> paths.Layout:
     """From left to right. ``free``: what is left free at the left, and above."""
     lead = measures.lead(max(widths.values(), default=0.0))
     region_of = {each.name: f"region {each.region}" if each.region else f"cluster {each.name}" for each in clusters}
@@ -80,9 +65,9 @@ def _placed(
     for source, target in sorted(links):
         step, last = (1 if rank[source] <= rank[target] else -1), source
         for number in range(rank[source] + step, rank[target], step):
-            way = way_name(source, target, number)
+            way = paths.way_name(source, target, number)
             columns[number].append(way)
-            heights[way] = way_height(between[source, target])
+            heights[way] = paths.way_height(between[source, target])
             pieces.add((last, way))
             last = way
         pieces.add((last, target))
@@ -91,29 +76,29 @@ def _placed(
     # A cluster is as high as the slots of its edges, a region as high as its clusters, a column as its regions.
     inside = _inside(members, columns, edges)
     column = {name: rank[region] for name, region in region_of.items()}
-    sides = sides_of(edges, column)
-    nodes_high = {name: node_height(name, sides, column, widths, measures) for name in column}
+    sides = paths.sides_of(edges, column)
+    nodes_high = {name: paths.node_height(name, sides, column, widths, measures) for name in column}
     for region, names in inside.items():
         heights[region] = (
-            2 * PAD + measures.title_breadth + sum(nodes_high[name] + NODE_GAP for name in names) - NODE_GAP
+            2 * paths.PAD + measures.title_breadth + sum(nodes_high[name] + NODE_GAP for name in names) - NODE_GAP
         )
     # All columns are equally wide, and so are the gaps, in which edges lead straight on before they bend.
-    width = measures.node_length + 2 * PAD + measures.title_length
+    width = measures.node_length + 2 * paths.PAD + measures.title_length
     boxes = _boxes(columns, heights, members, free, (width, lead + measures.bend))
     regions = {name: box for name, box in boxes.items() if name in members}
-    nodes: dict[str, Box] = {}
+    nodes: dict[str, paths.Box] = {}
     for region, box in regions.items():
-        y = box.y + PAD + measures.title_breadth
+        y = box.y + paths.PAD + measures.title_breadth
         for name in inside[region]:
-            x, high = box.x + PAD + measures.title_length, nodes_high[name]
-            nodes[name] = Box(x, y, measures.node_length, high)
+            x, high = box.x + paths.PAD + measures.title_length, nodes_high[name]
+            nodes[name] = paths.Box(x, y, measures.node_length, high)
             y += high + NODE_GAP
-    paths = tuple(edge_paths(edges, Sides(nodes, boxes, region_of, column, sides), widths, measures, lead))
+    drawn = tuple(paths.edge_paths(edges, paths.Sides(nodes, boxes, region_of, column, sides), widths, measures, lead))
     right = max((box.x + box.width for box in boxes.values()), default=0.0)
     # Curves within the last column lead out to its right.
-    beyond = max((x for path in paths for x, _ in path.points), default=0.0)
+    beyond = max((x for path in drawn for x, _ in path.points), default=0.0)
     low = max((box.y + box.height for box in boxes.values()), default=free[1])
-    return Layout(max(right, beyond) + MARGIN, low + MARGIN, regions, nodes, paths)
+    return paths.Layout(max(right, beyond) + MARGIN, low + MARGIN, regions, nodes, drawn)
 
 
 def _inside(
@@ -137,23 +122,23 @@ def _boxes(
     members: Mapping[str, object],
     free: tuple[float, float],
     sizes: tuple[float, float],
-) -> dict[str, Box]:
+) -> dict[str, paths.Box]:
     """Columns are centred on the tallest one. ``sizes``: of a column, and of the gap between two."""
     width, gap = sizes
-    boxes: dict[str, Box] = {}
+    boxes: dict[str, paths.Box] = {}
     for number, column in enumerate(columns):
         y = MARGIN + free[1]
         for place, item in enumerate(column):
             if place:
                 y += ROW_GAP if item in members or column[place - 1] in members else WAY_GAP
-            boxes[item] = Box(MARGIN + free[0] + number * (width + gap), y, width, heights[item])
+            boxes[item] = paths.Box(MARGIN + free[0] + number * (width + gap), y, width, heights[item])
             y += heights[item]
     lows = [max((boxes[item].y + boxes[item].height for item in column), default=0.0) for column in columns]
     tallest = max(lows, default=0.0)
     for column, low in zip(columns, lows, strict=True):
         for item in column:
             box = boxes[item]
-            boxes[item] = Box(box.x, box.y + (tallest - low) / 2, box.width, box.height)
+            boxes[item] = paths.Box(box.x, box.y + (tallest - low) / 2, box.width, box.height)
     return boxes
 
 

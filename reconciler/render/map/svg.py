@@ -6,18 +6,9 @@ from textwrap import wrap
 
 from reconciler.model.reports.topology_map import MapCluster, MapWave, PlanMark, State, TopologyMap
 from reconciler.render.escape import page as safe
+from reconciler.render.map import words
 from reconciler.render.map.layout import PAGE, layout
 from reconciler.render.map.paths import PAD, TITLE, Box, EdgePath
-from reconciler.render.map.words import (
-    Edge,
-    cluster_facts,
-    edges_of,
-    flow_delivery,
-    headline,
-    legend,
-    planned_words,
-    wave_lines,
-)
 from reconciler.render.page import MAP_CSS
 from reconciler.text import counted
 
@@ -38,7 +29,7 @@ _HEAD = 34
 
 def map_svg(drawn: TopologyMap) -> str:
     """A file of its own, with its headline."""
-    return _svg(drawn, f"<style>{MAP_CSS}</style>", f"{drawn.environment}: {headline(drawn)}")
+    return _svg(drawn, f"<style>{MAP_CSS}</style>", f"{drawn.environment}: {words.headline(drawn)}")
 
 
 def map_figure(drawn: TopologyMap, narrow: bool = False) -> str:
@@ -47,7 +38,7 @@ def map_figure(drawn: TopologyMap, narrow: bool = False) -> str:
 
 
 def _svg(drawn: TopologyMap, style: str, title: str, narrow: bool = False) -> str:
-    edges = edges_of(drawn.flows)
+    edges = words.edges_of(drawn.flows)
     head = _HEAD if title else 0
     strip = 0
     if drawn.waves:
@@ -58,15 +49,15 @@ def _svg(drawn: TopologyMap, style: str, title: str, narrow: bool = False) -> st
     labels = {edge.ends: _label(edge, longest) for edge in edges if len(edges) <= ALL_LABELS or _matters(edge)}
     widths = {ends: max(len(text) for text, _ in lines) * _CHARACTER for ends, lines in labels.items()}
     placed = layout(drawn.clusters, edges, head + strip, widths, 0 if narrow else PAGE)
-    signs = wrap(legend(drawn), 52) if narrow else [legend(drawn)]
+    signs = wrap(words.legend(drawn), 52) if narrow else [words.legend(drawn)]
     row = _WAVE[0] + 32 if narrow else len(drawn.waves) * (_WAVE[0] + _BETWEEN_WAVES)
     wide = max(placed.width, row if drawn.waves else 0, max(map(len, signs)) * _CHARACTER + 32)
     wide = max(wide, min(len(title) * 7.5 + 32, 1400))
     size = f"{wide:.0f}", f"{placed.height + 10 + 16 * len(signs):.0f}"
-    words = f"{counted(len(drawn.clusters), 'cluster')} and {counted(len(drawn.flows), 'flow')} of {drawn.environment}"
+    label = f"{counted(len(drawn.clusters), 'cluster')} and {counted(len(drawn.flows), 'flow')} of {drawn.environment}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="topology" viewBox="0 0 {size[0]} {size[1]}"'
-        f' width="{size[0]}" height="{size[1]}" role="img" aria-label="{safe("map: " + words)}">',
+        f' width="{size[0]}" height="{size[1]}" role="img" aria-label="{safe("map: " + label)}">',
         style,
         f'<rect class="back" width="{size[0]}" height="{size[1]}"/>' if title else "",
         f'<text class="name" x="16" y="24">{safe(_cut(title, int((wide - 32) / 7.5)))}</text>' if title else "",
@@ -103,7 +94,7 @@ def _strip(waves: Sequence[MapWave], above: float, narrow: bool) -> Iterator[str
     for number, wave in enumerate(waves):
         x = 16 if narrow else 16 + number * (_WAVE[0] + _BETWEEN_WAVES)
         top = above + number * (_WAVE[1] + _BETWEEN_ROWS) if narrow else above
-        where, rest = wave_lines(wave)
+        where, rest = words.wave_lines(wave)
         yield f"<g><title>{safe(f'wave {wave.name}: {where}; {rest}')}</title>"
         yield f'<rect class="node" x="{x}" y="{top:.0f}" width="{_WAVE[0]}" height="{_WAVE[1]}" rx="8"/>'
         yield _line(x + 12, top + 20, f"{number + 1}. wave {wave.name}", 30, "name")
@@ -120,9 +111,9 @@ def _node(cluster: MapCluster, box: Box) -> str:
     worse = cluster.mark in (PlanMark.UNKNOWN, PlanMark.BLOCKED)
     shown = PlanMark.REMOVED if dangerous and not worse else cluster.mark
     mark = f" lined-{shown.value}" if shown is not None else ""
-    lines = [("", cluster_facts(cluster))]
+    lines = [("", words.cluster_facts(cluster))]
     lines += [("problem said", ", ".join(cluster.problems))] if cluster.problems else []
-    if plan := planned_words(cluster):
+    if plan := words.planned_words(cluster):
         lines.append((f"marked mark-{shown.value}" if shown is not None else "faint", plan))
     if cluster.outside:
         lines.append(("problem said", f"{cluster.outside:,} changed outside of git"))
@@ -141,7 +132,7 @@ def _node(cluster: MapCluster, box: Box) -> str:
     return "".join((*parts, "</g>"))
 
 
-def _matters(edge: Edge) -> bool:
+def _matters(edge: words.Edge) -> bool:
     return edge.mark is not None or edge.state is State.PROBLEM
 
 
@@ -160,7 +151,7 @@ def _path(path: EdgePath, down: bool) -> str:
     line = f"edge {edge.state.value}" + (f" lined-{mark}" if mark else "")
     arrow = f"arrow {edge.state.value}" + (f" mark-{mark}" if mark else "")
     title = ", ".join(part for part in (f"{edge.source} to {edge.target}", edge.figures, edge.plan_words) if part)
-    names = [f"{flow.name}: {flow.said}, {flow_delivery(flow)}" for flow in edge.flows[:20]]
+    names = [f"{flow.name}: {flow.said}, {words.flow_delivery(flow)}" for flow in edge.flows[:20]]
     names += [f"and {len(edge.flows) - 20} more"] if len(edge.flows) > 20 else []
     # 1.6 pixels for nothing or unknown, 2 for 1 KiB/s, 6.5 for 1 GiB/s.
     rate = edge.bytes_per_second
@@ -171,7 +162,7 @@ def _path(path: EdgePath, down: bool) -> str:
     )
 
 
-def _label(edge: Edge, longest: int) -> list[tuple[str, str]]:
+def _label(edge: words.Edge, longest: int) -> list[tuple[str, str]]:
     """Words above the line and, where there are figures, below it, each with its style."""
     mark = edge.mark.value if edge.mark is not None else ""
     lines = [(edge.name, "small"), (edge.figures, "small faint")]
@@ -183,7 +174,7 @@ def _label(edge: Edge, longest: int) -> list[tuple[str, str]]:
     return [(_cut(text, longest), style) for text, style in lines if text]
 
 
-def _said(edge: Edge) -> str:
+def _said(edge: words.Edge) -> str:
     return ", ".join(dict.fromkeys(flow.said for flow in edge.flows))
 
 

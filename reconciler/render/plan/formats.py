@@ -16,14 +16,7 @@ from reconciler.render.plan.html import NO_OWNERS, AboutPlan, Owners, offline_ht
 from reconciler.render.plan.markdown import GITHUB_LIMIT, offline_markdown, plan_markdown, report_markdown
 from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem, sections_lines
 from reconciler.render.plan.text import AboutEdit, plan_text
-from reconciler.render.reports.edit import (
-    base_problems_section,
-    comparison_sections,
-    comparison_text,
-    effects_section,
-    renames_section,
-    review_json,
-)
+from reconciler.render.reports import edit
 from reconciler.render.style import PLAIN, Format, Style
 
 _STAYS = {
@@ -78,10 +71,10 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
     kept = None if review.undone is None else lasting(plan, review.undone)
     before: tuple[Section, ...] = ()
     if against is not None and review.base_problems:
-        before = (base_problems_section(review.base_problems, against),)
+        before = (edit.base_problems_section(review.base_problems, against),)
     elif comparison is not None and against is not None:
-        edited, renamed = comparison_sections(comparison, against), renames_section(comparison)
-        before = (*renamed, *effects_section(review.effectless, comparison), *edited)
+        edited, renamed = edit.comparison_sections(comparison, against), edit.renames_section(comparison)
+        before = (*renamed, *edit.effects_section(review.effectless, comparison), *edited)
         if plan is None:  # then the verdict of the edit is the headline
             before = (*edited, *renamed)
         before = before if kept is None else (*before, kept)
@@ -89,12 +82,12 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
     # Without a plan the edit alone is shown, and says that no cluster was asked.
     if form is Format.JSON:
         if comparison is not None and against is not None:
-            return review_json(comparison, against, plan, int(review.exit_code), kept, review.effectless)
+            return edit.review_json(comparison, against, plan, int(review.exit_code), kept, review.effectless)
         assert plan is not None
         return planfile.dumps(plan)
     if plan is None:
         if form is Format.TEXT:
-            return comparison_text(before, style)
+            return edit.comparison_text(before, style)
         assert comparison is not None
         offline = offline_markdown if form is Format.MARKDOWN else offline_html
         return offline(comparison.environment, before)
@@ -135,8 +128,8 @@ def lasting(plan: Plan | None, undone: EditComparison) -> Section:
     items = []
     for item in undone.items:
         for field in (field for field in item.fields if field.irreversible):
-            edit = f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}"
-            items.append(SectionItem(f"{edit}, where it was applied", (field.means,)))
+            edited = f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}"
+            items.append(SectionItem(f"{edited}, where it was applied", (field.means,)))
     if plan is not None:
         lasting = [planned for planned in plan.changes if planned.reversibility.startswith("irreversible")]
         items += [SectionItem(f"{planned.id}: {planned.reversibility}") for planned in lasting]

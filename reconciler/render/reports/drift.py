@@ -8,17 +8,8 @@ from reconciler.engine.drift.causes import NOTHING, differences, drift_exit_code
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Disparity, History, Parity
 from reconciler.render.escape import lines_of
+from reconciler.render.plan import sections
 from reconciler.render.plan.formats import report_in
-from reconciler.render.plan.sections import (
-    ReportPage,
-    Section,
-    SectionItem,
-    SectionTable,
-    left_sections,
-    outside_lines,
-    outside_sections,
-    unknown_section,
-)
 from reconciler.render.plan.text import left_lists
 from reconciler.render.report_json import report_json
 from reconciler.render.style import PLAIN, Format, Style
@@ -50,7 +41,7 @@ def drift_text(plan: Plan, style: Style = PLAIN, history: History = NOTHING) -> 
     for (kind, text, aim, cause, why), subjects in alike.items():
         lines.append(f"  {style.paint('~', kind)}: {style.listed(subjects)} live: {text}, {aim}")
         lines.append(f"    {cause}: {why}")
-    lines += outside_lines(plan, style, _shown_subjects(plan))
+    lines += sections.outside_lines(plan, style, _shown_subjects(plan))
     return lines_of([*lines, *left_lists(plan, style, unmanaged=True)], style)
 
 
@@ -59,15 +50,15 @@ def _shown_subjects(plan: Plan) -> frozenset[str]:
     return frozenset(difference.subject for difference in differences(plan))
 
 
-def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPage:
+def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> sections.ReportPage:
     drift = differences(plan, history)
     items = []
     for item in drift:
         values, cause = (f"live: {item.found}", item.aim), f"{item.cause}: {item.why}"
         if form is Format.MARKDOWN:  # a comment has no table, so that the values are in the line that a reader scans
-            items.append(SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
+            items.append(sections.SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
         else:
-            items.append(SectionItem(item.subject, (*values, cause), sign="~"))
+            items.append(sections.SectionItem(item.subject, (*values, cause), sign="~"))
     alike = grouped(
         ((item.found, item.wished, item.origin or "declared", item.cause, item.why), item.subject) for item in drift
     )
@@ -75,12 +66,12 @@ def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> ReportPa
         (tuple(subjects), live, desired, origin, f"{cause}: {why}")
         for (live, desired, origin, cause, why), subjects in alike.items()
     )
-    table = SectionTable(("what", "live", "desired", "by", "cause"), tuple(rows))
+    table = sections.SectionTable(("what", "live", "desired", "by", "cause"), tuple(rows))
     why = "the clusters are not as git declares"
-    drifted = Section("Differences", why, tuple(items), urgent=True, table=table)
-    left = left_sections(plan, unmanaged=True)
-    sections = (*([drifted] if items else ()), *outside_sections(plan, _shown_subjects(plan)), *left)
-    return ReportPage("drift", plan.basis.environment, drift_verdict(plan), sections, plan.basis)
+    drifted = sections.Section("Differences", why, tuple(items), urgent=True, table=table)
+    left = sections.left_sections(plan, unmanaged=True)
+    shown = (*([drifted] if items else ()), *sections.outside_sections(plan, _shown_subjects(plan)), *left)
+    return sections.ReportPage("drift", plan.basis.environment, drift_verdict(plan), shown, plan.basis)
 
 
 def drift_json(plan: Plan, history: History = NOTHING) -> str:
@@ -146,28 +137,28 @@ def parity_text(parity: Parity, style: Style = PLAIN) -> str:
     return lines_of(lines, style)
 
 
-def parity_page(parity: Parity) -> ReportPage:
+def parity_page(parity: Parity) -> sections.ReportPage:
     """Each section only if there is something in it."""
     wrong, allowed = (parity.those(allowed=side) for side in (False, True))
     every = (
         _disparities("Not allowed", "the sides differ, and no rule lets them", wrong),
-        unknown_section(parity.unknown),
+        sections.unknown_section(parity.unknown),
         _disparities("Allowed", "the sides differ, each time by a rule", allowed),
     )
-    sections, said = tuple(section for section in every if section.items), parity_verdict(parity)
-    return ReportPage("parity", parity.environment, said, sections, whole="the same with --format json")
+    shown, said = tuple(section for section in every if section.items), parity_verdict(parity)
+    return sections.ReportPage("parity", parity.environment, said, shown, whole="the same with --format json")
 
 
-def _disparities(title: str, why: str, some: Sequence[Disparity]) -> Section:
+def _disparities(title: str, why: str, some: Sequence[Disparity]) -> sections.Section:
     """Differences that are alike share an item and a row, with all their pairs."""
-    items = tuple(SectionItem(words, tuple(pairs), "~") for words, pairs in _alike(some).items())
+    items = tuple(sections.SectionItem(words, tuple(pairs), "~") for words, pairs in _alike(some).items())
     alike = grouped(((_whose(item), item.field, item.here, item.there, item.why), _pair(item)) for item in some)
     rows = (
         (tuple(pairs), (field,), f"{here} on {sides[0]}", f"{there} on {sides[1]}", f"{whose}: {why}")
         for ((whose, sides), field, here, there, why), pairs in alike.items()
     )
-    table = SectionTable(("what", "field", "here", "there", "why"), tuple(rows))
-    return Section(title, why, items, not all(item.allowed for item in some), len(some), table)
+    table = sections.SectionTable(("what", "field", "here", "there", "why"), tuple(rows))
+    return sections.Section(title, why, items, not all(item.allowed for item in some), len(some), table)
 
 
 def _alike(disparities: Sequence[Disparity]) -> dict[str, list[str]]:

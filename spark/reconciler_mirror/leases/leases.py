@@ -10,24 +10,10 @@ from reconciler_mirror import log_lines as logs
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.unassigned import FORGOTTEN_S, STOPS_S, Untasked
 from reconciler_mirror.conditions.flow import executor_unfit
-from reconciler_mirror.leases import channel, preflight
+from reconciler_mirror.leases import channel, preflight, running
 from reconciler_mirror.leases.channel import ROWS
 from reconciler_mirror.leases.channel_listener import Listener
 from reconciler_mirror.leases.lanes import LaneOrders, LanePlacement
-from reconciler_mirror.leases.running import (
-    CONTEXT_STOPPED,
-    RunningLeases,
-    cause,
-    describe,
-    find_place,
-    has_task,
-    is_forgotten,
-    is_shared,
-    is_stopped,
-    run_job,
-    slot_of,
-    why_not_ready,
-)
 from reconciler_mirror.leases.task import LeaseSpec, in_task
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneKey, LaneProgress, LaneReport
 
@@ -68,7 +54,7 @@ class Leases:
         self._lanes = LaneOrders(settings.flows, board)
         self._placed = LanePlacement(self._board.measure_loads(), settings.parallelism)
         self._untasked = Untasked(key for key in self._lanes if key in self._placed)
-        self._running = RunningLeases()
+        self._running = running.RunningLeases()
         self._server = channel.ChannelServer(listener, self._orders, self._on_message, self._broken, self._begins)
         self._threads = [
             threading.Thread(target=self._keep, args=(slot,), name=f"lease {slot}", daemon=True)
@@ -84,8 +70,8 @@ class Leases:
         """The flow is taken over: its lanes may begin."""
         with self._guard:
             message = self._lanes.claimed(flow, claim)
-            running = list(self._running)
-        for name in running:
+            live = list(self._running)
+        for name in live:
             self._server.send(name, message)
 
     def prepared(self, flow: str) -> bool:
@@ -97,7 +83,7 @@ class Leases:
         """Leases without a place from Spark. One with a Python worker that starts slowly, or fails, has a place."""
         with self._guard:
             waiting = self._placed.slots - self._running.signs.slots - self._failed.keys()
-        return sum(not has_task(self._context, f"lease-{slot}") for slot in waiting)
+        return sum(not running.has_task(self._context, f"lease-{slot}") for slot in waiting)
 
     def unready(self, flow: str) -> Mapping[str, tuple[int, ...]]:
         """Lanes of the flow that are not ready to copy, by the reason for their wait."""
@@ -106,7 +92,7 @@ class Leases:
             slots = {key: self._placed[key] for key in self._lanes.unprepared(flow) if key in self._placed}
         unready: dict[str, tuple[int, ...]] = {}
         for key, slot in slots.items():
-            why = why_not_ready(self._context, slot, connected, failed)
+            why = running.why_not_ready(self._context, slot, connected, failed)
             unready[why] = (*unready.get(why, ()), key[1])
         return unready
 
@@ -121,7 +107,7 @@ class Leases:
 
     def wait_for_room(self) -> bool:
         """Whether leases without a place may get one when another application ends."""
-        return is_shared(self._context) and self.unplaced() > 0
+        return running.is_shared(self._context) and self.unplaced() > 0
 
     def counts(self) -> tuple[int, int]:
         """Running leases, and leases that Spark has lost so far."""
@@ -132,7 +118,7 @@ class Leases:
         """Reports lanes without a live task to the board; to be called every few seconds. Ends tasks that were silent
         for longer than a lease. Returns why no task can ever run again; empty otherwise."""
         if self.context_stopped():
-            return CONTEXT_STOPPED
+            return running.CONTEXT_STOPPED
         with self._guard:
             silent = self._running.signs.silent()
             self._untasked.silent(self._running.silent_lanes(silent))
@@ -141,7 +127,7 @@ class Leases:
         for name in [name for name, seconds in silent.items() if seconds > LEASE_S]:
             _log.warning("a task was silent for longer than a lease and is ended", lease=name, seconds=LEASE_S)
             self._gone(name, f"it said nothing for {LEASE_S:.0f} s and was ended")
-            self._context.cancelJobGroup(f"lease-{slot_of(name)}")
+            self._context.cancelJobGroup(f"lease-{running.slot_of(name)}")
 
         # Lanes without partitions need no task. If Spark has no place for a slot, its lanes go to other slots.
         lanes = {key: gap for key, gap in self._untasked.lanes().items() if self._board.specs(key)}
@@ -149,10 +135,10 @@ class Leases:
         lost = {
             self._placed[key] for key, gap in lanes.items() if gap.why or (gap.seconds >= STOPS_S and not gap.silent)
         }
-        self._leave_slots({slot for slot in lost if not has_task(self._context, f"lease-{slot}")})
+        self._leave_slots({slot for slot in lost if not running.has_task(self._context, f"lease-{slot}")})
 
         # A master that has forgotten this application never gives it an executor again, so waiting is pointless.
-        if (ended := self._untasked.hopeless(FORGOTTEN_S)) and is_forgotten(self._context):
+        if (ended := self._untasked.hopeless(FORGOTTEN_S)) and running.is_forgotten(self._context):
             return f"{ended}. The master has no executor for this application, as after a start without its state"
         return self._untasked.hopeless()
 
@@ -173,7 +159,7 @@ class Leases:
     def _come_back(self, slot: int) -> None:
         """Waits until Spark has a place for a vacated slot; then its lanes come back. A core that is free only between
         two leases of another slot does not count."""
-        if not find_place(self._context, slot):
+        if not running.find_place(self._context, slot):
             return
         with self._guard:
             if self._stopping or not self._running.all_connected():
@@ -183,23 +169,23 @@ class Leases:
         self._end_early(origins)
 
     def context_stopped(self) -> bool:
-        return is_stopped(self._context)
+        return running.is_stopped(self._context)
 
     def share_rates(self) -> None:
         """Shares the rate limit of each limited flow among its lanes again, by their last reports."""
         if not self._lanes.share_rates():
             return
         with self._guard:
-            running = self._running.lanes()
-        for name, lanes in running.items():
+            live = self._running.lanes()
+        for name, lanes in live.items():
             if (message := self._lanes.rates(lanes))["rates"]:
                 self._server.send(name, message)
 
     def partitions_changed(self) -> None:
         """Sends the board's present partitions and pauses to running leases."""
         with self._guard:
-            running = self._running.lanes()
-        for name, lanes in running.items():
+            live = self._running.lanes()
+        for name, lanes in live.items():
             self._server.send(name, self._lanes.partitions(lanes))
 
     def stop(self, patience_s: float, left: Callable[[], None] = lambda: None) -> bool:
@@ -208,14 +194,14 @@ class Leases:
         give_up = time.monotonic() + patience_s
         with self._guard:
             self._stopping = True
-            running = self._running.lanes()
+            live = self._running.lanes()
             self._guard.notify_all()
-        for name in running:
+        for name in live:
             self._server.send(name, {"stop": True})
 
         # A successor waits for the lanes only, and these leave before Spark reports the end of their jobs.
         with self._guard:
-            self._guard.wait_for(lambda: self._running.all_left(running), timeout=patience_s)
+            self._guard.wait_for(lambda: self._running.all_left(live), timeout=patience_s)
             threads = [thread for slot, thread in enumerate(self._threads) if slot not in self._placed.vacated]
         left()
         for thread in threads:
@@ -268,7 +254,7 @@ class Leases:
             self._server.token,
             self._settings.environment,
             self._settings.mirror,
-            preflight.installed() if (elsewhere := is_shared(self._context)) else None,
+            preflight.installed() if (elsewhere := running.is_shared(self._context)) else None,
             ROWS_PER_S / self._settings.parallelism,
         )
         given = preflight.packed(self._server.address if elsewhere else None, (in_task, spec))
@@ -280,12 +266,12 @@ class Leases:
                 return True
             self._running.begins(name, mine)
         try:
-            for report in run_job(self._context, slot, describe(slot, lanes), given, preflight.checked):
+            for report in running.run_job(self._context, slot, running.describe(slot, lanes), given, preflight.checked):
                 self._board.report(report)
                 if report.end is LaneEnd.SUPERSEDED:
                     self._superseded(report.error)
         except Exception as error:  # noqa: BLE001  # whatever Spark throws, the lanes must be leased again
-            why = cause(error)
+            why = running.cause(error)
             # A vacated slot, and a mirror that stops, lose nothing with the task.
             with self._guard:
                 vacated, stopping = slot in self._placed.vacated, self._stopping
@@ -294,7 +280,7 @@ class Leases:
                     self._failed[slot] = why
             if not stopping and not vacated:
                 self._ends(name, mine, why)
-                _log.warning("lease lost, assigning it again", lease=describe(slot, lanes), error=why)
+                _log.warning("lease lost, assigning it again", lease=running.describe(slot, lanes), error=why)
             return vacated
         finally:
             self._server.end(name)
@@ -318,8 +304,8 @@ class Leases:
             with self._guard:
                 if self._guard.wait_for(lambda: self._stopping, timeout=_RENEW_S):
                     return
-                running = list(self._running)
-            for name in running:
+                live = list(self._running)
+            for name in live:
                 self._server.send(name, {"seconds": LEASE_S})
 
             # A move interrupts every lane of two leases, so at most one lane moves at a time, and only if that pays.
@@ -395,7 +381,7 @@ class Leases:
             note("executor looked at", lease=lease, host=executor["host"], python=executor["python"], problems=problems)
             with self._guard:
                 lanes = self._running.lanes_of(lease) or ()
-            self._preflight_done(slot_of(lease), lanes, problems)
+            self._preflight_done(running.slot_of(lease), lanes, problems)
         if "progress" in message:
             self._board.progress(ROWS.decoded(LaneProgress, message["progress"]))
         if "report" in message:

@@ -6,16 +6,7 @@ Checks only what the topology needs today; a principal with fewer rights than it
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.model.acls import (
-    ANYONE,
-    AccessRole,
-    AccessRule,
-    AclBinding,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from reconciler.model import acls
 from reconciler.model.changes import About, AclChange, DeleteAcl, Reason, Refused, Subject, Why
 from reconciler.model.environment.topology import OURS, Flow, Principal, Topology
 from reconciler.model.reports.probe import Needs
@@ -29,16 +20,16 @@ from reconciler.resources.topics.internal import internal_topics
 
 SHOWN = 5
 _SELDOM = (
-    (ResourceType.TOPIC, Operation.DELETE),
-    (ResourceType.CLUSTER, Operation.ALTER_CONFIGS),
-    (ResourceType.CLUSTER, Operation.DESCRIBE_CONFIGS),
+    (acls.ResourceType.TOPIC, acls.Operation.DELETE),
+    (acls.ResourceType.CLUSTER, acls.Operation.ALTER_CONFIGS),
+    (acls.ResourceType.CLUSTER, acls.Operation.DESCRIBE_CONFIGS),
 )
 """Rights of the roles that only tombstones and throttles need: losing them locks no one out."""
 ANONYMOUS = "User:ANONYMOUS"
 _ROLES = {
-    Principal.PLAN: AccessRole.RECONCILER_PLAN,
-    Principal.APPLY: AccessRole.RECONCILER_APPLY,
-    Principal.MIRROR: AccessRole.MIRROR,
+    Principal.PLAN: acls.AccessRole.RECONCILER_PLAN,
+    Principal.APPLY: acls.AccessRole.RECONCILER_APPLY,
+    Principal.MIRROR: acls.AccessRole.MIRROR,
 }
 Books = tuple[Rulebook, Rulebook]
 """Before and after."""
@@ -51,11 +42,11 @@ class LockoutFindings:
 
     refused: tuple[Refused, ...]
     notes: tuple[str, ...]
-    rests_on: frozenset[AclBinding]
+    rests_on: frozenset[acls.AclBinding]
 
 
 def takes_away(change: AclChange) -> bool:
-    return isinstance(change, DeleteAcl) is (change.acl.permission is Permission.ALLOW)
+    return isinstance(change, DeleteAcl) is (change.acl.permission is acls.Permission.ALLOW)
 
 
 def own_lockouts(
@@ -67,7 +58,7 @@ def own_lockouts(
     taking = [change.acl for change in changes if takes_away(change)]
     refused: list[Refused] = []
     notes: list[str] = []
-    rests_on: set[AclBinding] = set()
+    rests_on: set[acls.AclBinding] = set()
     for needs in needs_of(topology, cluster, routes) if taking else ():
         kind = needs.kind
         if not needs.name:
@@ -75,7 +66,7 @@ def own_lockouts(
             notes.append(f"{text} it; an access entry of role {_ROLES[kind]} would")
             continue
         # Only rules that name the principal, or everyone, can take a right from it: most plans need no proof.
-        mine = [acl for acl in taking if acl.principal in (needs.name, ANYONE)]
+        mine = [acl for acl in taking if acl.principal in (needs.name, acls.ANYONE)]
         if not mine:
             continue
         asked = reached(needs, mine)
@@ -84,7 +75,7 @@ def own_lockouts(
             proofs = []
             for out in lost[:SHOWN]:
                 asked_of = out.request.resource
-                where = "cluster" if asked_of is ResourceType.CLUSTER else f"{asked_of} {out.request.name}"
+                where = "cluster" if asked_of is acls.ResourceType.CLUSTER else f"{asked_of} {out.request.name}"
                 because = (
                     f"'{out.by}' denies it" if out.by else f"'{out.today}' goes and no rule that is left allows it"
                 )
@@ -117,19 +108,19 @@ def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Itera
             yield Needs(kind, name, tuple(rights), topics, ids)
 
 
-def reached(needs: Needs, rules: Sequence[AclBinding]) -> list[AclBinding]:
+def reached(needs: Needs, rules: Sequence[acls.AclBinding]) -> list[acls.AclBinding]:
     """What is needed, name by name, as far as ``rules`` reach. Of a pattern on groups no name is known."""
-    names = {ResourceType.TOPIC: needs.topics, ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
-    acls: list[AclBinding] = []
+    names = {acls.ResourceType.TOPIC: needs.topics, acls.ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
+    affected: list[acls.AclBinding] = []
     for acl in needs.rights:
-        if acl.pattern is PatternType.LITERAL and not acl.wildcard:
-            acls.append(acl)
+        if acl.pattern is acls.PatternType.LITERAL and not acl.wildcard:
+            affected.append(acl)
             continue
         reaching = [acl_binding for acl_binding in rules if acl_binding.resource is acl.resource]
         for name in names.get(acl.resource, ()):
             if acl.covers_name(name) and any(acl.covers_name(name) for acl in reaching):
-                acls.append(replace(acl, name=name, pattern=PatternType.LITERAL))
-    return acls
+                affected.append(replace(acl, name=name, pattern=acls.PatternType.LITERAL))
+    return affected
 
 
 def names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:
@@ -146,8 +137,8 @@ def names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tup
     return {rule.principal: tuple(flow for flow in flows if flow in flows_of(rule, topology)) for rule in entries}
 
 
-def _is_for(rule: AccessRule, kind: Principal, topology: Topology, cluster: str) -> bool:
-    where = clusters_of(rule, topology) if rule.role is AccessRole.MIRROR else rule.clusters
+def _is_for(rule: acls.AccessRule, kind: Principal, topology: Topology, cluster: str) -> bool:
+    where = clusters_of(rule, topology) if rule.role is acls.AccessRole.MIRROR else rule.clusters
     return rule.role is _ROLES[kind] and not rule.absent and cluster in where
 
 
@@ -159,10 +150,10 @@ def _carried(topology: Topology, cluster: str) -> tuple[Flow, ...]:
 
 def _needed(
     kind: Principal, topology: Topology, flows: Sequence[Flow], routes: Sequence[Route], cluster: str
-) -> Iterator[AclBinding]:
+) -> Iterator[acls.AclBinding]:
     """What a principal of its kind works with at this cluster. Rights that are needed seldom do not count: losing them
     locks no one out."""
-    role = AccessRule(0, "", (cluster,), _ROLES[kind])
+    role = acls.AccessRule(0, "", (cluster,), _ROLES[kind])
     if kind is Principal.MIRROR:
         yield from bindings(role, mirror_rights(flows, topology, routes, cluster))
         return

@@ -24,13 +24,7 @@ from typing import Protocol
 
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError
-from reconciler.kafka.protocol.producers.write_markers import (
-    DENIED,
-    STALE_COORDINATOR,
-    STALE_EPOCH,
-    UNSUPPORTED,
-    Epochs,
-)
+from reconciler.kafka.protocol.producers import write_markers
 from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import RestartError
 
@@ -44,13 +38,13 @@ _EPOCHS, _COORDINATOR_EPOCHS = 1 << 15, 1 << 31
 NO_LEADER_KNOWN = 5
 
 
-def following(last: Epochs, rank: int) -> Epochs:
+def following(last: write_markers.Epochs, rank: int) -> write_markers.Epochs:
     """The epochs of the next marker, 0 <= ``rank`` < RANKS."""
     place = last.coordinator // RANKS + 1
-    return Epochs(max(last.producer, 0) + rank, place * RANKS + RANKS - 1 - rank)
+    return write_markers.Epochs(max(last.producer, 0) + rank, place * RANKS + RANKS - 1 - rank)
 
 
-def exhausted(last: Epochs) -> bool:
+def exhausted(last: write_markers.Epochs) -> bool:
     """No higher epochs are left: the coordinator writes until leaders forget them (``producer.id.expiration.ms``)."""
     return last.producer >= _EPOCHS - RANKS or last.coordinator >= _COORDINATOR_EPOCHS - 2 * RANKS
 
@@ -63,13 +57,15 @@ class LeaderPort(Protocol):
         connection. Leaves out partitions without a leader."""
         ...
 
-    async def last_markers(self, keys: Iterable[Key]) -> Mapping[Key, Epochs | BrokerError]: ...
+    async def last_markers(self, keys: Iterable[Key]) -> Mapping[Key, write_markers.Epochs | BrokerError]: ...
 
     async def ends(self, keys: Iterable[Key]) -> Mapping[Key, int | BrokerError]:
         """Log end offsets at the leaders, replicated or not."""
         ...
 
-    async def write_markers(self, markers: Mapping[Key, Epochs], leaders: Mapping[Key, object]) -> Mapping[Key, int]:
+    async def write_markers(
+        self, markers: Mapping[Key, write_markers.Epochs], leaders: Mapping[Key, object]
+    ) -> Mapping[Key, int]:
         """Kafka's error codes; NO_LEADER_KNOWN if nothing was sent, because a leader of ``leaders`` no longer leads."""
         ...
 
@@ -83,7 +79,7 @@ class OwnMarkers:
     def __init__(self, port: LeaderPort, session: int) -> None:
         self._port = port
         self._rank = 1 + session % (RANKS - 1)
-        self._last: dict[Key, tuple[object, Epochs]] = {}
+        self._last: dict[Key, tuple[object, write_markers.Epochs]] = {}
         self._left_to_coordinator: set[Key] = set()
         self.denied = False
 
@@ -108,9 +104,9 @@ class OwnMarkers:
             for key, epochs in markers.items():
                 if error := errors.get(key, -1):
                     self._last.pop(key, None)
-                    if error in (DENIED, UNSUPPORTED):
+                    if error in (write_markers.DENIED, write_markers.UNSUPPORTED):
                         self.denied = True
-                    elif error not in (STALE_EPOCH, STALE_COORDINATOR, NO_LEADER_KNOWN):
+                    elif error not in (write_markers.STALE_EPOCH, write_markers.STALE_COORDINATOR, NO_LEADER_KNOWN):
                         # The next session has another rank, so its markers and this one exclude each other.
                         unsure = f"whether a marker was written to {key[0]}-{key[1]} is not known"
                         raise RestartError(f"{unsure} (error {error})")
@@ -128,9 +124,9 @@ class OwnMarkers:
 
     async def _learned(
         self, holes: Mapping[Key, Hole], leaders: Mapping[Key, object], at: dict[Key, int | None]
-    ) -> dict[Key, Epochs]:
+    ) -> dict[Key, write_markers.Epochs]:
         """The last markers of the partitions, if their logs end at the hole; the others get None in ``at``."""
-        last: dict[Key, Epochs] = {}
+        last: dict[Key, write_markers.Epochs] = {}
         for key in holes.keys() & self._last.keys():
             leader, epochs = self._last[key]
             # If records were lost with the leader, a marker for this hole would take the offset of one of them.
