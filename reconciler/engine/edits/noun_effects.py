@@ -12,8 +12,9 @@ from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
 from reconciler.replication.handover import AGAIN
 from reconciler.resources.acls.desired import access_clusters
+from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.topics.defaults import given, layers_of
-from reconciler.text import first_of
+from reconciler.text import counted, first_of
 
 SHOWN = 3
 NOT_READ = "its mirror runs as before: the job does not read it"
@@ -300,10 +301,29 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
         case "replication_factor" | "sync_topic_configs":
             touched = sides.touched(remotes, lambda change: _follows(change, section, ()))
             return None if touched else quiet(item, "it changes no remote topic", field)
+        case "objectives":
+            return quiet(item, field.means, field)
+        case "topics" | "exclude_topics" if (carried := _carried_as_before(item.name, sides)) is not None:
+            short = f"carries no other topic now: flow {item.name} matches the same {counted(carried, 'topic')}"
+            why = f"no topic that {flow.source} has or git declares there begins or ceases to travel; later ones may"
+            todo = "Compare the expressions with the names that you mean: reconciler explain ENV TOPIC"
+            return NoEffect(item.kind, item.name, edited(field), why, todo, short)
         case "groups" if not flow.groups.sync_offsets and not field.path.endswith("sync_offsets"):
             return quiet(item, "the job reads groups only with sync_offsets", field)
         case _:
             return None if sides.restarts((item.name,)) else quiet(item, NOT_READ, field)
+
+
+def _carried_as_before(name: str, sides: EditAndPlan) -> int | None:
+    """How many topics of the source the flow selects on both sides of an edit; None where they are others."""
+    before, after = sides.before.flows.get(name), sides.after.flows.get(name)
+    if before is None or after is None or before.source != after.source:
+        return None
+    source = sides.live.known(after.source)
+    declared = {topic.name for topic in sides.after.topics.values() if after.source in topic.clusters}
+    names = declared.union(source.topics if source is not None else ())
+    was, now = ({topic for topic in names if selector_of(flow).why_not(topic) is None} for flow in (before, after))
+    return len(now) if was == now else None
 
 
 def _stays_denied(item: ItemChange, sides: EditAndPlan) -> NoEffect | None:

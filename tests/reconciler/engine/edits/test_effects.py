@@ -265,6 +265,28 @@ def test_an_address_that_does_not_answer_is_no_edit_without_effect() -> None:
 # flows, mirrors, what counts for many
 
 
+@pytest.mark.parametrize(
+    ("topics", "other"),
+    [
+        ("topics: [orders, 'oders.*']", False),
+        ("topics: ['orders(-v[0-9])?']", False),
+        ("topics: [orders], exclude_topics: ['test.*']", False),
+        ("topics: [orders, 'pa.*']", True),
+        ("topics: ['or.*', pay], exclude_topics: [orders]", True),
+    ],
+)
+def test_expressions_that_carry_no_other_topic_are_the_headline(topics: str, other: bool) -> None:
+    """The mirror restarts for them all the same."""
+    effectless = applied().of(("topics: [orders]}", f"{topics}}}"))
+    said = "This edit carries no other topic now: flow east-to-west matches the same 1 topic. "
+    assert lead(effectless) == ("" if other else said)
+
+
+def test_objectives_change_no_cluster_beside_a_restart() -> None:
+    [found] = applied().of(("topics: [orders]}", "topics: [orders], lanes: 3, objectives: {rto: 5m}}"))
+    assert found.setting == "objectives.rto (not set) -> 5m"
+
+
 def flow_with(words: str) -> tuple[str, str]:
     return "topics: [orders]}", f"topics: [orders], {words}}}"
 
