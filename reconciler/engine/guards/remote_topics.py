@@ -203,6 +203,8 @@ def with_remote_topics(
     for judged in judged_flows:
         refused += _refusals(topology, live, judged)
         notes += (*foreign_positions(judged), *copied_beside(judged))
+        if isinstance(applied, Applied) and judged.flow.name in applied.flows:
+            notes += begins_late_again(judged)
     # Without its positions, a flow may continue only if it is known to have run before: its job checks them itself. A
     # new flow could copy records a second time.
     for target, target_facts in facts.items():
@@ -287,6 +289,17 @@ def copied_beside(judged: Judged) -> Iterator[str]:
             f"flow {flow.name} begins to copy all of {flow.source} into what {flow.target} shares with it and holds"
             f" already: {_listed(judged, shared)}. If these are copies from {flow.source}, and not of producers there,"
             f" they would be there twice: write flows.{flow.name}.start: latest"
+        )
+
+
+def begins_late_again(judged: Judged) -> Iterator[str]:
+    """Of a flow that was applied before. Where it copied nothing yet, nothing on the target says that it ran."""
+    flow = judged.flow
+    if judged.first and judged.copies.partitions and "latest" in (flow.start.kind, flow.start.otherwise):
+        yield (
+            f"flow {flow.name} was applied before and has no position in group {position_group(judged.copies.state)} on"
+            f" {flow.target}: if its job ran, they were deleted, or expired. start: latest then begins at the end once"
+            f" more and leaves out what came since; flows.{flow.name}.start: {{timestamp: TIME}} copies it"
         )
 
 

@@ -14,10 +14,10 @@ had and whatever it was doing (even a stopped process that resumes later):
 The claim does not prove a position: one that another client committed gets the claim without a proof, its lane stops
 the partition, and it is no evidence that the flow has run before.
 
-An at-least-once lane instead looks for a later claim before each commit. A flow that has never run (no positions) and
-starts at latest or a timestamp resolves the start of every partition, and commits all in the same transaction. A
-partition without a position after that appeared later, and is copied from its beginning. Lanes apply explicit offsets
-themselves, to any partition without a position.
+An at-least-once lane instead looks for a later claim before each commit. A flow that has never run (no positions, and
+none that the offset map knows of) and starts at latest or a timestamp resolves the start of every partition, and
+commits all in the same transaction. A partition without a position after that appeared later, and is copied from its
+beginning. Lanes apply explicit offsets themselves, to any partition without a position.
 """
 
 from __future__ import annotations
@@ -199,9 +199,9 @@ class _Open:
             claim = replace(claim, ground=await provenance_ground.resolve(self.flow, self.cluster))
 
         claim = replace(claim, clusters=(self.owner.source, self.cluster.cluster_id))
-        # If another client has overwritten all positions, the offset map still shows that the flow has run.
-        known = self._known(lane_positions)
-        if any(at.proved for at in known) or (known and self._least):
+        # If another client has overwritten or deleted all positions, the offset map still shows that the flow has run.
+        # A second start at the end would skip what came to partitions that had nothing to copy before.
+        if self._least or any(at.proved for at in self._known(lane_positions)):
             return Takeover(claim, None)
         fresh = [spec for spec in specs if (spec.target_topic, spec.partition) not in lane_positions]
         return Takeover(claim, await self._begin(claim, fresh))

@@ -248,6 +248,21 @@ def test_deleted_offsets_are_no_beginning(flow: Flow, delivery: str) -> None:
     assert numbers(flow) == before
 
 
+@pytest.mark.parametrize("start", [Start("latest"), Start("timestamp", NOW + 1_000)], ids=["latest", "timestamp"])
+def test_deleted_offsets_leave_out_nothing_of_a_partition_that_had_none_to_copy(flow: Flow, start: Start) -> None:
+    """The offset map has nothing of partition 1, which begins no second time at the end: it has what came since."""
+    named = settings(flow, start=start)
+    assert started(flow, named, "first") == {}
+    fill(flow.source, flow.topic, [(None, b"0", (), NOW)], 0)
+    fill(flow.source, flow.topic, [(None, b"0", (), NOW + 2_000)], 0)
+    assert started(flow, named, "second") == {}
+    group, admin = f"mirror.{flow.topic}", AdminClient(flow.target.super_client())
+    admin.delete_consumer_groups([group])[group].result(20)
+    fill(flow.source, flow.topic, [(None, b"1", (), NOW)], 1)
+    assert {n: c.code for n, c in started(flow, named, "third").items()} == {0: "position_missing"}
+    assert numbers(flow)[1] == [1]
+
+
 def test_one_that_comes_while_the_flow_is_taken_over_is_not_obeyed(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the claim and the end of its transaction; idle partitions, and one that the old lane still copies."""
     named = settings(flow)

@@ -204,6 +204,19 @@ def test_positions_of_another_client_are_said_before_the_job_stops_there() -> No
     assert any("east.orders-1" in finding for finding in found)
 
 
+def test_a_flow_that_ran_before_and_starts_at_the_end_says_what_it_would_leave_out() -> None:
+    late = flow("east", "west", SOURCE, start=Start("latest"))
+    before = Applied("test", 0, "ada", "", {}, (), (late.name,))
+    made, _ = blocked(NOTHING, late, applied=before)
+    [note] = made.notes
+    assert "was applied before and has no position in group mirror.east-to-west on west" in note
+    assert "flows.east-to-west.start: {timestamp: TIME} copies it" in note
+    assert blocked(NOTHING, late)[0].notes == ()
+    assert blocked(NOTHING, applied=before)[0].notes == ()
+    some = replace(NOTHING, positions={"east-to-west": {KEYS[0]: PositionMark(Owner("test"))}})
+    assert blocked(some, late, applied=before)[0].notes == ()
+
+
 def test_a_flow_that_was_renamed_without_moved_learns_its_earlier_name() -> None:
     made, _ = blocked(replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("before", 40))}))
     assert "moved: [{flow: east-to-west, from: before}]" in made.refused[0].todo
