@@ -1,10 +1,10 @@
-"""Follows a driver that runs on a machine of the cluster: takes its place in the run folder, as its process would.
+"""Follows a driver that runs on a machine of the cluster, and acts for it in the run folder of this machine.
 
-What the reconciler does to the folder (stop, another application that takes its place) becomes orders of the run;
-what the driver reports becomes driver.json, the pointer to the current folder, and the exit code.
+It turns changes of the folder by the reconciler (a stop, another application in its place) into orders of the run, and
+reports of the driver into driver.json, the pointer to the current folder, and the exit code.
 
-A driver outlives its follower. A follower that starts looks first whether a driver of this mirror runs with the same
-definition, and follows that one: after its own crash, and where the machine of the one before is gone.
+A driver outlives its follower. A new follower first looks for a driver of this mirror with the same definition, and
+follows that one: the former follower may have crashed, or its machine may be lost.
 """
 
 import contextlib
@@ -25,19 +25,19 @@ from reconciler_mirror.cluster_mode.record_run import BEAT_S
 
 FAILED = 1
 ALIVE_S = 3 * BEAT_S
-"""In this time a driver that lives has written a report."""
+"""Seconds within which a live driver has written a report."""
 SILENT_S = 30.0
-"""A driver that has said nothing for so long counts as dead: a cluster notices the loss of a machine after minutes."""
+"""Seconds of silence after which a driver counts as dead; a cluster notices the loss of a machine after minutes."""
 KNOWN_S = 120.0
 KILL_AFTER_S = 34.0
-"""Before the command that asked for the stop loses patience with this process."""
+"""Seconds from a stop to a kill; the command that requested the stop waits a little longer for this process."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The run folder on this machine, and its place among the two of the mirror."""
+    """The run folder on this machine, and its place among the mirror's two folders."""
 
     place: RunPlace
 
@@ -58,7 +58,8 @@ class Folder:
         return (self.path / "stop").exists()
 
     def announce(self, report: driver_records.DriverReport) -> None:
-        """``pid`` is of this process, which is here as long as the driver is followed. Never raises."""
+        """Writes driver.json with the ``pid`` of this process, which runs as long as it follows the driver. Never
+        raises."""
         content = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -72,7 +73,7 @@ class Folder:
 
 
 class RunRecords(Protocol):
-    """What a follower needs of ``RunTopic``."""
+    """The part of ``RunTopic`` that a follower needs."""
 
     trouble: str
 
@@ -86,7 +87,7 @@ class RunRecords(Protocol):
 
 
 class Submitted(Protocol):
-    """What a follower needs of ``Submission``."""
+    """The part of ``Submission`` that a follower needs."""
 
     application_id: str
 
@@ -95,14 +96,14 @@ class Submitted(Protocol):
 
 
 class DriverCluster(Protocol):
-    """Where Spark runs drivers."""
+    """A cluster on which Spark runs drivers."""
 
     def submit(self, run: str, digest: str) -> Submitted: ...
     def kill(self, run: str, application_id: str) -> None: ...
 
 
 class Follower:
-    """``run`` blocks until the driver has ended, is dead, or is followed by another process; returns the exit code that
+    """``run`` blocks until the driver has ended or is dead, or another process follows it; returns the exit code that
     the driver's own process would have in client mode."""
 
     def __init__(
@@ -114,7 +115,7 @@ class Follower:
         asked: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``asked``: whether this process was asked to end (a signal)."""
+        """``asked``: whether a signal has asked this process to end."""
         self._clock = clock
         self._folder, self._records, self._cluster = folder, records, cluster
         self._say, self._asked = say, asked
@@ -140,9 +141,8 @@ class Follower:
         if self._run:
             self._say(f"a driver runs with this definition already; following run {self._run}")
         else:
-            # Drivers of earlier runs that are not heard of are withdrawn, also those that have not begun: one that
-            # still waits for its place finds no definition when it starts. One that is to start beside another leaves
-            # the latter alone.
+            # Withdraws earlier runs with a silent driver, and, unless this run starts beside a predecessor, runs
+            # without a driver yet: a driver that still waits for a place then finds no definition when it starts.
             silent = [run for run in self._records.values("report") if self._records.silent_s(run, "report") > ALIVE_S]
             unborn = [run for run in self._records.values("definition") if self._records.value(run, "report") is None]
             for run in [*silent, *(unborn if self._was_current else ())]:
@@ -165,7 +165,7 @@ class Follower:
     # which run
 
     def _living(self, digest: str) -> str:
-        """The run of a driver that copies with this definition and is not about to leave; empty: there is none."""
+        """The run of a live driver with this definition and without an order to leave; empty without one."""
         if not self._was_current:
             return ""
         reports = {run: self._report_of(run) for run in self._records.values("report")}
@@ -191,7 +191,7 @@ class Follower:
     # following it
 
     def _step(self) -> int | None:
-        """One look at both sides; the exit code once it is over."""
+        """Checks both sides once; returns the exit code at the end."""
         report = self._report_of(self._run)
         other = driver_records.orders_in(self._records.value(self._run, "orders")).follower
         self._seen_own = self._seen_own or other == self._id
@@ -217,7 +217,7 @@ class Follower:
     def _hear(self, report: driver_records.DriverReport) -> None:
         before = self._last_report
         if before is None or replace(before, beat=0) != replace(report, beat=0):
-            if report.application_id:  # before that Spark may refuse to start, which trying again does not change
+            if report.application_id:  # without one Spark may have refused to start, which no restart would change
                 self._folder.announce(report)
             if report.application_id and (before is None or before.application_id != report.application_id):
                 self._say(f"{report.application_id} runs on {report.host}, process {report.pid}")
@@ -233,9 +233,9 @@ class Follower:
         self._last_report = report
 
     def _order(self, report: driver_records.DriverReport | None) -> None:
-        """Writes what the driver has to do as a record, and kills it if it does not. Orders are only ever added to: a
-        driver that reads late must not miss one that was taken back in between. A run is replaced once the pointer of
-        the run folder has moved on to another one after it was on this one; before, it is the newcomer itself."""
+        """Writes the driver's orders as a record, and kills the driver if it does not obey. Orders are never withdrawn:
+        a driver that reads late must not miss one. A run is replaced once the mirror's pointer has moved from this run
+        folder to another; while the pointer has never been here, this run is the newcomer itself."""
         is_current = self._folder.place.is_current()
         self._was_current = self._was_current or is_current
         orders = driver_records.orders_in(self._records.value(self._run, "orders"))
@@ -253,8 +253,8 @@ class Follower:
         if wanted.stop or wanted.replaced:
             now = self._clock()
             self._stopping_since = self._stopping_since or now
-            # No driver reads the order before its first report, so Spark has to end the submission. After it the driver
-            # gets time to commit. A kill then loses no record: what was not committed is copied again.
+            # Before its first report a driver reads no orders, so Spark has to end the submission. Later the driver
+            # gets time to commit. A kill loses no record: the next lane copies uncommitted ones again.
             if report is None and self._submitted is not None:
                 self._kill("its driver has not begun, so it is killed", report)
             elif now - self._stopping_since > KILL_AFTER_S:
@@ -269,12 +269,12 @@ class Follower:
             self._cluster.kill(self._run, reported or submitted)
 
     def _death(self, report: driver_records.DriverReport | None) -> str | None:
-        """Why the driver counts as dead; None while it lives, or may. What is left of it is killed."""
+        """Why the driver counts as dead; None while it may live. Kills a silent one, which may only be cut off."""
         code = self._submitted.ended() if self._submitted is not None else None
         watched = self._submitted is not None and code is None
         if report is None:
             if watched:
-                return None  # it waits for its place, or starts
+                return None  # it waits for a place from Spark, or is starting
             return self._submitted.why() if self._submitted is not None else "its report is gone"
         silent = self._records.silent_s(self._run, "report")
         if silent <= (ALIVE_S if code else SILENT_S):

@@ -1,4 +1,4 @@
-"""A run whose driver is on a machine of the cluster: its definition, orders and reports are records, not files."""
+"""A run with its driver on a machine of the cluster: definition, orders and reports are records, not files."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from reconciler_mirror.driver.until_caught_up import Goal, goal_of
 from reconciler_mirror.report.status import Application
 
 BEAT_S, AGAIN_S = 2.0, 1.0
-"""Seconds between reports of a driver to which nothing happens, and before one that could not be written is tried
-again."""
+"""Seconds between reports of an idle driver, and before a failed write of a report is repeated."""
 KNOWN_S = 120.0
-"""So long the status topic may be out of reach at the start; then the submitter hears of it by the exit code."""
-_SAID_S = 10.0
-"""Seconds that leaving waits for its report to be written: the follower would otherwise take the driver for lost."""
+"""Seconds for which the status topic may be unreachable at the start; then the exit code tells the submitter."""
+_WRITTEN_WITHIN_S = 10.0
+"""Seconds for which an ending driver waits until its report is written: otherwise the follower counts it as lost."""
 
 
 class RecordRun:
-    """``JobRun`` over the status topic. Reports are written by a thread of its own: a cluster that does not answer
-    holds nothing up."""
+    """A ``JobRun`` over the status topic. A separate thread writes the reports, so that a silent cluster delays nothing
+    else."""
 
     def __init__(self, address: driver_records.RunAddress, topic: RunTopic) -> None:
         self._address, self._topic = address, topic
@@ -33,13 +32,13 @@ class RecordRun:
         self._definition: driver_records.RunDefinition | None = None
         self._guard = threading.Condition()
         self._report = driver_records.DriverReport(address.digest, socket.gethostname(), os.getpid())
-        self._said = -1
-        """The number of the newest report that is written."""
+        self._written = -1
+        """The number of the newest written report."""
         self._number = 0
         self._over = threading.Event()
 
     def handover(self) -> str:
-        """Raises HandoverError, which says whether the run was withdrawn, or why its definition cannot be had."""
+        """The hand-over's text. Raises HandoverError if the run was withdrawn, or its definition cannot be read."""
         if not self._topic.await_known(KNOWN_S):
             place = self._address.status
             raise HandoverError(
@@ -78,29 +77,29 @@ class RecordRun:
         self.report(0.0, application_id=who.application_id, started_at_ms=who.started_at_ms, phase=phase)
 
     def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:
-        """0 for what was asked for: any other code would have the cluster start the driver again. A signal is no wish
-        to stop: the cluster takes the machine away, and the mirror goes on elsewhere."""
+        """Returns 0 after a requested end, because the cluster would restart the driver after any other code. A signal
+        is no such request: the cluster takes the machine away, and the mirror must continue elsewhere."""
         if self._definition is None:
             return driver_records.NO_DEFINITION
         if signalled and outcome.code is Exit.STOPPED and not self.stop_asked():
             outcome = DriverOutcome("failed", Exit.FAILED, "the cluster asked its driver to end")
-        self.report(_SAID_S, exit_code=int(outcome.code), detail=outcome.detail, left=True)
+        self.report(_WRITTEN_WITHIN_S, exit_code=int(outcome.code), detail=outcome.detail, left=True)
         self._over.set()
         return 0 if outcome.code in (Exit.STOPPED, Exit.SUPERSEDED) else int(outcome.code)
 
     def report(self, patience_s: float, **changes: object) -> bool:
-        """True once it is written; waits so long for that."""
+        """Changes the report; waits up to ``patience_s`` until it is written, and returns whether it is."""
         with self._guard:
             self._report = replace(self._report, **changes)  # type: ignore[arg-type]
             self._number += 1
             number = self._number
             self._guard.notify_all()
-            return self._guard.wait_for(lambda: self._said >= number, patience_s)
+            return self._guard.wait_for(lambda: self._written >= number, patience_s)
 
     def _keep_reporting(self) -> None:
-        """The only writer of the report, until ``close``. It writes the newest report after each change, and otherwise
-        every ``BEAT_S`` with a higher ``beat``: the follower takes a driver whose beat does not move for gone. What
-        cannot be written is tried again, with what the report says by then."""
+        """The only writer of the report. Writes it after each change, and otherwise every ``BEAT_S`` with a higher
+        ``beat``: the follower counts a driver with an unchanged beat as dead. After a failure it writes the newest
+        report."""
         while not self._over.is_set():
             with self._guard:
                 self._report = replace(self._report, beat=self._report.beat + 1)
@@ -110,14 +109,14 @@ class RecordRun:
                 self._over.wait(AGAIN_S)
                 continue
             with self._guard:
-                self._said = number
+                self._written = number
                 self._guard.notify_all()
-                self._guard.wait_for(lambda: self._number > self._said or self._over.is_set(), BEAT_S)
+                self._guard.wait_for(lambda: self._number > self._written or self._over.is_set(), BEAT_S)
 
 
 @dataclass(slots=True)
 class RecordPlace:
-    """As ``run_folders.RunPlace``: the follower of the run hands on what happens in the folders on its machine."""
+    """Like ``run_folders.RunPlace``; the run's follower passes on the changes of the folders on its machine."""
 
     _run: RecordRun
     beside: bool
@@ -128,12 +127,13 @@ class RecordPlace:
         return (self._taken or not self.beside) and not self._run.orders().replaced
 
     def take(self) -> None:
-        """Where no process hears it, fencing in Kafka does what the handshake would have done in less time."""
+        """Reports that this run has taken over. If no follower is alive, fencing in Kafka replaces the handshake, only
+        more slowly."""
         self._taken = True
-        self._run.report(_SAID_S, taken=True)
+        self._run.report(_WRITTEN_WITHIN_S, taken=True)
 
     def predecessor_left(self) -> bool:
         return self._run.orders().predecessor_left
 
     def leave(self) -> None:
-        self._run.report(_SAID_S, left=True)
+        self._run.report(_WRITTEN_WITHIN_S, left=True)

@@ -1,4 +1,4 @@
-"""The records of a mirror's runs in the status topic: read as they come, written one at a time."""
+"""The records of a mirror's runs in the status topic: read continuously, written one at a time."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class RunTopic:
 
     def __init__(self, place: StatusPlace) -> None:
         self._place = place
-        # By run and part: the newest record, and when (monotonic) this process saw it move. The age of a beat is
-        # measured by our clock, not by that of the machine that wrote it.
+        # By run and part: the newest record, and the monotonic time at which this process saw it change. The age of a
+        # beat is measured by this machine's clock, not by the writer's.
         self._values: dict[tuple[str, Part], bytes] = {}
         self._moved: dict[tuple[str, Part], float] = {}
         self._guard = threading.Condition()
-        # One write at a time: two of one key that overlap could land in the wrong order, and the last one counts.
+        # One write at a time: overlapping writes of one key could arrive in the wrong order, and the last one counts.
         self._writing = threading.Lock()
         self._end = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._kept = KeptCluster(place.cluster)
         self._known = False
-        # Since then the topic has been read without a gap. What moved before says nothing about silence.
+        # Since then the topic has been read without a gap. Earlier changes say nothing about silence.
         self._out_of_touch = time.monotonic()
         self.trouble = ""
-        """Why the topic cannot be read, or could not be read last."""
+        """Why the topic cannot be read; empty otherwise."""
 
     def start(self) -> RunTopic:
         work = follow(self._place, self._end, self._heard, self._lost)
@@ -44,12 +44,12 @@ class RunTopic:
         return self
 
     def await_known(self, patience_s: float) -> bool:
-        """Until everything has been read that was there at the beginning."""
+        """Waits until all records from before the start have been read."""
         with self._guard:
             return self._guard.wait_for(lambda: self._known, patience_s)
 
     def wait(self, seconds: float) -> None:
-        """Until a record comes, for ``seconds`` at most."""
+        """Waits until a record arrives, for ``seconds`` at most."""
         with self._guard:
             self._guard.wait(seconds)
 
@@ -58,17 +58,17 @@ class RunTopic:
             return self._values.get((run, part))
 
     def values(self, part: Part) -> Mapping[str, bytes]:
-        """By run."""
+        """Values by run."""
         with self._guard:
             return {run: value for (run, each), value in self._values.items() if each == part}
 
     def silent_s(self, run: str, part: Part) -> float:
-        """How long no such record has come while the topic could be read: silence of the other side, not of ours."""
+        """Seconds without such a record while the topic was readable, so that the silence is the writer's."""
         with self._guard:
             return time.monotonic() - max(self._moved.get((run, part), 0.0), self._out_of_touch)
 
     def write(self, run: str, part: Part, value: bytes | None, patience_s: float = 10.0) -> str:
-        """None deletes. Returns why it is not written; empty when it is."""
+        """Writes ``value``, or deletes for None. Returns the reason of a failure; empty after success."""
         key = run_key(self._place.key, run, part)
         with self._writing:
             written = asyncio.run_coroutine_threadsafe(self._write(key, value), self._loop)
@@ -82,7 +82,7 @@ class RunTopic:
         return ""
 
     def delete(self, run: str) -> None:
-        """What cannot be deleted stays; another run deletes it."""
+        """Deletes the run's records, as far as possible; another run deletes the rest."""
         for part in PARTS:
             if self.value(run, part) is not None and self.write(run, part, None):
                 return
@@ -102,9 +102,8 @@ class RunTopic:
             self.trouble = why
 
     def _heard(self, topic: CompactedTopic, moved: frozenset[str]) -> None:
-        """Called in the reader's thread with the whole topic and the keys that moved since the last call. After
-        trouble, and the first time, the clock of silence begins again: a driver may have reported while we could not
-        read."""
+        """Takes the whole topic, and the keys that moved since the last call, in the reader thread. At first, and after
+        trouble, silence is measured from now on: a driver may have reported while the topic was unreadable."""
         now = time.monotonic()
         with self._guard:
             if self.trouble or not self._known:

@@ -1,6 +1,6 @@
-"""spark-submit in deploy mode cluster: its process, what its output says, and how an application is killed.
+"""spark-submit in deploy mode cluster: its process, the meaning of its output, and killing an application.
 
-The process lives as long as Spark's client watches the application, and its end does not end that.
+The process lives as long as Spark's client watches the application; its end does not end the application.
 """
 
 import contextlib
@@ -21,13 +21,13 @@ _EXCEPTION = re.compile(r"Exception in thread \"main\" [\w.$]+: (.+)")
 _LONGEST_REASON = 400
 _DRIVER_POD = "spark.kubernetes.driver.pod.name"
 _LONGEST_POD = 63
-"""Characters of a name in Kubernetes (RFC 1123, a label)."""
+"""Most characters of a name in Kubernetes (RFC 1123 label)."""
 
 Say = Callable[[str], None]
 
 
 def setting(words: Sequence[str], name: str, default: str = "") -> str:
-    """The value of ``--conf NAME=VALUE``; the last one counts, as Spark has it."""
+    """The value of ``--conf NAME=VALUE``; the last one counts, as in Spark."""
     values = [word.partition("=")[2] for word in words if word.startswith(f"{name}=")]
     return values[-1] if values else default
 
@@ -37,12 +37,12 @@ def option(words: Sequence[str], name: str) -> str:
 
 
 class Submission:
-    """One run of ``words``, a spark-submit command line that ends with the job's own arguments. ``run``: names what it
-    starts. Its output is handed on."""
+    """One run of ``words``, a spark-submit command line that ends with the job's own arguments. ``run``: name of the
+    started driver. Passes the output on."""
 
     def __init__(self, words: Sequence[str], run: str, address: str, say: Say) -> None:
-        """Starts spark-submit with a pipe for both outputs, which a thread of its own empties: spark-submit may
-        stay for as long as the application runs, and a full pipe would stop it."""
+        """Starts spark-submit with a pipe for both outputs. A separate thread empties the pipe: spark-submit may run as
+        long as the application, and a full pipe would block it."""
         self._say = say
         self.application_id = ""
         self._status: int | None = None
@@ -60,14 +60,14 @@ class Submission:
         self._reading.start()
 
     def ended(self) -> int | None:
-        """Its exit code, once all that it said was handed on; None while it watches."""
+        """The exit code, once all output has been passed on; None while the process runs."""
         code = self._process.poll()
         if code is not None:
             self._reading.join(5.0)
         return code
 
     def why(self) -> str:
-        """What can be said of an application that ended without a word of its driver."""
+        """The reason why an application ended without a report of its driver, as far as known."""
         logs = f"; its own log says it: yarn logs -applicationId {self.application_id}" if self.application_id else ""
         if self._status == NO_DEFINITION:
             return (
@@ -81,7 +81,7 @@ class Submission:
         return f"the application ended{status} before its driver said why{lacks}{logs}"
 
     def _read(self, output: IO[str]) -> None:
-        """Shows each line, and remembers what Spark says only in its log: YARN's application id, the first exception
+        """Passes each line on, and keeps facts that only Spark's log has: YARN's application id, the first exception
         (later ones follow from it), and the driver's exit status. ValueError: the pipe was closed meanwhile."""
         with contextlib.suppress(ValueError):
             for line in output:
@@ -95,13 +95,13 @@ class Submission:
 
 
 def pod_of(words: Sequence[str], run: str) -> str:
-    """The name of the driver's pod on Kubernetes, by which it can be killed."""
+    """The name of the driver's pod on Kubernetes, for killing it."""
     name = re.sub(r"[^a-z0-9-]", "-", option(words, "--name").lower()).strip("-")
     return f"{name[: _LONGEST_POD - len(run) - 8]}-{run}-driver"
 
 
 def with_run(words: Sequence[str], run: str) -> list[str]:
-    """``words`` with the settings that name this run, which yield to those that are given."""
+    """``words`` with settings that name this run, unless the user has set them."""
     master = option(words, "--master")
     own = {}
     if master.startswith("k8s://"):
@@ -113,7 +113,7 @@ def with_run(words: Sequence[str], run: str) -> list[str]:
 
 
 def kill_command(words: Sequence[str], run: str, application_id: str) -> list[str]:
-    """Empty where there is nothing to name: an application that YARN has not accepted yet."""
+    """The command that kills an application; empty if YARN has not accepted it yet, so that it has no id."""
     master = option(words, "--master")
     if master.startswith("k8s://"):
         pod = setting(words, _DRIVER_POD) or pod_of(words, run)
@@ -128,7 +128,7 @@ def kill_command(words: Sequence[str], run: str, application_id: str) -> list[st
 
 
 def kill(words: Sequence[str], run: str, application_id: str, say: Say) -> None:
-    """Ends the application by its resource manager: ``yarn application -kill``, or spark-submit's own ``--kill``. Never
+    """Has the resource manager end the application: ``yarn application -kill``, or spark-submit's own ``--kill``. Never
     raises: without its definition record the driver ends by itself, only later."""
     command = kill_command(words, run, application_id)
     if not command:
@@ -139,5 +139,5 @@ def kill(words: Sequence[str], run: str, application_id: str, say: Say) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         say(f"the application could not be killed: {error}; once it is superseded it ends by itself")
         return
-    said = (done.stdout + done.stderr).strip().splitlines()
-    say(f"killed: {said[-1] if said else f'exit code {done.returncode}'}")
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    say(f"killed: {lines[-1] if lines else f'exit code {done.returncode}'}")

@@ -1,4 +1,4 @@
 """The scripts of the Spark applications: `mirror_job.py` and `verify_job.py`.
 
-Belongs here: arguments of an application. Not here: what it does.
+Belongs here: arguments of an application. Not here: its work (`driver`, `verify`).
 """

@@ -1,4 +1,4 @@
-"""What the scripts share: Spark settings, arguments of those that a command waits for, and words of errors."""
+"""Shared parts of the scripts: Spark settings, arguments for scripts that a command waits for, and error texts."""
 
 import argparse
 import itertools
@@ -20,23 +20,23 @@ _SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.pyt
 
 
 def sockets(master: str, folder: str) -> Mapping[str, str]:
-    """Unix sockets between JVM and Python halve the cost of a task. Elsewhere than here their paths may be too long
-    for the kernel, unless a ``folder`` is named for them."""
+    """Unix sockets between JVM and Python halve the cost of a task. On other machines their paths may be too long for
+    the kernel, unless a ``folder`` is set for them."""
     return {_SOCKETS: "true"} if folder or master.startswith("local") else {}
 
 
 def with_defaults(own: Mapping[str, str], defaults: Mapping[str, str]) -> Any:
-    """A SparkConf of what was submitted: ``own`` win over that, ``defaults`` yield to it."""
+    """A SparkConf with the submitted settings; ``own`` override them, ``defaults`` do not."""
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
 
     try:
-        SparkContext._ensure_initialized()  # without its JVM a SparkConf knows nothing of what was submitted
+        SparkContext._ensure_initialized()  # a SparkConf gets the submitted settings from its JVM
     except PySparkRuntimeError as error:
-        sys.exit(f"Spark's JVM has ended: {error}")  # why is above it in the log
+        sys.exit(f"Spark's JVM has ended: {error}")  # the log has the reason just before
     conf = SparkConf()
     if python := conf.get("spark.pyspark.python"):
-        os.environ["PYSPARK_PYTHON"] = python  # of the executors; spark-submit hands it on in the same way
+        os.environ["PYSPARK_PYTHON"] = python  # for the executors, as spark-submit does it
     for key, value in own.items():
         conf.set(key, value)
     chosen = sockets(conf.get("spark.master", "local") or "", conf.get(_SOCKET_FOLDER, "") or "")
@@ -48,8 +48,8 @@ def with_defaults(own: Mapping[str, str], defaults: Mapping[str, str]) -> Any:
 def waited_for(name: str, description: str, request: str, arguments: list[str]) -> argparse.Namespace:
     """Arguments of a script that a command waits for: ``handover``, ``request``, ``run_dir``. ``request``: its help.
 
-    Once that command is gone, killed with -9, it cannot take its application along: then this process ends, and with it
-    the JVM that it has started."""
+    A command that is killed with SIGKILL cannot end its application. So this process watches the command and ends
+    after it, together with the JVM that it has started."""
     parser = argparse.ArgumentParser(prog=name, description=description)
     parser.add_argument("--handover", type=Path, required=True, help="file the reconciler wrote for the mirror")
     parser.add_argument("--request", type=Path, required=True, help=request)
@@ -68,7 +68,7 @@ def _end_with(pid: int, run_dir: Path) -> None:
     while alive(pid):
         time.sleep(POLL_S)
     shutil.rmtree(run_dir, ignore_errors=True)
-    os._exit(1)  # not sys.exit: this is a thread, and Spark's own threads would keep the process
+    os._exit(1)  # sys.exit would end only this thread, and Spark's threads would keep the process
 
 
 def before_frames(error: Exception) -> list[str]:

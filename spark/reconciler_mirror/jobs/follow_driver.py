@@ -1,7 +1,7 @@
 """Submits a driver in deploy mode cluster and follows it: ``follow_driver.py --run-dir DIR -- SPARK-SUBMIT WORDS``.
 
-Started by a supervisor in place of spark-submit; exit codes are those of ``mirror_job.py`` in client mode. Killed, it
-leaves the driver copying, and the next one follows that.
+A supervisor starts it in place of spark-submit; exit codes are those of ``mirror_job.py`` in client mode. If it is
+killed, the driver continues to copy, and the next follower follows that driver.
 """
 
 import argparse

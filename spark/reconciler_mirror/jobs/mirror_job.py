@@ -1,8 +1,9 @@
 """Entry script of the mirror job for spark-submit: ``mirror_job.py --handover FILE --run-dir DIR``; in deploy mode
-cluster ``mirror_job.py --run WORD``, where superseded is 0, too.
+cluster ``mirror_job.py --run WORD``.
 
-Exit codes: 0 stopped on request (SIGTERM, SIGINT or a file ``stop`` in the run directory), 3 superseded by another
-application, 1 failed, 20 in deploy mode cluster without its definition; these with one paragraph on standard error.
+Exit codes: 0 stopped on request (SIGTERM, SIGINT or a file ``stop`` in the run directory); 3 superseded by another
+application, in deploy mode cluster 0, too; 1 failed; 20 no definition found (deploy mode cluster). Failures come with
+one paragraph on standard error.
 """
 
 import argparse
@@ -30,15 +31,15 @@ from reconciler_mirror.report.status import Application, now_ms
 
 
 class JobRun(Protocol):
-    """One run of the application, as ``mirror_job`` sees it."""
+    """One run of the application: from its hand-over to its exit code."""
 
     @property
     def run(self) -> str:
-        """Of deploy mode cluster; else empty."""
+        """The name of the run in deploy mode cluster; otherwise empty."""
         ...
 
     def handover(self) -> str:
-        """Its text. Raises HandoverError or OSError."""
+        """The text of the hand-over. Raises HandoverError or OSError."""
         ...
 
     def place(self) -> DriverPlace: ...
@@ -46,16 +47,16 @@ class JobRun(Protocol):
     def stop_asked(self) -> bool: ...
 
     def announce(self, who: Application, phase: str) -> None:
-        """Who runs, and what goes on before the first status record."""
+        """Reports the application, and its progress before the first status record."""
         ...
 
     def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:
-        """The last word; returns the exit code of the process. ``signalled``: the process was asked to end."""
+        """Reports the end; returns the exit code of the process. ``signalled``: a signal asked the process to end."""
         ...
 
 
 class FolderRun:
-    """Deploy mode client, or started manually: ``folder`` gets driver.json; a file ``stop`` in it ends the job."""
+    """A run in deploy mode client, or a manual one: ``folder`` gets driver.json; a file ``stop`` in it ends the job."""
 
     run = ""
 
@@ -87,14 +88,14 @@ class FolderRun:
         }
         write_json(self._folder / "driver.json", content)
 
-    def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:  # noqa: ARG002  # which is a wish to stop here
+    def ended(self, outcome: DriverOutcome, *, signalled: bool) -> int:  # noqa: ARG002  # here a signal requests a stop
         return int(outcome.code)
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code, by which the supervisor decides whether to start the job again (``Exit``). Signals only
-    set a flag: a handler that raised would break off a commit. Names of every flow are resolved before Spark starts, so
-    a policy that cannot be loaded costs seconds and no cluster resources."""
+    """Returns the exit code, by which the supervisor decides on a restart (``Exit``). Signals only set a flag: an
+    exception in a handler would interrupt a commit. The selectors of all flows are made before Spark starts, so that a
+    naming policy that cannot be loaded costs seconds and no cluster resources."""
     parser = argparse.ArgumentParser(prog="mirror_job.py", description="Copies records between Kafka clusters.")
     parser.add_argument("--handover", type=Path, help="file the reconciler wrote")
     parser.add_argument("--run-dir", type=Path, help="gets driver.json; a file `stop` in it ends the job")
@@ -103,7 +104,7 @@ def main(arguments: list[str]) -> int:
     if not given.run and not (given.handover and given.run_dir):
         parser.error("--handover and --run-dir are needed, or --run")
 
-    # Signals first: one that comes while the hand-over is read must end the job, too.
+    # Handlers come first, because a signal during the reading of the hand-over must end the job, too.
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
@@ -133,10 +134,10 @@ def _outcome(run: JobRun, settings: MirrorSettings, asked: threading.Event) -> D
     try:
         started = now_ms()
         context = _context(settings)
-    except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
+    except Exception as error:  # noqa: BLE001  # Py4J raises anything that the JVM throws
         # The message of a Java exception without its stack: the lines between the call and the first frame.
-        said = before_frames(error)
-        why = " ".join(said[1:] or said).removeprefix(": ") or type(error).__name__
+        lines = before_frames(error)
+        why = " ".join(lines[1:] or lines).removeprefix(": ") or type(error).__name__
         return DriverOutcome("failed", Exit.FAILED, f"Spark did not start: {why}")
     try:
         return _run(context, settings, run, started, asked)
@@ -145,7 +146,7 @@ def _outcome(run: JobRun, settings: MirrorSettings, asked: threading.Event) -> D
 
 
 def _run(context: Any, settings: MirrorSettings, run: JobRun, started: int, asked: threading.Event) -> DriverOutcome:
-    for number in (signal.SIGTERM, signal.SIGINT):  # Spark has put its own SIGINT handler
+    for number in (signal.SIGTERM, signal.SIGINT):  # again, because Spark has set its own SIGINT handler
         signal.signal(number, lambda *_: asked.set())
     try:
         if (path := context.getConf().get("spark.mirror.path", "batch")) != "batch":
@@ -161,13 +162,13 @@ def _run(context: Any, settings: MirrorSettings, run: JobRun, started: int, aske
 
 
 def _context(settings: MirrorSettings) -> Any:
-    """No SparkSession: leases are plain jobs, and Spark SQL would only make the start longer."""
+    """A SparkContext without a SparkSession: leases are plain jobs, and Spark SQL would only delay the start."""
     from pyspark import SparkContext
 
     own = {
         "spark.app.name": f"mirror {settings.environment}/{settings.mirror}",
         "spark.scheduler.mode": "FAIR",
-        "spark.speculation": "false",  # a copy of a task would fence the task
+        "spark.speculation": "false",  # a speculative copy of a task would fence the task
     }
     return SparkContext.getOrCreate(with_defaults(own, {}))
 

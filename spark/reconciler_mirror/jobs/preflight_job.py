@@ -1,7 +1,7 @@
-"""Looks at executors: ``preflight_job.py --handover FILE --request FILE --run-dir DIR --caller PID -- OPTIONS``.
+"""Checks executors: ``preflight_job.py --handover FILE --request FILE --run-dir DIR --caller PID -- OPTIONS``.
 
-Writes ``result.json`` into the run directory. Exit codes: 0 it is written, whatever it says; 1 failed, with one
-paragraph on standard error.
+Writes ``result.json`` into the run directory. Exit codes: 0 the result is written, with or without problems; 1 failed,
+with one paragraph on standard error.
 """
 
 import contextlib
@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _context(settings: MirrorSettings) -> Any:
-    """Waits up to 20 s until all executors have registered, so that each is checked, and lets no task be tried again:
-    a second try on another executor would hide the one that is unfit."""
+    """A context that waits up to 20 s until all executors have registered, so that each is checked, and that repeats no
+    task: a second try on another executor would hide the unfit one."""
     from pyspark import SparkContext
 
     own = {"spark.app.name": f"doctor {settings.environment}/{settings.mirror}", "spark.task.maxFailures": "1"}
@@ -54,7 +54,7 @@ def _context(settings: MirrorSettings) -> Any:
 
 
 def _look(context: Any, settings: MirrorSettings, listener: Listener) -> list[dict[str, Any]]:
-    """One row for each executor that got a task: as many tasks as the mirror has leases, all at the same time."""
+    """One row for each executor with a task. There are as many simultaneous tasks as the mirror has leases."""
     sides = {side.cluster: side for flow in settings.flows for side in (flow.source, flow.target)}
     sides[settings.status.cluster.cluster] = settings.status.cluster
     address = (listener.advertised, listener.socket.getsockname()[1])
@@ -67,7 +67,7 @@ def _look(context: Any, settings: MirrorSettings, listener: Listener) -> list[di
 
 
 def _accept(listener: Listener) -> None:
-    """A connection is all that is looked for; nothing is said over it."""
+    """Accepts and closes connections: the check only needs to know that the port is reachable."""
     while True:
         with contextlib.suppress(OSError):
             connection, _ = listener.socket.accept()
@@ -75,7 +75,7 @@ def _accept(listener: Listener) -> None:
 
 
 def _in_words(error: Exception) -> str:
-    """What a Python worker or the JVM said, without frames: of a traceback its last line, the cause."""
+    """The error of a Python worker or the JVM without frames: of a traceback the last line, which has the cause."""
     lines = [line for line in before_frames(error) if line and not line.startswith(("SQLSTATE", "Driver stacktrace"))]
     causes = [line for line in lines if "Cannot run program" in line or "Error" in line or "Exception" in line]
     return (causes or lines or [type(error).__name__])[-1].removeprefix(": ")

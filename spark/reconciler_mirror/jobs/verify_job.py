@@ -1,8 +1,8 @@
 """Entry script of verify: ``verify_job.py --handover FILE --request FILE --run-dir DIR --caller PID -- OPTIONS``.
 
-Writes ``result.json`` into the run directory and reports its progress on standard output, a line ``verify: ...`` each;
-after ``verify: warning: `` what the next one does not replace.
-Exit codes: 0 the result is written, whatever it says; 1 failed, with one paragraph on standard error.
+Writes ``result.json`` into the run directory, and progress on standard output: each line ``verify: ...`` replaces the
+one before, except for ``verify: warning: ...``.
+Exit codes: 0 the result is written, with or without differences; 1 failed, with one paragraph on standard error.
 """
 
 import sys
@@ -31,20 +31,20 @@ from reconciler_mirror.verify.tasks import KeyCounts
 _REPORT_S = 2.0
 _NO_CORE_S = 30.0
 _SETTLED_S = 2.0
-"""A mean over less than this jumps."""
+"""Seconds before a rate is shown: over a shorter time it would jump."""
 
 
 class ReadProgress:
-    """``total``: offsets of both sides of all partitions, ``before`` of them compared by an earlier run. The clock
-    starts with the first look."""
+    """``total``: offsets of both sides of all partitions; an earlier run has compared ``before`` of them. The clock
+    starts now."""
 
     def __init__(self, total: int, before: int) -> None:
         self._total, self._before = total, before
         self._began = time.monotonic()
 
     def words(self, done: int) -> str:
-        """``done``: offsets that were read. ``1,200 of 3,400 offsets read, 600/s, about 4 s left``; empty
-        once all are read, and as long as none are."""
+        """``1,200 of 3,400 offsets read, 600/s, about 4 s left``; empty before the first and after the last. ``done``:
+        offsets read so far."""
         seconds = time.monotonic() - self._began
         if not self._before < done < self._total:
             return ""
@@ -91,7 +91,7 @@ def main(arguments: list[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonBegun:
-    """What is compared and how far it is; ``keep`` writes that down for ``--resume``."""
+    """A comparison and its progress; ``keep`` saves the progress for ``--resume``."""
 
     bounds: Bounds
     so_far: ReadSoFar
@@ -101,8 +101,8 @@ class ComparisonBegun:
 def _begun(
     flows: Sequence[FlowSettings], request: VerifyRequest, kept: ProgressFile, over: Callable[[], bool]
 ) -> ComparisonBegun:
-    """What is read is kept in ``request.progress``, so that ``--resume`` continues after it; if it cannot be kept, the
-    comparison goes on and says so."""
+    """Begins the comparison while Spark starts. Saves its progress in ``request.progress`` for ``--resume``; if that
+    fails, the comparison continues with a warning."""
     bounds, sample = _bounds(flows, request), request.sample
     ranges = [plan if sample is None else sampled(plan, sample) for plan in bounds.ranges]
     earlier = kept.earlier(ranges) if request.resume else {}
@@ -123,8 +123,8 @@ def _begun(
 
 
 def _prove(session: Any, begun: ComparisonBegun, request: VerifyRequest) -> dict[str, Any]:
-    """Reads the rest of both sides, counts, and looks closely at what differs; returns the document for
-    ``result.json``. Who wrote differing records is asked only where there are some."""
+    """Reads the rest of both sides, counts, and locates differences; returns the document for ``result.json``. Asks for
+    the writers of different records only if there are any."""
     from reconciler_mirror.verify.dataframes import DataFrameComparison
 
     ranges, read = begun.so_far.plans.values(), begun.so_far.readings
@@ -138,7 +138,7 @@ def _prove(session: Any, begun: ComparisonBegun, request: VerifyRequest) -> dict
                 compared.write_chunks(request.parquet)
     finally:
         compared.close()
-    # Only now, with all counts known: each difference is named by the first record that shows it.
+    # With all counts known, each difference is named by its first record.
     differences = {
         plan.index: report.differences_of(plan, read.get(plan.index), located.get(plan.index)) for plan in ranges
     }
@@ -158,8 +158,8 @@ def _prove(session: Any, begun: ComparisonBegun, request: VerifyRequest) -> dict
 
 
 def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> Bounds:
-    """Asks each flow's clusters where to begin and end. Partitions get numbers over all flows, by which the rows that
-    Spark returns are told apart."""
+    """Asks each flow's clusters for begin and end. Partitions are numbered over all flows, to identify the rows that
+    Spark returns."""
     ranges: list[PartitionRange] = []
     unread: list[Unread] = []
     window = TimeWindow(request.from_ms, request.to_ms)
@@ -180,20 +180,20 @@ def _session(settings: MirrorSettings) -> Any:
 
 
 class CoreWait:
-    """Whether Spark gives tasks no core; to be asked every few seconds."""
+    """Notices that Spark gives tasks no core; ``look`` is to be called every few seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock, self._since, self._said = clock, 0.0, False
+        self._clock, self._since, self._reported = clock, 0.0, False
 
     def look(self, tasks: int, stages: int) -> str:
-        """``tasks``: of the active ``stages``, that run or are done. What to report, once; else empty."""
+        """The text to report, once; otherwise empty. ``tasks``: running and completed tasks of active ``stages``."""
         if tasks or not stages:
-            self._since, self._said = 0.0, False
+            self._since, self._reported = 0.0, False
             return ""
         self._since = self._since or self._clock()
-        if self._said or self._clock() - self._since < _NO_CORE_S:
+        if self._reported or self._clock() - self._since < _NO_CORE_S:
             return ""
-        self._said = True
+        self._reported = True
         return (
             f"Spark has had no free core for it for {_NO_CORE_S:.0f} s: other applications hold them. It waits on. "
             "Lower spark.cores.max of another application, add a worker, or end this and verify with --master local[2]"
@@ -202,17 +202,17 @@ class CoreWait:
 
 @contextmanager
 def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
-    """Says every few seconds how much is read, with rate and time left, then how many tasks of the running stage are
-    done; and when Spark gives it no core. ``session`` None: Spark has not started yet."""
+    """Reports every few seconds how much is read, with rate and time left, then how many tasks of the running stage are
+    done, and a lack of cores. ``session`` None: Spark has not started yet."""
     tracker = session and session.sparkContext.statusTracker()
     over, cores = threading.Event(), CoreWait()
 
     reading = ReadProgress(so_far.total_offsets, so_far.offsets_read)
 
     def watch() -> None:
-        """Says how far it is every ``_REPORT_S`` seconds, if that has changed: while offsets are read by offsets, later
-        by Spark's tasks, whose number alone would say little about bytes."""
-        said = ""
+        """Reports changed progress every ``_REPORT_S`` seconds: by offsets while they are read, since a number of tasks
+        would say little about bytes, and by Spark's tasks afterwards."""
+        last_line = ""
         while not over.wait(_REPORT_S):
             stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()] if tracker else []
             known = [stage for stage in stages if stage is not None]
@@ -222,8 +222,8 @@ def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
             tasks = f"{done} of {every} tasks done" if known else ""
             step = "reading" if so_far.offsets_read < so_far.total_offsets else "comparing"
             line = reading.words(so_far.offsets_read) or (tasks and f"{step}: {tasks}")
-            if line and line != said:
-                said = line
+            if line and line != last_line:
+                last_line = line
                 _say(line)
 
     thread = threading.Thread(target=watch, name="progress", daemon=True)
@@ -241,7 +241,7 @@ def _say(text: str) -> None:
 
 
 def _in_words(error: Exception) -> str:
-    """The last line before the JVM's stack: of an error in a Python worker that is what it says itself."""
+    """The last line before the JVM's stack, which for an error in a Python worker is the worker's own message."""
     lines = [line for line in before_frames(error) if line and not line.startswith("SQLSTATE")]
     return lines[-1].removeprefix(": ") if lines else type(error).__name__
 

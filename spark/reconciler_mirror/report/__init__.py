@@ -1,4 +1,4 @@
-"""What the job shows outside: status record and metrics.
+"""The job's reports to the outside: status record and metrics.
 
 Belongs here: one frozen view in each format. Not here: conditions (`conditions`).
 """

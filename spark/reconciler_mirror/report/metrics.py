@@ -1,6 +1,6 @@
 """Prometheus metrics of the mirror job: each metric of a flow, lane and partition, by name (docs/mirror/metrics.md).
 
-Each scrape is made from the board's view of that moment; nothing is kept between two.
+Each scrape renders the board's present view; nothing is kept between scrapes.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from reconciler_mirror.report.status import Application, flow_state
 
 _log = logs.logger("metrics")
 MOST_SERIES = 2_000
-"""Most series of each of the two fine levels, partitions and topics. A level with more is left out as a whole."""
+"""Most series of each fine level (partitions, topics). A level with more is left out as a whole."""
 _LOST = {
     "offsets": "Source offsets left behind by on_condition.",
     "records": "Records left behind one by one.",
@@ -46,7 +46,7 @@ SERIES_OF_ONE = len(_FINE_FIGURES)
 
 @dataclass(frozen=True, slots=True)
 class MetricsSnapshot:
-    """What one scrape shows. ``state`` is the application's, as in the status record."""
+    """The content of one scrape. ``state``: the application's, as in the status record."""
 
     settings: MirrorSettings
     who: Application
@@ -58,7 +58,7 @@ class MetricsSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _FlowFigure:
-    """One value a flow, None while not known; ``kind`` counter names end with _total when they are served."""
+    """One value per flow, None while unknown; the client library appends _total to names of counters."""
 
     kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
     name: str
@@ -169,7 +169,7 @@ _FLOW_FIGURES = (
 
 
 def families(snapshot: MetricsSnapshot) -> Iterator[Metric]:
-    """Every metric of one scrape. What is not known has no sample."""
+    """Every metric of one scrape. An unknown value has no sample."""
     settings, flows = snapshot.settings, snapshot.flows
     labels = ["environment", "mirror", "application_id", "fingerprint"]
     names = [settings.environment, settings.mirror, snapshot.who.application_id, settings.fingerprint]
@@ -189,14 +189,14 @@ def families(snapshot: MetricsSnapshot) -> Iterator[Metric]:
 
 
 def _of_flows(flows: Sequence[FlowView], application: str, docs_url: str) -> Iterator[Metric]:
-    """What has more labels than the flow: states, conditions, losses, paths, and the histogram of latency."""
+    """Metrics with more labels than the flow: states, conditions, losses, paths, and the histogram of latency."""
     now = [(view.settings.name, flow_state(view, application)) for view in flows]
     states = (([flow, state], state == holds) for flow, holds in now for state in FLOW_STATES)
     text = "1 for the flow's state, 0 for the others."
     yield _family(GaugeMetricFamily, "mirror_flow_state", text, ["flow", "state"], states)
 
-    # A renamed condition has a second series under its former code, whose ``renamed_to`` says so: rules on the former
-    # code fire until they are changed, and rules that count conditions can leave it out.
+    # A renamed condition has a second series under its former code, marked by ``renamed_to``: alert rules on the former
+    # code still fire, and rules that count conditions can exclude it.
     labels = ["flow", "code", "stops", "runbook", "renamed_to"]
     conditions = GaugeMetricFamily(
         "mirror_flow_conditions", "Conditions that hold now; renamed_to is empty but for former codes.", labels=labels
@@ -241,7 +241,7 @@ def _family(
     labels: Sequence[str],
     samples: Iterable[tuple[Sequence[str], float | None]],
 ) -> Metric:
-    """``samples``: values of the labels, and a value, None while not known."""
+    """``samples``: values of the labels, and a value, None while unknown."""
     family = kind(name, text, labels=labels)
     for names, value in samples:
         if value is not None:
@@ -254,7 +254,7 @@ def _former(name: str) -> Iterator[str]:
 
 
 def _fine(flows: Sequence[FlowView]) -> Iterator[Metric]:
-    """By partition and by topic, each level only while it stays within MOST_SERIES."""
+    """Metrics by partition and by topic; each level only up to MOST_SERIES."""
     left_out = GaugeMetricFamily(
         "mirror_series_left_out",
         "Series of topics or partitions above the cap of 2,000, which leaves out the whole level.",
@@ -285,7 +285,7 @@ class _Now(Collector):
 
 
 class MetricsEndpoint:
-    """``open`` may be called again and again: until the port is free, as when an older application still has it."""
+    """Serves metrics. ``open`` may be called repeatedly, until an older application has freed the port."""
 
     def __init__(self, host: str, port: int, snapshot: Callable[[], MetricsSnapshot]) -> None:
         self._host, self._wanted = host, port
@@ -296,12 +296,12 @@ class MetricsEndpoint:
 
     @property
     def port(self) -> int | None:
-        """None while nothing is served."""
+        """None while metrics are not served."""
         return None if self._running is None else int(self._running[0].server_port)
 
     def open(self) -> None:
-        """Serves them once; called each time the status is written. Port 0: no metrics. After a restart the application
-        before still has the port for a while, so a refused port is tried again and complained about once."""
+        """Starts serving, unless it has; called with each status record. Port 0: no metrics. After a restart the former
+        application keeps the port for a while, so a refused port is tried again, and logged once."""
         if self._running is not None or self._wanted == 0:
             return
         try:

@@ -1,7 +1,7 @@
 """The status record (schemas/status.schema.json), written to a compacted topic on the status cluster.
 
-The reconciler creates that topic. While it is missing or its cluster does not answer, copying goes on and the log says
-so once.
+The reconciler creates that topic. While it is missing or its cluster does not answer, copying continues, and the log
+has one warning.
 """
 
 import asyncio
@@ -23,21 +23,22 @@ from reconciler_mirror.clients.own import FAILURES, KeptCluster
 from reconciler_mirror.model.views import FlowView, path_counts, pause_counts, worst
 
 _PATIENCE_S, _ANSWER_S = 4.0, 8.0
-"""For leaders that move and brokers that are away; for one that is silent."""
+"""Seconds for moving leaders and absent brokers; seconds for a silent broker."""
 WORST_PARTITIONS = 5
-"""The partitions furthest behind that the record names, a flow."""
+"""Partitions with the most lag that the record names, per flow."""
 CONDITION_BYTES = 128_000
-"""Of a record, for the conditions that it shows in full, shared among its flows; all of them are counted. A client
-sends no record above 1 MB before compression, and readers begin with the last 500 records."""
+"""Bytes of a record for complete conditions, shared by its flows; all are counted. A client sends no record above 1 MB
+before compression, and readers begin with the last 500 records."""
 PAUSE_BYTES = 64_000
-"""Of a record, for the pauses that it shows, shared among its flows as well; all of them are counted."""
+"""Bytes of a record for complete pauses, shared by its flows; all are counted."""
 _log = logs.logger("status")
 _Reported = TypeVar("_Reported", status.ReportedCondition, status.ReportedPause)
 
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """Who writes: one run of the job. ``run``: under which records its submitter follows it (deploy mode cluster)."""
+    """The writer: one run of the job. ``run``: name of its records, by which its submitter follows it (deploy mode
+    cluster)."""
 
     application_id: str
     started_at_ms: int
@@ -54,8 +55,8 @@ def record(
     now_ms: int,
     detail: str = "",
 ) -> status.StatusRecord:
-    """The status record of ``schemas/status.schema.json``. A record has at most 1 MB (max.message.bytes), so conditions
-    and pauses share fixed shares of it between the flows that have some; the counts stay complete."""
+    """The status record of ``schemas/status.schema.json``. A record has at most 1 MB (max.message.bytes), so flows with
+    conditions or pauses share a fixed part of it for each; the counts stay complete."""
     share = CONDITION_BYTES // max(1, sum(bool(view.conditions) for view in flows))
     of_pauses = PAUSE_BYTES // max(1, sum(bool(view.pauses) for view in flows))
     return status.StatusRecord(
@@ -76,8 +77,8 @@ def record(
 
 
 def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> status.FlowStatus:
-    """``share``: bytes for its conditions; ``of_pauses``: for its pauses. Nothing else here grows with partitions."""
-    # Conditions that stop copying first, then by age.
+    """``share``: bytes for conditions; ``of_pauses``: for pauses. Nothing else here grows with partitions."""
+    # Conditions that stop copying come first, then the oldest.
     conditions = _fitting(
         (
             status.ReportedCondition(
@@ -96,7 +97,8 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> status.Flow
     codes = Counter((condition.code, condition.stops) for condition, _ in view.conditions)
     all_codes = tuple(status.ConditionCount(code, stops, count) for (code, stops), count in codes.most_common())
 
-    # Pauses of the flow as a whole, then the newest, because a command may wait for them; shown in the order of scopes.
+    # Chooses pauses of the whole flow first, then the newest, because a command may wait for them; the record has them
+    # in the order of scopes.
     counts = pause_counts(view)
     by_urgency = sorted(view.pauses, key=lambda pause: (bool(pause.scope.topic), -pause.since_ms, pause.scope))
     fitting = _fitting(
@@ -133,7 +135,7 @@ def _flow(view: FlowView, state: str, share: int, of_pauses: int) -> status.Flow
 
 
 def _fitting(reported: Iterable[_Reported], share: int) -> list[_Reported]:
-    """The first of them, as many as ``share`` bytes of JSON hold."""
+    """The first ones that fit into ``share`` bytes of JSON."""
     shown: list[_Reported] = []
     for each in reported:
         share -= len(json.dumps(status.encoded(each)))
@@ -144,7 +146,7 @@ def _fitting(reported: Iterable[_Reported], share: int) -> list[_Reported]:
 
 
 def flow_state(view: FlowView, state: str) -> status.FlowState:
-    """``state`` is the application's."""
+    """The flow's state. ``state``: the application's."""
     if state in ("stopped", "superseded", "failed"):
         return "stopped"
     if any(condition.stops for condition, _ in view.conditions):
@@ -155,10 +157,9 @@ def flow_state(view: FlowView, state: str) -> status.FlowState:
 
 
 class StatusWriter:
-    """Writes records and never raises. One thread uses it at a time, outside of any event loop.
+    """Writes status records; never raises. For one thread at a time, outside of any event loop.
 
-    A record that a broker did not confirm is sent again, so the topic may have it twice; readers take the newest of a
-    key.
+    An unconfirmed record is sent again, so the topic may have it twice; readers take the newest record of a key.
     """
 
     def __init__(self, place: StatusPlace) -> None:
@@ -169,7 +170,7 @@ class StatusWriter:
         self._timestamp: int | None = None
 
     def write(self, content: Mapping[str, Any]) -> bool:
-        """True when the record is written; without a timestamp where the broker refuses ours."""
+        """True if the record is written, without a timestamp if the broker refuses this machine's."""
         try:
             self._runner.run(self._append(content))
         except FAILURES as error:
@@ -195,7 +196,7 @@ class StatusWriter:
     async def _append(self, content: Mapping[str, Any]) -> None:
         entries = [(self._place.key, json.dumps(content, separators=(",", ":")).encode())]
         async with self._kept.use() as cluster, asyncio.timeout(_ANSWER_S):
-            await asyncio.sleep(0)  # a broker that hung up since the last record is noticed now
+            await asyncio.sleep(0)  # lets the event loop notice a connection that was closed since the last record
             topic = CompactedTopic(cluster, self._place.topic, patience=_PATIENCE_S)
             try:
                 await topic.append(entries, at_ms=now_ms() if self._timestamp is None else self._timestamp)
