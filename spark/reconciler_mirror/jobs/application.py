@@ -77,6 +77,13 @@ def before_frames(error: Exception) -> list[str]:
     return list(itertools.takewhile(lambda line: not line.startswith("at "), lines))
 
 
+def in_words(error: Exception) -> str:
+    """The error of a Python worker or the JVM without frames: of a traceback the last line, which has the cause."""
+    lines = [line for line in before_frames(error) if line and not line.startswith(("SQLSTATE", "Driver stacktrace"))]
+    causes = [line for line in lines if "Cannot run program" in line or "Error" in line or "Exception" in line]
+    return (causes or lines or [type(error).__name__])[-1].removeprefix(": ")
+
+
 def failed(problem: str, code: int = 1) -> int:
     sys.stderr.write(f"{problem}\n")
     return code

@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.replication.handover import HandoverError, MirrorSettings
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.kept_files import read_kept, write_json
-from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
+from reconciler_mirror.jobs.application import failed, in_words, waited_for, with_defaults
 from reconciler_mirror.leases import preflight
 from reconciler_mirror.leases.channel_listener import Listener, listen_for_tasks
 
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     except (HandoverError, OSError) as error:
         return _failed(str(error))
     except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
-        return _failed(f"Spark did not start: {_in_words(error)}")
+        return _failed(f"Spark did not start: {in_words(error)}")
     try:
         listener = listen_for_tasks(settings.channel, context.getConf().get("spark.driver.host"), context)
         threading.Thread(target=_accept, args=(listener,), name="channel", daemon=True).start()
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     except HandoverError as error:
         return _failed(str(error))
     except Exception as error:  # noqa: BLE001
-        return _failed(_in_words(error))
+        return _failed(in_words(error))
     finally:
         context.stop()
     return 0
@@ -72,13 +72,6 @@ def _accept(listener: Listener) -> None:
         with contextlib.suppress(OSError):
             connection, _ = listener.socket.accept()
             connection.close()
-
-
-def _in_words(error: Exception) -> str:
-    """The error of a Python worker or the JVM without frames: of a traceback the last line, which has the cause."""
-    lines = [line for line in before_frames(error) if line and not line.startswith(("SQLSTATE", "Driver stacktrace"))]
-    causes = [line for line in lines if "Cannot run program" in line or "Error" in line or "Exception" in line]
-    return (causes or lines or [type(error).__name__])[-1].removeprefix(": ")
 
 
 def _failed(text: str) -> int:

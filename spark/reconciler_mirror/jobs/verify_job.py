@@ -20,7 +20,7 @@ from reconciler.replication.handover_reader import parse
 from reconciler.replication.kept_files import read_json, read_kept, write_json
 from reconciler.replication.runs.verification import REQUEST_CODEC, WARNING, VerifyRequest
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.jobs.application import before_frames, failed, waited_for, with_defaults
+from reconciler_mirror.jobs.application import failed, in_words, waited_for, with_defaults
 from reconciler_mirror.verify import report
 from reconciler_mirror.verify.bounds import Bounds, bounds_of, sampled
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
@@ -76,14 +76,14 @@ def main(arguments: list[str]) -> int:
         try:
             session = _session(settings)
         except Exception as error:  # noqa: BLE001  # Py4J hands on whatever the JVM throws
-            return _failed(f"Spark did not start: {_in_words(error)}")
+            return _failed(f"Spark did not start: {in_words(error)}")
         finally:
             started.set()
     try:
         result = _prove(session, begins.result(), request)
         write_json(given.run_dir / "result.json", result)
     except Exception as error:  # noqa: BLE001
-        return _failed(f"the comparison broke off: {_in_words(error)}")
+        return _failed(f"the comparison broke off: {in_words(error)}")
     finally:
         session.stop()
     return 0
@@ -238,12 +238,6 @@ def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
 def _say(text: str) -> None:
     sys.stdout.write(f"verify: {text}\n")
     sys.stdout.flush()
-
-
-def _in_words(error: Exception) -> str:
-    """The last line before the JVM's stack, which for an error in a Python worker is the worker's own message."""
-    lines = [line for line in before_frames(error) if line and not line.startswith("SQLSTATE")]
-    return lines[-1].removeprefix(": ") if lines else type(error).__name__
 
 
 def _failed(text: str) -> int:
