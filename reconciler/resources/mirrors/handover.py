@@ -14,17 +14,6 @@ from typing import Any
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, MirrorMakerTopics, Principal, Topology
 from reconciler.replication import handover, names
 from reconciler.replication.expressions import record_filter
-from reconciler.replication.handover import (
-    AddedHeaders,
-    Endpoint,
-    FlowSettings,
-    GroupSettings,
-    InternalTopics,
-    MirrorSettings,
-    OffsetSyncs,
-    Provenance,
-    StatusPlace,
-)
 from reconciler.replication.mirrormaker_records import internal_separator, offset_syncs_topic
 from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS, state_of
@@ -43,14 +32,14 @@ def flow_handover(topology: Topology, flow: Flow) -> Handover:
 def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
     """The whole hand-over of one mirror, as schemas/mirror.schema.json."""
     status_cluster = topology.clusters[topology.status_cluster(mirror)]
-    settings = MirrorSettings(
+    settings = handover.MirrorSettings(
         environment=topology.environment,
         mirror=mirror.name,
         fingerprint="",
         parallelism=mirror.parallelism,
         refresh_interval_ms=mirror.refresh_interval_ms,
         status_interval_ms=mirror.status_interval_ms,
-        status=StatusPlace(
+        status=handover.StatusPlace(
             _endpoint(status_cluster), names.STATUS_TOPIC, names.status_key(topology.environment, mirror.name)
         ),
         flows=tuple(_flow(topology, flow) for flow in sorted(topology.flows_of(mirror), key=lambda flow: flow.name)),
@@ -72,12 +61,12 @@ def submission_of(mirror: Mirror) -> Handover:
     return {"master": mirror.master, "spark_conf": spark_conf}
 
 
-def _flow(topology: Topology, flow: Flow) -> FlowSettings:
+def _flow(topology: Topology, flow: Flow) -> handover.FlowSettings:
     """All that the job needs, in one canonical form: expressions in one order, filters flattened, and what says nothing
     left out, so that an edit without effect has the same fingerprint."""
     conditions = flow.on_condition
     provenance = flow.provenance
-    settings = FlowSettings(
+    settings = handover.FlowSettings(
         name=flow.name,
         fingerprint="",
         source=_endpoint(topology.clusters[flow.source]),
@@ -96,10 +85,12 @@ def _flow(topology: Topology, flow: Flow) -> FlowSettings:
         if conditions
         else None,
         where=None if flow.selection is None else record_filter.canonical(flow.selection),
-        headers=AddedHeaders(flow.headers) if flow.headers else None,
+        headers=handover.AddedHeaders(flow.headers) if flow.headers else None,
         provenance=None
         if provenance is None
-        else Provenance(provenance.value, tuple(sorted(other.state_name for other in topology.arriving(flow)))),
+        else handover.Provenance(
+            provenance.value, tuple(sorted(other.state_name for other in topology.arriving(flow)))
+        ),
         offsets=flow.offsets.value,
         filler_limit=flow.filler_limit,
         moved_from=flow.moved_from,
@@ -111,10 +102,10 @@ def _fingerprint(document: Handover) -> str:
     return handover.fingerprint({key: value for key, value in document.items() if key != "fingerprint"})
 
 
-def _groups(topology: Topology, flow: Flow) -> GroupSettings:
+def _groups(topology: Topology, flow: Flow) -> handover.GroupSettings:
     """``returning``: the flow of the other direction, which brings a group's progress back after a failover."""
     returning = [other.state_name for other in topology.arriving(flow) if other.source == flow.target]
-    return GroupSettings(
+    return handover.GroupSettings(
         include=in_one_order(flow.groups.include),
         exclude=in_one_order(flow.groups.exclude),
         interval_ms=flow.groups.interval_ms,
@@ -124,23 +115,23 @@ def _groups(topology: Topology, flow: Flow) -> GroupSettings:
     )
 
 
-def _internal_topics(flow: Flow) -> InternalTopics:
+def _internal_topics(flow: Flow) -> handover.InternalTopics:
     """The separator only where it is another one than the naming's (KIP-949)."""
     asked = flow.mirrormaker_topics
     separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
     other = flow.target if asked.offset_syncs == "source" else flow.source
-    return InternalTopics(
+    return handover.InternalTopics(
         heartbeats_ms=asked.heartbeats,
         offset_syncs=None
         if asked.offset_syncs is None
-        else OffsetSyncs(asked.offset_syncs, offset_syncs_topic(other, separator)),
+        else handover.OffsetSyncs(asked.offset_syncs, offset_syncs_topic(other, separator)),
         separator=separator if separator != flow.naming.separator else None,
     )
 
 
-def _endpoint(cluster: Cluster) -> Endpoint:
+def _endpoint(cluster: Cluster) -> handover.Endpoint:
     servers = tuple(sorted(set(cluster.bootstrap_servers)))
-    return Endpoint(cluster.name, servers, cluster.client_for(Principal.MIRROR), cluster.cluster_id or "")
+    return handover.Endpoint(cluster.name, servers, cluster.client_for(Principal.MIRROR), cluster.cluster_id or "")
 
 
 def handovers(topology: Topology) -> dict[str, str]:
