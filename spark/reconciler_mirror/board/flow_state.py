@@ -149,6 +149,7 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
         lane.heard_at = time.monotonic()
     for p in progress.partitions:
         key = (p.topic, p.partition)
+        # A report has totals of its lease: the excess over the last one is new, and a lower total is an older report.
         records, size = lane.lease_counts.get(key, (0, 0))
         more_records, more_bytes = max(0, p.records - records), max(0, p.bytes - size)
         copied, copied_bytes = lane.counts.get(key, (0, 0))
@@ -213,6 +214,7 @@ def stopped_of(conditions: Iterable[Condition]) -> set[tuple[str, int]]:
 
 
 def flow_view(flow: FlowState) -> FlowView:
+    """The view of a flow for status record and metrics: its partitions, the sums over them, and its conditions."""
     lanes = flow.lanes.values()
     records, size = sum(lane.records for lane in lanes), sum(lane.bytes for lane in lanes)
     running = flow.taken and flow.discovered.complete
@@ -231,6 +233,7 @@ def flow_view(flow: FlowState) -> FlowView:
     for lane in lanes:
         latency = latency.plus(lane.latency)
     settings = flow.settings
+    # Partitions without a lane have no view, so they are added to the counts: nothing copies them.
     at_least = sum(p.at_least for p in partitions)
     unknown = sum(p.records_lag is None for p in partitions) + uncopied
     stalled = sum(p.stalled for p in partitions) + uncopied

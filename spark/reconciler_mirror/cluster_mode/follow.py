@@ -131,6 +131,7 @@ class Follower:
         self._killed = False
 
     def run(self) -> int:
+        """Finds a live driver with this definition, or submits one, and follows it to its end."""
         if not self._records.await_known(KNOWN_S):
             return self._failed(f"the status topic could not be read in {KNOWN_S:.0f} s: {self._records.trouble}")
         try:
@@ -215,6 +216,7 @@ class Follower:
         return None
 
     def _hear(self, report: driver_records.DriverReport) -> None:
+        """Repeats the driver's reports in the run folder and in this process's output."""
         before = self._last_report
         if before is None or replace(before, beat=0) != replace(report, beat=0):
             if report.application_id:  # without one Spark may have refused to start, which no restart would change

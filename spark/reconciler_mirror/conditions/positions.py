@@ -131,6 +131,7 @@ def position_regressed(
 ) -> Condition:
     """``copied_to``: a lower bound of the last committed position, from the offset map; ``source_end``: the source's
     log end, if known. ``restored``: the copy ends earlier, too."""
+    # Group and copy are both older: one backup may hold both, and then copying again from there duplicates nothing.
     if restored is not None:
         return Condition.of_partition(
             "position_regressed",

@@ -104,6 +104,8 @@ class Discovery:
 def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: Discovered) -> Discovered:
     specs: list[PartitionSpec] = []
     conditions: list[Condition] = [_denied(flow.source, name, name) for name in sorted(look.source_denied)]
+    # A topic that the mirror may no longer describe stays in the count of uncopied partitions, so that the flow's lag
+    # is unknown instead of too small.
     known = {**Counter(spec.topic for spec in before.specs), **before.uncopied} if look.source_denied else {}
     uncopied = {name: known.get(name, 1) for name in look.source_denied}
     for name, topic in look.matched.items():
@@ -121,6 +123,7 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
             uncopied[name] = topic.partitions - target.partitions
         count = min(topic.partitions, target.partitions)
         specs += [PartitionSpec(name, number, remote, topic.topic_id) for number in range(count)]
+    # Only a topic that this job has seen can be reported as deleted. Deleting its copy, too, is the user's choice.
     for name in sorted({spec.topic for spec in before.specs} - look.matched.keys() - look.source_denied):
         remote = selector.remote_name(name)
         conditions.append(

@@ -122,6 +122,7 @@ class Driver:
             self._status.close()
 
     def _run(self, stop_asked: Callable[[], bool]) -> DriverOutcome:
+        """The main loop: writes status, shares rates, and watches tasks, until a stop, a successor or a later owner."""
         number, shared, looked, began, settled = 0.0, 0.0, 0.0, time.monotonic(), False
         state: ApplicationState = "starting"
         usual = self._settings.status_interval_ms / 1000
@@ -310,9 +311,11 @@ class Driver:
             self._board.set_condition(flow.name, "takeover", setting_refused(flow.name, error))
             return False
         except (WireError, LookupError) as error:
-            self._can_take.discard(flow.name)
+            self._can_take.discard(flow.name)  # the failure has closed the prepared connections
             self._board.set_condition(flow.name, "takeover", takeover_refused(flow, error))
             return False
+        # From here on the flow is this application's: lanes get the claim and may copy, and only now group sync and
+        # heartbeats may write for it.
         self._board.set_condition(flow.name, "takeover", None)
         self._board.taken_over(flow.name)
         self._leases.claimed(flow.name, took.claim)

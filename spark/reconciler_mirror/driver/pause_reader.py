@@ -133,6 +133,7 @@ class PauseReader:
         until the cluster answers again. A missing right is final: then copying without pauses, with a condition, is the
         lesser harm."""
         place, cluster = self._place, self._place.cluster.cluster
+        # A missing topic lifts no pause (decision 272): all of them hold without a record, and are written again later.
         if isinstance(error, AbsentTopicError) and self.known.is_set():
             self._hand_over({})
         elif isinstance(error, AbsentTopicError):

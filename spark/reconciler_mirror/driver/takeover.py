@@ -222,6 +222,8 @@ class _Open:
             claim, old = self._above(self._known(lane_positions), application), self._old(lane_positions)
             await self._claim(claim, _of(lane_positions, {*mine} - old))
             before, lane_positions = lane_positions, await self._fence_others(keys)
+            # Positions older than those from before the fence come from a coordinator that loads its log again
+            # (decision 131). The takeover fails, and is tried again.
             if self._old(lane_positions) - old:
                 raise BrokerError(UNSTABLE, f"group {self.group} on {self.flow.target.cluster} tells old positions")
             if before or not lane_positions:

@@ -371,7 +371,7 @@ class GroupRounds:
         for group in free:
             known = all_offsets.get(group)
             if known is not None and known.error:
-                continue
+                continue  # unknown offsets are not missing ones: a commit might be a step back
             offsets = known.offsets if known is not None else {}
             for key, entry in self._entries[group].items():
                 twin = (routes[key], key[1])

@@ -166,6 +166,7 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
             remote_id=str(fields.get("r", "")),
             last=None if (batch := fields.get("b")) is None else LastBatch(*map(int, batch)),
         )
+    # Metadata of any other shape was not written by a mirror, so it proves nothing.
     except (ValueError, TypeError, AttributeError, LookupError, OverflowError):
         return LanePosition(offset, proved=False)
 

@@ -164,10 +164,12 @@ class Attempt:
             self._unseen = await settle(target, keys, identity)
 
     async def _sessions(self, source: ClusterClient, target: ClusterClient) -> LaneReport:
+        """Runs sessions until the control ends the lane, a later owner fences it, or a final failure is raised."""
         pause = PAUSE_FIRST
         while True:
             before = self._counts.transactions
             try:
+                # If an address now leads to another cluster, the session must not copy (decision 289).
                 for cluster, cluster_id in zip((source, target), self._spec.claim.clusters, strict=True):
                     cluster.mean(cluster_id)
                 identity, self._identity = self._identity or self._delivering.identity(self._spec, target), None

@@ -232,6 +232,7 @@ class LaneSession:
         self._control.watch(self._wake)
         while not (self._control.stopping() or self._control.lease_over()):
             # An unchanged control returns the same objects, which saves comparing thousands of names at each turn.
+            # Pauses come before new partitions: ``_join`` asks for them, so that no paused partition is ever fetched.
             paused = self._control.paused()
             if paused is not self._paused and paused != self._paused:
                 self._paused = paused

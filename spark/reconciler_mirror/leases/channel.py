@@ -143,6 +143,8 @@ class ChannelServer:
         elif before is not None:
             before.send(_LEAVE)
         line.send(self._orders(lease) or orders)  # asked again, for changes from before the line was listed
+        # Messages on a replaced line no longer count: the same task repeats everything on its new line, and another
+        # task's counters begin at 0.
         while (message := line.receive()) is not None:
             if self._lines.get(lease) is line:
                 self._report(lease, message)

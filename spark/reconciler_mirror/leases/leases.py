@@ -283,6 +283,7 @@ class Leases:
                 _log.warning("lease lost, assigning it again", lease=running.describe(slot, lanes), error=why)
             return vacated
         finally:
+            # Spark may have lost sight of a task that still copies: it must leave before its lanes are leased again.
             self._server.end(name)
             self._ends(name, mine)
             self._preflight_done(slot, mine, ())

@@ -215,6 +215,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
             ended_lanes.append(key)
             state.news.set()
 
+    # A thread for each lane: each has an event loop of its own, and a failing one leaves the others alone.
     try:
         threads = [threading.Thread(target=run, args=(lane,), name=lane.transactional_id) for lane in lease.lanes]
         for thread in threads:
@@ -241,6 +242,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
                 alive_at = time.monotonic()
                 line.send({"alive": [[*key] for key, control in controls.items() if control.at_work()]})
             state.stop.wait(_REPORT_S)  # the snapshots of this time share a message
+        # Lanes may have reported after the last turn.
         _report_prepared(line, controls)
         _report(line, controls)
     finally:  # Spark reuses this process, and an open line would keep dialling

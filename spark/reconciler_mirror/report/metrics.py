@@ -210,6 +210,7 @@ def _of_flows(flows: Sequence[FlowView], application: str, docs_url: str) -> Ite
                 conditions.add_metric([view.settings.name, former, *more, code], count)
     yield conditions
 
+    # Flows with ``continue_on`` have a sample of 0 before the first loss: increase() needs one to count from.
     losses = [
         ([view.settings.name, code], lost.get(code, ReportedLoss(code, 0)))
         for view in flows

@@ -92,6 +92,7 @@ async def observe(flow: FlowSettings, specs: Sequence[PartitionSpec], window: Ti
         target_end = await theirs.read(targets, LATEST, committed=False)
         if flow.keeps_offsets:
             position = at_the_end(position, target_end)
+        # Python evaluates the arguments in this order: the source's end comes after every target record is decided.
         return FlowOffsets(
             position=position,
             target_end=target_end,

@@ -135,6 +135,7 @@ def _unreadable(
 
 
 def _position_unfit(flow: FlowSettings, spec: PartitionSpec, offsets: FlowOffsets) -> tuple[str, str] | None:
+    """Problem and remedy if the position does not say which records must be at the target; None otherwise."""
     source = (spec.topic, spec.partition)
     name, position = f"{spec.topic}-{spec.partition}", offsets.position.get((spec.target_topic, spec.partition))
     if position is None:

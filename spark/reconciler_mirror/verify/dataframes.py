@@ -47,6 +47,7 @@ CUTS = struct("index int, source_cut boolean, target_cut boolean")
 def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -> Mapping[int, KeyCounts]:
     """Compares the last record of each key, by partition. ``entries``: a DataFrame with schema ENTRIES, ``cuts``: CUTS.
     Leaves out partitions without entries. Suspects have digests of the first different keys, at most ``SUSPECTS``."""
+    # The last record of a key is the state that compaction must keep; it may have removed any earlier one.
     last = entries.groupBy("index", "side", "key").agg(
         F.max_by(F.struct("offset", "digest", "tombstone", "late"), "offset").alias("last")
     )

@@ -59,6 +59,7 @@ class Readers:
                 self.one_client[span.endpoint.cluster] = str(error)
                 yield None
                 return
+        # The state of a consumer after a failure is unknown, so only a sound one is kept for reuse.
         sound = True
         try:
             yield client

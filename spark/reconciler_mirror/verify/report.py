@@ -111,6 +111,7 @@ def partition(
     state, reason, todo = _state(plan, read, counts, located, differences)
     if differences and state is verification.Equality.DIFFERENT and plan.same_offsets:
         reason, todo = words(plan, differences[0], writer)
+    # A compacted partition is counted by keys, because compaction may remove other records on each side.
     known = read or PartitionReading(plan.index)
     figures = counts if plan.compacted else KeyCounts(
         known.source_records,

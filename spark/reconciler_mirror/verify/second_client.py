@@ -92,6 +92,7 @@ class SecondClient:
             raise unreadable.unread(span, "a header name is not UTF-8") from None
 
     def _messages(self, span: OffsetSpan, to_end: bool) -> Iterator[Message]:
+        """Messages of ``span``; ignores transient errors, until nothing has arrived for ``_SILENCE_S``."""
         consumer = self._consumer
         consumer.assign([TopicPartition(span.topic, span.partition, span.start)])
         heard = time.monotonic()

@@ -102,6 +102,7 @@ class Fetcher:
         return len(self._members)
 
     async def run(self) -> None:
+        """Fetches, one request at a time, whenever the session has partitions and the lane has memory."""
         lane = self._lane
         while True:
             if not self._session.wanted and not self._paused:
@@ -125,6 +126,7 @@ class Fetcher:
                 else:
                     await self._once(connection)
             except ConnectionLostError:
+                # The leaders may have moved away, so the start checks each partition before it is fetched elsewhere.
                 self._session.reset()
                 for partition in self.members():
                     self.remove(partition)
@@ -245,6 +247,7 @@ class Fetcher:
                 self._accept(partition, answer, buffer)
 
     def _accept(self, partition: Partition, answer: FetchedPartition, buffer: Buffer | None) -> None:
+        """Queues the pieces of one partition's answer, and decides which session asks for it next."""
         lane = self._lane
         lane.changed.add(partition)
         partition.log.end = answer.high_watermark

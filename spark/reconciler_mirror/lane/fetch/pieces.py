@@ -59,6 +59,7 @@ def pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | N
 
 
 def _pieces_of(partition: Partition, answer: FetchedPartition, buffer: Buffer | None, make: MakePieces) -> Pieces:
+    """Checks and sorts the batches of an answer, in log order, and stops at the first doubtful one."""
     view = answer.records
     keep = CommittedFilter(view, answer.aborted)
     covered, after = partition.log.covered, 0

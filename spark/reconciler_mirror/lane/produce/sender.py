@@ -72,6 +72,7 @@ class Sender:
             self._lane.resolve(self.pump)
 
     async def run(self) -> None:
+        """Opens connections, and sends whenever ``pump`` cannot: without a connection, or while throttled."""
         while True:
             self._wake.clear()
             if self._ready:
@@ -178,6 +179,8 @@ class Sender:
             self._lane.resolve(self.pump)
 
     def _may_send(self, partition: Partition) -> bool:
+        """Whether the partition's next piece may be sent now. A repeated piece may, even during a commit: the commit
+        waits for its answer."""
         lane, outbox = self._lane, partition.outbox
         if outbox.failure is not None or outbox.outstanding >= self._window:
             return False
@@ -187,6 +190,7 @@ class Sender:
             return True
         if not outbox.queue:
             return False
+        # A new batch during a commit would be in the transaction, but not in its positions.
         if lane.closing:
             lane.blocked.add(partition)
             return False

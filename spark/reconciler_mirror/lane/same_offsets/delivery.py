@@ -74,6 +74,7 @@ class PositionWriter:
         return self._last + COMMIT_EVERY_S - now if lane.dirty or lane.touched else None
 
     async def _commit(self) -> None:
+        """Commits the positions of moved partitions, after a check that this application still owns the flow."""
         lane = self._lane
         lane.urgent = False
         moved = {p: p.log.reached for p in lane.dirty | lane.touched if p.log.reached >= 0}

@@ -265,6 +265,7 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
     record, and at the target offset that most records around it suggest. Raises UnreadableError."""
     first, beginning = part.source.start, all_of_it.source.start
     from_the_beginning = first - HEAD <= beginning and not (all_of_it.source.cut or all_of_it.target.cut)
+    # Source records from both sides of the part's begin vote for its place at the target.
     lead = replace(part.source, start=max(beginning, first - HEAD))
     ours: list[VerifiedRecord] = []
     before = 0
@@ -276,6 +277,7 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
     if before == len(ours):
         return first, part.target.end
 
+    # If copies keep timestamps, ListOffsets by time skips most of the target's earlier records.
     timestamp = ours[0].timestamp
     begin = part.target.start
     if not from_the_beginning and timestamp >= 0:

@@ -97,6 +97,8 @@ def equal_pairs(ours: OpenBatch, theirs: OpenBatch, *, timed: bool) -> int:
                 offset, at = offset & 0x7F | s[at] << 7, start + 2
                 if offset > 0x3FFF:
                     offset, at = _varint(s, start)
+            # Producers write positive lengths, and offset deltas 0, 1, 2 ... (zigzag: twice the number). Any other
+            # record, and one too short for its remaining fields, is left to the general decoder.
             if offset != i or length & 1 or at + 3 > end:
                 break
             length, start = t[q], q + 1
@@ -116,6 +118,7 @@ def equal_pairs(ours: OpenBatch, theirs: OpenBatch, *, timed: bool) -> int:
                     offset, there = _varint(t, start)
             if offset != j or length & 1 or there + 3 > stop:
                 break
+            # Timestamp deltas count from each batch's base timestamp, so those of equal times differ by ``shift``.
             if timed:
                 if (time | copied) & 1:  # one is negative
                     time, copied = (time >> 1) ^ -(time & 1), (copied >> 1) ^ -(copied & 1)
@@ -126,6 +129,7 @@ def equal_pairs(ours: OpenBatch, theirs: OpenBatch, *, timed: bool) -> int:
             if end > last or stop > final or s[at:end] != t[there:stop]:
                 break
             p, q, i, j, done = end, stop, i + 2, j + 2, done + 1
+    # A record that ends outside of its batch: the general decoder reports it.
     except IndexError:
         pass
     ours.place, ours.index = p, ours.index + done

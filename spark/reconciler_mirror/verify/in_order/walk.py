@@ -125,6 +125,7 @@ class Walk:
         )
 
     def _to_the_end(self, over: Callable[[], bool]) -> WalkState:
+        """Each turn uses the cheapest comparison that fits: whole batches, pairs, decoded records, a search ahead."""
         ours, theirs = self._source, self._target
         while not over():
             if ours.between and theirs.between:
@@ -282,6 +283,8 @@ class Walk:
         return WalkState.DONE
 
     def _equal_bytes(self, mine: SidePiece, other: SidePiece) -> bool:
+        """Whether two whole batches have equal records without decoding them: equal codec, counts, timestamps and
+        compressed bytes, with a correct CRC on both sides."""
         ours, theirs = mine.header, other.header
         if ours is None or theirs is None or mine.view is None or other.view is None:
             return False
