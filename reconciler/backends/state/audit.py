@@ -24,6 +24,7 @@ from reconciler.model.state.audit_chain import PREVIOUS, digest
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.kept_files import read_kept
 from reconciler.replication.records.compacted_topic import CompactedTopic, Newest
+from reconciler.text import counted
 
 NAME = "audit.jsonl"
 LAST_BYTES = 1 << 20
@@ -132,23 +133,30 @@ def recorded(state: Path) -> list[Mapping[str, Any]]:
     except OSError as error:
         problem = f"the audit record {state / NAME} cannot be read: {error.strerror or error}"
         raise ReconcilerError(problem, "Whether it is whole is not known.", "Check the file's permissions.") from None
-    lines: list[Mapping[str, Any]] = []
-    for part in text.split("\n"):
-        with contextlib.suppress(ValueError):
-            line = parsed(part)
-            if isinstance(line, dict):
-                lines.append(line)
-    return lines
+    return [line for part in text.split("\n") if (line := _record(part)) is not None]
 
 
-def illegible(state: Path) -> int:
-    """Number of unreadable lines in a file without any readable one; a killed writer leaves at most one among
-    others."""
+def _record(text: str) -> Mapping[str, Any] | None:
+    with contextlib.suppress(ValueError):
+        line = parsed(text)
+        return line if isinstance(line, dict) else None
+    return None
+
+
+def illegible(state: Path) -> str:
+    """What lines that are no records say against the file, or empty. A killed writer leaves the beginning of a record,
+    behind which the next one begins a line."""
     try:
-        lines = sum(bool(part.strip()) for part in read_kept(state / NAME, None, "replace").split("\n"))
+        parts = read_kept(state / NAME, None, "replace").split("\n")
     except OSError:
-        return 0
-    return 0 if read_lines(state) else lines
+        return ""
+    lines = [part for part in parts if part.strip("\0 \t\r") and _record(part) is None]
+    foreign = [part for part in lines if not part.lstrip("\0").startswith("{")]
+    if lines and not any(map(_record, parts)):
+        return f"{counted(len(lines), 'line')} in it, and none is a record: it was written over"
+    if foreign:
+        return f"{counted(len(foreign), 'line')} in it that no command writes: it was edited"
+    return "its last line is cut off: a killed command left it so, or it was edited" if parts[-1] in lines else ""
 
 
 class AuditTopicLog:

@@ -15,7 +15,7 @@ from reconciler.model.state import audit_chain
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.kept_files import read_json, reason
-from reconciler.text import counted, moment
+from reconciler.text import moment
 
 _HERE = "this machine"
 
@@ -56,8 +56,7 @@ def verified(session: Session, pinned: str = "", seal: str = "") -> audit_chain.
         records[f"{place.cluster}/{place.name}"] = or_unknown(f"topic {place.cluster}/{place.name}", ask)
     known = {name: lines for name, lines in records.items() if not isinstance(lines, Unknown)}
     reports = audit_chain.compared({name: audit_chain.check(lines, pinned) for name, lines in known.items()}, known)
-    if _HERE in reports and (lines := illegible(session.state)):
-        doubt = f"{counted(lines, 'line')} in it, and none is a record: it was written over"
+    if _HERE in reports and (doubt := illegible(session.state)):
         reports[_HERE] = replace(reports[_HERE], doubts=(*reports[_HERE].doubts, doubt))
 
     # An empty chain is valid by itself; only the record of the last apply shows that it must have had records.

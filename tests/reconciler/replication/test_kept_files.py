@@ -242,7 +242,7 @@ def test_an_audit_record_and_a_report_that_are_no_files_are_reported_at_once(tmp
     put(tmp_path / "audit.jsonl", what)
     put(tmp_path / "drill.json", what)
     began = time.monotonic()
-    assert (read_lines(tmp_path), illegible(tmp_path)) == ([], 0)
+    assert (read_lines(tmp_path), illegible(tmp_path)) == ([], "")
     with pytest.raises(ReconcilerError, match=r"drill.json cannot be read as JSON: (?!\[Errno)"):
         verify_audit(tmp_path, None, tmp_path / "drill.json")
     assert time.monotonic() - began < AT_ONCE_S
