@@ -41,13 +41,13 @@ class Board:
             state.discovered = discovered
             changed = False
             for lane, specs in discovered.by_lane(state.settings.lanes).items():
-                here = state.lanes[lane]
-                if here.specs != specs:
-                    here.specs, changed = specs, True
+                state_of_lane = state.lanes[lane]
+                if state_of_lane.specs != specs:
+                    state_of_lane.specs, changed = specs, True
                     keys = {(spec.topic, spec.partition) for spec in specs}
-                    here.partitions = {key: p for key, p in here.partitions.items() if key in keys}
-                    here.counts = {key: c for key, c in here.counts.items() if key in keys}
-                    flow_state.renew_views(here)
+                    state_of_lane.partitions = {key: p for key, p in state_of_lane.partitions.items() if key in keys}
+                    state_of_lane.counts = {key: c for key, c in state_of_lane.counts.items() if key in keys}
+                    flow_state.renew_views(state_of_lane)
             return changed
 
     def discovered_now(self, flow: str) -> Discovered:
@@ -118,24 +118,24 @@ class Board:
         """``lanes``: without a working task for long; ``without``: all lanes without one now."""
         with self._guard:
             for name, flow in self._flows.items():
-                here = {number: gap for (of, number), gap in lanes.items() if of == name}
+                gaps_of_flow = {number: gap for (of, number), gap in lanes.items() if of == name}
                 for number, lane in flow.lanes.items():
-                    lane.untasked = number in here or (name, number) in without
+                    lane.untasked = number in gaps_of_flow or (name, number) in without
                     if lane.reported_untasked and not lane.untasked:  # "stalled" is measured from now on
                         lane.since.clear()
-                    lane.reported_untasked = number in here
+                    lane.reported_untasked = number in gaps_of_flow
                 for code in untasked.LANE_CODES:
                     flow.own.pop(code, None)
-                for silent in {gap.silent for gap in here.values()}:
-                    gaps = {number: gap for number, gap in here.items() if gap.silent is silent}
+                for silent in {gap.silent for gap in gaps_of_flow.values()}:
+                    gaps = {number: gap for number, gap in gaps_of_flow.items() if gap.silent is silent}
                     condition = untasked.condition(gaps, flow_state.last_lag(flow.lanes[number] for number in gaps))
                     flow.own[condition.code] = condition
 
     def lease_begins(self, lane: LaneKey) -> None:
         """A new lease of the lane counts from 0."""
         with self._guard:
-            here = self._flows[lane[0]].lanes[lane[1]]
-            here.lease_counts, here.lease = {}, None
+            state_of_lane = self._flows[lane[0]].lanes[lane[1]]
+            state_of_lane.lease_counts, state_of_lane.lease = {}, None
 
     def progress(self, progress: LaneProgress) -> None:
         """Takes a report; partitions that it does not name are unchanged."""

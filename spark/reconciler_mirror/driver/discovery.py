@@ -152,12 +152,12 @@ def _compare(flow: FlowSettings, selector: TopicSelector, look: _Look, before: D
             )
 
     # A deleted topic is reported until it exists again, or its remote topic is deleted, too.
-    there = look.matched.keys() | look.source_denied
+    existing = look.matched.keys() | look.source_denied
     conditions += [
         condition
         for condition in before.conditions
         if condition.code == "source_topic_deleted"
-        and (name := condition.topic or "") not in there
+        and (name := condition.topic or "") not in existing
         and selector.remote_name(name) in look.there
     ]
     return Discovered(tuple(specs), tuple(conditions), len(look.matched), complete=True, uncopied=uncopied)

@@ -171,12 +171,12 @@ class _Open:
     async def take(self, application: str, specs: Sequence[PartitionSpec]) -> Takeover:
         """The order prevents duplicates: no former application may commit after its positions were read, and no lane
         begins before every position has this application's claim."""
-        mine = {(spec.target_topic, spec.partition) for spec in specs}
+        targets = {(spec.target_topic, spec.partition) for spec in specs}
         await self._require_ours(specs)
         self._least, self._decided = await self._committed(specs), {}
         self._until = time.monotonic() + OLD_WITHIN_S
         if self.first.transactional:
-            claim, lane_positions = await self._claim_and_fence(application, mine)
+            claim, lane_positions = await self._claim_and_fence(application, targets)
         else:
             self._decided = await self._stable()
             lane_positions = await self._positions()
@@ -184,7 +184,7 @@ class _Open:
         # Without transactions there is no fence, and a former lane may be committing the same positions right now. So
         # the claim is written only with positions that must be written anyway.
         changed = {
-            **(_of(lane_positions, mine) if self.first.transactional else {}),
+            **(_of(lane_positions, targets) if self.first.transactional else {}),
             **(await provenance_ground.marks(self.cluster, lane_positions) if self.flow.provenance is not None else {}),
         }
         # An old position with this application's claim would become the valid one, and its records would be copied
@@ -206,10 +206,12 @@ class _Open:
         fresh = [spec for spec in specs if (spec.target_topic, spec.partition) not in lane_positions]
         return Takeover(claim, await self._begin(claim, fresh))
 
-    async def _claim_and_fence(self, application: str, mine: Collection[Key]) -> tuple[Claim, dict[Key, LanePosition]]:
+    async def _claim_and_fence(
+        self, application: str, targets: Collection[Key]
+    ) -> tuple[Claim, dict[Key, LanePosition]]:
         """Steps 1 and 2. Returns the claim and the positions, which no other lane can change any more."""
         await self.first.start()
-        keys = {*mine, *await self._positions()}
+        keys = {*targets, *await self._positions()}
         await self.cluster.refresh({topic for topic, _ in keys})
         # A hanging transaction, which its coordinator has forgotten, would block stable reads of its partitions for
         # good. It is ended before the stable positions are read.
@@ -220,7 +222,7 @@ class _Open:
             # The claim is written while only lane 0 is fenced: the other lanes, which are fenced next, then find a
             # later claim, and not just an unexplained fence. Their commits from in between are read again.
             claim, old = self._above(self._known(lane_positions), application), self._old(lane_positions)
-            await self._claim(claim, _of(lane_positions, {*mine} - old))
+            await self._claim(claim, _of(lane_positions, {*targets} - old))
             before, lane_positions = lane_positions, await self._fence_others(keys)
             # Positions older than those from before the fence come from a coordinator that loads its log again
             # (decision 131). The takeover fails, and is tried again.

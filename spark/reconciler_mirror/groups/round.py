@@ -321,12 +321,12 @@ class GroupRounds:
             del self._empty[key]
         if not due:
             return
-        here, there = set(due), {(routes[key], key[1]) for key in due}
-        begin, end = await _bounds(self._source, here)
-        target_begin, target_end = await _bounds(self._target, there)
+        sources, targets = set(due), {(routes[key], key[1]) for key in due}
+        begin, end = await _bounds(self._source, sources)
+        target_begin, target_end = await _bounds(self._target, targets)
         for _, key, entry in self._each():
             twin = (routes[key], key[1])
-            if key not in here or entry.downstream is not None or key not in begin or twin not in target_begin:
+            if key not in sources or entry.downstream is not None or key not in begin or twin not in target_begin:
                 continue
             if begin[key] == end[key] and target_begin[twin] == target_end[twin]:
                 entry.downstream = target_end[twin]

@@ -173,7 +173,7 @@ def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condi
     if round_result.unsupported:
         yield Condition(
             "groups_unsupported",
-            _some({f"{group} {why.value}" for group, why in round_result.unsupported.items()}, "; "),
+            _first_few({f"{group} {why.value}" for group, why in round_result.unsupported.items()}, "; "),
             "Move these applications yourself, or exclude them under groups.exclude of the flow.",
         )
     if refused := round_result.refused:
@@ -181,10 +181,10 @@ def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condi
         todo = "It is retried automatically."
         if any(code in DENIED for code in refused.values()):
             todo = f"Give the mirror's principal READ on these groups and on their topics at {target}: {GRANTS}."
-        names = _some(set(refused), ", ")
+        names = _first_few(set(refused), ", ")
         yield Condition("groups_refused", f"{target} did not take the offsets of {names}: {why}", todo)
     if gaps := round_result.gaps:
-        why = _some({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
+        why = _first_few({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
         yield Condition(
             "groups_inexact",
             f"{len(gaps)} group(s) have no exact offset on {target}, but an earlier one, or none. {why}",
@@ -193,7 +193,7 @@ def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condi
         )
 
 
-def _some(names: set[str], separator: str) -> str:
+def _first_few(names: set[str], separator: str) -> str:
     """The first few names, and the number of the others."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return separator.join(sorted(names)[:_NAMED]) + more

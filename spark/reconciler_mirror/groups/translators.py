@@ -157,8 +157,8 @@ class GapCloser:
             last = places.place(*key)
             if last is not None and (last.source_id, last.target_id) != ids:
                 return ""  # the new topic has copies already, and its map follows with the next commit
-            here, there = close_gaps.Log(self._source, key, self._committed), close_gaps.Log(self._target, twin)
-            stretch = await close_gaps.close_gap(gap, here, there, position)
+            source, target = close_gaps.Log(self._source, key, self._committed), close_gaps.Log(self._target, twin)
+            stretch = await close_gaps.close_gap(gap, source, target, position)
             place = codec.MapPartition(self._flow, *key, *ids)
             # Readers expect chunks of about the size that lanes write.
             begin, first, runs, chunks = stretch.begin, stretch.first, stretch.runs, list[Stretch]()

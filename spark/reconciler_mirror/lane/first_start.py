@@ -23,12 +23,12 @@ MOST_GROUPS = 200
 
 
 async def copied_by_others(
-    target: ClusterClient, group: str, mine: Owner, keys: Collection[Key]
+    target: ClusterClient, group: str, owner: Owner, keys: Collection[Key]
 ) -> Mapping[Key, tuple[str, PositionMark]]:
     """By target partition of ``keys``: position group and mark of another environment's flow that copies into it.
-    ``group``, ``mine``: this flow's. Leaves out groups that the mirror may not describe. Raises ConnectionLostError and
-    BrokerError."""
-    if not keys or not mine.environment:
+    ``group``, ``owner``: this flow's. Leaves out groups that the mirror may not describe. Raises ConnectionLostError
+    and BrokerError."""
+    if not keys or not owner.environment:
         return {}
     groups, wanted = GroupClient(target), frozenset(keys)
     try:
@@ -48,7 +48,7 @@ async def copied_by_others(
         for key in answer.offsets.keys() & wanted:
             at = answer.offsets[key]
             mark = mark_of(key, at.offset, at.metadata or "")
-            if mark.owner.environment and not is_of(mark.owner, mine):
+            if mark.owner.environment and not is_of(mark.owner, owner):
                 others.setdefault(key, (name, mark))
     return others
 

@@ -111,25 +111,25 @@ class Starter:
             else:
                 partition.log.topic_id = lane.source.topics[partition.spec.topic].topic_id
                 led.append(partition)
-        there = await self._with_positions(led)
+        placed = await self._with_positions(led)
         # The target has the positions; only the source's leaders know whether their logs still hold the next record.
         self._at_target = False
-        bounds = await self._bounds(there)
+        bounds = await self._bounds(placed)
         # A position beyond the last stable offset: the high watermark tells an open transaction from a lost log.
-        beyond = [p.source for p in there if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
+        beyond = [p.source for p in placed if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
         tops = await lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
         logs: dict[Partition, tuple[int, int, int]] = {}
-        for partition in there:
+        for partition in placed:
             if isinstance(known := bounds[partition.source], tuple):
                 top = tops.get(partition.source)
                 logs[partition] = (*known, max(known[1], top) if isinstance(top, int) else known[1])
         # A log that was truncated and has since grown past the position looks whole by its bounds. OffsetForLeaderEpoch
         # with the last copied epoch shows the truncation (KIP-320); without an epoch, the source's batch at that place
         # does, because its header differs from the copied one.
-        truncated = await self._truncated(there)
+        truncated = await self._truncated(placed)
         grown = {p: low for p, (low, _, top) in logs.items() if low <= p.log.covered <= top}
         truncated |= await self._last.replaced({p: low for p, low in grown.items() if p not in truncated})
-        for partition in there:
+        for partition in placed:
             known = bounds[partition.source]
             # First the position is committed, then records are copied: see ``_fetched_uncommitted``.
             if partition.log.committed < 0 and not self._fetched_uncommitted:
@@ -166,13 +166,13 @@ class Starter:
             return conditions.target_missing(partition.spec, len(target.leaders), target.error)
         return None
 
-    async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
+    async def _with_positions(self, partitions: Sequence[Partition]) -> list[Partition]:
         """Reads the unknown positions; a partition without one begins at the flow's ``start``."""
         lane = self._lane
         # This session already knows the other positions. A new leader or log does not change them.
-        unknown = [p for p in there if p.log.covered < 0]
+        unknown = [p for p in partitions if p.log.covered < 0]
         if not unknown:
-            return list(there)
+            return list(partitions)
         committed_positions = await lane.target.positions(lane.spec.group, [p.target for p in unknown])
         fresh: list[Partition] = []
         foreign: dict[Partition, int] = {}
@@ -246,7 +246,7 @@ class Starter:
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)
-        return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
+        return [p for p in partitions if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
 
     def _committed_of(
         self, partition: Partition, committed: Mapping[Key, CommittedPosition]
@@ -380,13 +380,13 @@ class Starter:
             bounds[key] = low if isinstance(low, BrokerError) else end if isinstance(end, BrokerError) else (low, end)
         return bounds
 
-    async def _truncated(self, there: Sequence[Partition]) -> dict[Partition, int]:
+    async def _truncated(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
         """Partitions with a position beyond the end of the last copied epoch in the source's log, and that end
         (OffsetForLeaderEpoch, KIP-320)."""
         source = self._lane.source
         suspects = {
             p.source: p
-            for p in there
+            for p in partitions
             if p.epoch_at(p.log.covered) >= 0
             and (leader := source.leader(*p.source))
             and leader.epoch != p.log.validated_epoch

@@ -68,16 +68,16 @@ class TargetTails:
         if not copies_each_once(self._lane.spec) or behind < 0 or (known.now - known.target <= MARKER and not behind):
             return None
         try:
-            there = await self._copies(partition, known.target, known.now)
-            here = await self._sources(partition, known.source, at.offset) if behind else []
+            copies = await self._copies(partition, known.target, known.now)
+            originals = await self._sources(partition, known.source, at.offset) if behind else []
             # The position covers source records without any copy: the target has lost them. Under ``continue_on`` they
             # may have been left out instead.
-            if here and not there and known.now - known.target <= MOST and not self._lane.spec.continue_on:
-                return TargetLoss(known.now, known.now + len(here), here[0][0])
-            if len(there) <= min(behind, MOST):
+            if originals and not copies and known.now - known.target <= MOST and not self._lane.spec.continue_on:
+                return TargetLoss(known.now, known.now + len(originals), originals[0][0])
+            if len(copies) <= min(behind, MOST):
                 return None
             # Surplus records are copies of later source records (the position is too old), or another client's.
-            strange = _without(there, here)
+            strange = _without(copies, originals)
             after = {
                 record_hash: offset for offset, record_hash in reversed(await self._sources(partition, at.offset, None))
             }

@@ -242,13 +242,13 @@ class Leases:
                     return ()
             return None
 
-    def _lease(self, slot: int, number: int, mine: tuple[LaneKey, ...]) -> bool:
+    def _lease(self, slot: int, number: int, lanes: tuple[LaneKey, ...]) -> bool:
         """Runs one Spark job. False if Spark lost it: its worker died or did not start."""
         name = f"{slot}.{number}"
-        lanes = self._lanes.specs(mine)
+        specs = self._lanes.specs(lanes)
         spec = LeaseSpec(
             name,
-            lanes,
+            specs,
             LEASE_S,
             self._server.address,
             self._server.token,
@@ -258,15 +258,15 @@ class Leases:
             ROWS_PER_S / self._settings.parallelism,
         )
         given = preflight.packed(self._server.address if elsewhere else None, (in_task, spec))
-        for key in mine:
+        for key in lanes:
             self._board.lease_begins(key)
         # A lease is listed before Spark can start its task, or the task's first message would be refused.
         with self._guard:
             if self._stopping:
                 return True
-            self._running.begins(name, mine)
+            self._running.begins(name, lanes)
         try:
-            for report in running.run_job(self._context, slot, running.describe(slot, lanes), given, preflight.checked):
+            for report in running.run_job(self._context, slot, running.describe(slot, specs), given, preflight.checked):
                 self._board.report(report)
                 if report.end is LaneEnd.SUPERSEDED:
                     self._superseded(report.error)
@@ -279,14 +279,14 @@ class Leases:
                     self._lost += 1
                     self._failed[slot] = why
             if not stopping and not vacated:
-                self._ends(name, mine, why)
-                _log.warning("lease lost, assigning it again", lease=running.describe(slot, lanes), error=why)
+                self._ends(name, lanes, why)
+                _log.warning("lease lost, assigning it again", lease=running.describe(slot, specs), error=why)
             return vacated
         finally:
             # Spark may have lost sight of a task that still copies: it must leave before its lanes are leased again.
             self._server.end(name)
-            self._ends(name, mine)
-            self._preflight_done(slot, mine, ())
+            self._ends(name, lanes)
+            self._preflight_done(slot, lanes, ())
             with self._guard:
                 self._running.ends(name)
                 self._guard.notify_all()

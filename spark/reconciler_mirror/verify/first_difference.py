@@ -47,16 +47,16 @@ def differences(
         last = max(index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
         yield difference(skipped + first, ("swapped",), source[first], target[first], last + 1 - first)
         return
-    for tag, at, end, there, stop in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
+    for tag, at, end, begin, until in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
-        both = min(end - at, stop - there)
+        both = min(end - at, until - begin)
         for index in range(both):
-            a, b = source[at + index], target[there + index]
+            a, b = source[at + index], target[begin + index]
             yield difference(skipped + at + index, fields_that_differ(a, b) or ("offset",), a, b)
-        number, at, there = skipped + at + both, at + both, there + both
-        if count := max(end - at, stop - there):
-            record, copy = _get(source, at), _get(target, there)
+        number, at, begin = skipped + at + both, at + both, begin + both
+        if count := max(end - at, until - begin):
+            record, copy = _get(source, at), _get(target, begin)
             yield difference(number, ("missing",) if end > at else ("extra",), record, copy, count)
 
 

@@ -142,7 +142,7 @@ class Sender:
         """Takes one piece of each ready partition, as far as request size and rate limit allow."""
         lane = self._lane
         chosen: dict[tuple[str, int], tuple[Partition, Piece]] = {}
-        size, again, held = 0, [], []
+        size, again, throttled = 0, [], []
         limited = lane.throttle.limited
         if limited:  # shares are fair in bytes, not in batches: the partition with the fewest is next
             self._ready = deque(sorted(self._ready, key=attrgetter("outbox.served")))
@@ -153,7 +153,7 @@ class Sender:
             partition = self._ready.popleft()
             # A repeated batch was counted when it was first sent, so it never waits for the rate limit.
             if limited and not partition.outbox.resend and (delay := lane.throttle.delay()) > 0:
-                held.append(partition)
+                throttled.append(partition)
                 continue
             partition.outbox.ready = False
             piece = self._next_piece(partition)
@@ -167,8 +167,8 @@ class Sender:
             partition.outbox.ready = True
         self._ready.extend(again)
         # Held partitions keep their place in front; a timer pumps once the limit lets the first of them through.
-        if held:
-            self._ready.extendleft(reversed(held))
+        if throttled:
+            self._ready.extendleft(reversed(throttled))
             lane.throttle.hold()
             self._timer = self._timer or asyncio.get_running_loop().call_later(delay, self._timer_over)
         return chosen

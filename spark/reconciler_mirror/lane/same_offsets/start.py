@@ -34,10 +34,12 @@ class SameStarter(Starter):
         super().__init__(lane)
         self._same = same
 
-    async def _with_positions(self, there: Sequence[Partition]) -> list[Partition]:
-        await self._known([p for p in there if p.log.covered < 0])
+    async def _with_positions(self, partitions: Sequence[Partition]) -> list[Partition]:
+        await self._known([p for p in partitions if p.log.covered < 0])
         idle = [
-            p for p in there if p.hold.phase is Phase.STARTING and self._same.state_of(p) is not None and p.outbox.idle
+            p
+            for p in partitions
+            if p.hold.phase is Phase.STARTING and self._same.state_of(p) is not None and p.outbox.idle
         ]
         looks = await look(self._same.leaders, [p.target for p in idle])
         # Only copies without a position need the offset map, to tell an earlier copy of this flow from foreign records.
@@ -59,7 +61,7 @@ class SameStarter(Starter):
         for key, begin in begins.items():
             if isinstance(begin, int) and begin < due[key]:
                 await self._same.delete_fillers(key, due[key])
-        return [p for p in there if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
+        return [p for p in partitions if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
 
     def _state(self, partition: Partition) -> SamePartition:
         same = self._same.state_of(partition)

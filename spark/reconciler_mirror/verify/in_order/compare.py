@@ -296,8 +296,8 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
     copies = [digest(encoded(record)) for record in near]
     expected = shift - left_out  # the index of the first of ``ours`` in ``near``, by most votes
     run = _last_run(digests[:before], copies, expected, short=from_the_beginning and not left_out)
-    mine, other = (before, max(0, expected + before)) if run is None else run
-    return ours[mine].offset, near[other].offset if other < len(near) else part.target.end
+    source_index, target_index = (before, max(0, expected + before)) if run is None else run
+    return ours[source_index].offset, near[target_index].offset if target_index < len(near) else part.target.end
 
 
 def _last_run(ours: Sequence[bytes], theirs: Sequence[bytes], shift: int, *, short: bool) -> tuple[int, int] | None:

@@ -129,9 +129,9 @@ class Walk:
         ours, theirs = self._source, self._target
         while not over():
             if ours.between and theirs.between:
-                mine, other = ours.peek(), theirs.peek()
-                if mine is not None and other is not None and self._equal_bytes(mine, other):
-                    self._take(mine, other)
+                source, target = ours.peek(), theirs.peek()
+                if source is not None and target is not None and self._equal_bytes(source, target):
+                    self._take(source, target)
                     continue
             # Source records after the target's end are missing if they lie before the position, and lag if they lie
             # after it. Target records after the source's end are surplus, except in a part of the partition.
@@ -158,21 +158,21 @@ class Walk:
     def _by_pairs(self) -> bool:
         """Passes equal pairs of the current batches; whether there was any."""
         ours, theirs, plan = self._source, self._target, self._plan
-        mine, other = ours.batch, theirs.batch
-        if mine is None or other is None:
+        source, target = ours.batch, theirs.batch
+        if source is None or target is None:
             return False
-        if plan.same_offsets and mine.batch.base + mine.index != other.batch.base + other.index:
+        if plan.same_offsets and source.batch.base + source.index != target.batch.base + target.index:
             return False
-        begun, size = (ours.at, theirs.at), mine.place
-        done = equal_pairs(mine, other, timed=plan.timestamps)
+        begun, size = (ours.at, theirs.at), source.place
+        done = equal_pairs(source, target, timed=plan.timestamps)
         if not done:
             return False
-        for side, batch in ((ours, mine), (theirs, other)):
+        for side, batch in ((ours, source), (theirs, target)):
             side.at, side.records = batch.batch.base + batch.index, side.records + done
-        self._proved(done, begun, mine.place - size)
+        self._proved(done, begun, source.place - size)
         try:
-            ours.batch = None if mine.over else mine
-            theirs.batch = None if other.over else other
+            ours.batch = None if source.over else source
+            theirs.batch = None if target.over else target
         except MalformedResponseError:
             raise NotOpenedError from None
         return True
@@ -182,10 +182,13 @@ class Walk:
         ours, theirs = self._source, self._target
         count = min(ours.left, theirs.left)
         begun, same = (ours.at, theirs.at), count
-        mine, other = ours.contents[ours.next : ours.next + count], theirs.contents[theirs.next : theirs.next + count]
-        if mine != other:
-            same = next(index for index, (a, b) in enumerate(zip(mine, other, strict=True)) if a != b)
-        size = sum(len(content[-1]) for content in mine[:same])
+        source, target = (
+            ours.contents[ours.next : ours.next + count],
+            theirs.contents[theirs.next : theirs.next + count],
+        )
+        if source != target:
+            same = next(index for index, (a, b) in enumerate(zip(source, target, strict=True)) if a != b)
+        size = sum(len(content[-1]) for content in source[:same])
         ours.passed(same)
         theirs.passed(same)
         if same:
@@ -204,16 +207,16 @@ class Walk:
         ours, theirs = self._source, self._target
         for count in AHEAD:
             fits = ours.look_ahead(count) and theirs.look_ahead(count)
-            mine, other = (side.contents[side.next : side.next + count] for side in (ours, theirs))
+            source, target = (side.contents[side.next : side.next + count] for side in (ours, theirs))
             ends = (ours.left <= count and ours.peek() is None, theirs.left <= count and theirs.peek() is None)
-            if (again := next_common(mine, other, *ends)) is not None:
+            if (again := next_common(source, target, *ends)) is not None:
                 self._differ(*again)
                 return None
-            if self._part and ends[0] and len(mine) < SURE:
-                self._differ(len(mine), min(len(mine), len(other)))
+            if self._part and ends[0] and len(source) < SURE:
+                self._differ(len(source), min(len(source), len(target)))
                 return WalkState.DONE
-            if ends[1] and (ends[0] or self._due(len(other)) < ours.left):
-                self._differ(self._due(len(other)), len(other))
+            if ends[1] and (ends[0] or self._due(len(target)) < ours.left):
+                self._differ(self._due(len(target)), len(target))
                 return WalkState.DONE
             if not fits:
                 break
@@ -227,36 +230,36 @@ class Walk:
         below = sum(offset < self._plan.position for offset in ours.offsets[ours.next :])
         return min(ours.left, max(below, copies))
 
-    def _differ(self, mine: int, other: int, *, lost: bool = False) -> None:
-        """Notes a different stretch: the next ``mine`` source and ``other`` target records. Equally many records with
+    def _differ(self, source: int, target: int, *, lost: bool = False) -> None:
+        """Notes a different stretch. ``source`` and ``target``: its records on each side. Equally many records with
         equal meaning (other varint encodings) count as equal. ``lost``: no common record follows, so the walk ends."""
         ours, theirs = self._source, self._target
-        a, b = ours.contents[ours.next : ours.next + mine], theirs.contents[theirs.next : theirs.next + other]
-        if not lost and mine == other and self._mean_the_same(a, b):
+        a, b = ours.contents[ours.next : ours.next + source], theirs.contents[theirs.next : theirs.next + target]
+        if not lost and source == target and self._mean_the_same(a, b):
             begun = (ours.at, theirs.at)
-            ours.passed(mine)
-            theirs.passed(other)
-            self._proved(mine, begun, 0)
+            ours.passed(source)
+            theirs.passed(target)
+            self._proved(source, begun, 0)
             return
         spans: list[Bounds] = []
-        for side, count, span in ((ours, mine, self._plan.source), (theirs, other, self._plan.target)):
+        for side, count, span in ((ours, source, self._plan.source), (theirs, target, self._plan.target)):
             follower = None if lost else side.behind(count)
             last = side.offsets[side.next + count - 1] + 1 if count else side.at
             whole = follower + 1 if follower is not None else span.end if side is theirs else last
             spans.append((side.at, max(side.at, last, min(whole, span.end))))
         self._stretches.append(
-            DifferingStretch(ours.records, spans[0], spans[1], _differing(a, b), (mine, other), lost)
+            DifferingStretch(ours.records, spans[0], spans[1], _differing(a, b), (source, target), lost)
         )
         if not lost:
-            ours.passed(mine)
-            theirs.passed(other)
+            ours.passed(source)
+            theirs.passed(target)
             self._source_end = max(self._source_end, ours.at)
 
-    def _mean_the_same(self, mine: Sequence[Content], other: Sequence[Content]) -> bool:
+    def _mean_the_same(self, source: Sequence[Content], target: Sequence[Content]) -> bool:
         if self._canonical is None:
             return False
         means = self._canonical
-        return all(a[:-1] == b[:-1] and means(a[-1]) == means(b[-1]) for a, b in zip(mine, other, strict=True))
+        return all(a[:-1] == b[:-1] and means(a[-1]) == means(b[-1]) for a, b in zip(source, target, strict=True))
 
     def _only_one_side_goes_on(self, side: ComparedSide, below: int | None) -> WalkState:
         """The other side has ended. The remaining records of ``side`` before ``below`` are one stretch of missing or
@@ -274,21 +277,21 @@ class Walk:
                 break
         if count:
             ours, theirs = self._source, self._target
-            mine = (begun, last) if side is ours else (ours.at, ours.at)
-            other = (begun, last) if side is theirs else (theirs.at, theirs.at)
+            source = (begun, last) if side is ours else (ours.at, ours.at)
+            target = (begun, last) if side is theirs else (theirs.at, theirs.at)
             counts = (count, 0) if side is ours else (0, count)
             number = self._source.records - counts[0]
-            self._stretches.append(DifferingStretch(number, mine, other, count, counts))
+            self._stretches.append(DifferingStretch(number, source, target, count, counts))
             self._source_end = max(self._source_end, ours.at)
         return WalkState.DONE
 
-    def _equal_bytes(self, mine: SidePiece, other: SidePiece) -> bool:
+    def _equal_bytes(self, source: SidePiece, target: SidePiece) -> bool:
         """Whether two whole batches have equal records without decoding them: equal codec, counts, timestamps and
         compressed bytes, with a correct CRC on both sides."""
-        ours, theirs = mine.header, other.header
-        if ours is None or theirs is None or mine.view is None or other.view is None:
+        ours, theirs = source.header, target.header
+        if ours is None or theirs is None or source.view is None or target.view is None:
             return False
-        if not (mine.whole and other.whole and ours.magic == theirs.magic == 2):
+        if not (source.whole and target.whole and ours.magic == theirs.magic == 2):
             return False
         attributes = ours.attributes | theirs.attributes
         if attributes & _NEVER_EQUAL or (ours.attributes ^ theirs.attributes) & CODEC:
@@ -297,27 +300,27 @@ class Walk:
             return False
         if self._plan.same_offsets and ours.base != theirs.base:
             return False
-        if mine.view[HEADER:].tobytes() != other.view[HEADER:].tobytes():
+        if source.view[HEADER:].tobytes() != target.view[HEADER:].tobytes():
             return False
         try:
-            verify(mine.view, ours)
-            verify(other.view, theirs)
+            verify(source.view, ours)
+            verify(target.view, theirs)
         except CorruptBatchError:
             return False
         return True
 
-    def _take(self, mine: SidePiece, other: SidePiece) -> None:
+    def _take(self, source: SidePiece, target: SidePiece) -> None:
         """Passes two batches with equal bytes, which proves all their records equal without decoding."""
-        if mine.header is None or other.header is None or mine.view is None:
+        if source.header is None or target.header is None or source.view is None:
             return
-        count = mine.header.records
+        count = source.header.records
         self._by_bytes += count
-        for side, header in ((self._source, mine.header), (self._target, other.header)):
+        for side, header in ((self._source, source.header), (self._target, target.header)):
             side.at, side.ahead, side.records = header.next_offset, None, side.records + count
         self._equal += count
-        self._bytes += len(mine.view)
+        self._bytes += len(source.view)
         self._source_end = max(self._source_end, self._source.at)
-        places = ((mine.header.base, mine.header.next_offset), (other.header.base, other.header.next_offset))
+        places = ((source.header.base, source.header.next_offset), (target.header.base, target.header.next_offset))
         self._sample(places)
 
     def _sample(self, place: tuple[Bounds, Bounds]) -> None:
@@ -332,36 +335,38 @@ class Walk:
 
 
 def next_common(
-    mine: Sequence[Content], other: Sequence[Content], mine_ends: bool, other_ends: bool
+    source: Sequence[Content], target: Sequence[Content], source_ends: bool, target_ends: bool
 ) -> tuple[int, int] | None:
     """Numbers of records to pass on each side until both are in step again, with the smallest sum. Fewer than ``SURE``
     equal records are enough only at the end of a side."""
     places: dict[Content, list[int]] = {}
-    for index, content in enumerate(other):
+    for index, content in enumerate(target):
         members = places.setdefault(content, [])
         if len(members) < _MOST_PLACES:
             members.append(index)
     best: tuple[int, int] | None = None
-    for index, content in enumerate(mine):
+    for index, content in enumerate(source):
         if best is not None and index >= sum(best):
             break
         for place in places.get(content, ()):
             if best is not None and index + place >= sum(best):
                 break
-            count = min(SURE, len(mine) - index, len(other) - place)
+            count = min(SURE, len(source) - index, len(target) - place)
             short = count < SURE
             known = (
-                not short or (mine_ends and len(mine) - index == count) or (other_ends and len(other) - place == count)
+                not short
+                or (source_ends and len(source) - index == count)
+                or (target_ends and len(target) - place == count)
             )
-            if known and mine[index : index + count] == other[place : place + count]:
+            if known and source[index : index + count] == target[place : place + count]:
                 best = (index, place)
                 break
     return best
 
 
-def _differing(mine: Sequence[Content], other: Sequence[Content]) -> int:
+def _differing(source: Sequence[Content], target: Sequence[Content]) -> int:
     """The number of records to change, insert or delete to turn one side into the other."""
-    if not (mine and other) or max(len(mine), len(other)) > _MOST_MATCHED:
-        return max(len(mine), len(other))
-    changes = SequenceMatcher(None, mine, other, autojunk=False).get_opcodes()
+    if not (source and target) or max(len(source), len(target)) > _MOST_MATCHED:
+        return max(len(source), len(target))
+    changes = SequenceMatcher(None, source, target, autojunk=False).get_opcodes()
     return sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in changes if tag != "equal")
