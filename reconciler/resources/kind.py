@@ -1,4 +1,4 @@
-"""A kind of resource as one record: everything that the engine asks of it, besides what its changes say themselves.
+"""A kind of resource as one record with everything that the engine needs, besides its changes.
 
 The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.KINDS``; CONTRIBUTING.md.
 """
@@ -24,12 +24,12 @@ UNKNOWN = "unknown"
 
 Changed = TypeVar("Changed")
 StateOf = Callable[[LiveState], Callable[[Subject], str]]
-"""Called once for a whole plan, then for each subject: its state, in words that differ once it has changed."""
+"""Called once for a plan, then for each subject: returns its state as text that differs after a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """How dangerous a change is, why, and whether it can be taken back."""
+    """The risk of a change, its reason, and whether the change can be reverted."""
 
     risk: Risk
     why: str = ""
@@ -38,8 +38,8 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What a change is assessed against. ``fallbacks``: cluster -> what its topics have without overrides, as far as
-    other topics show. ``kept_less``: copies that keep less than their sources by limits that no file asks for."""
+    """Context of an assessment. ``fallbacks``: cluster -> values of topics without overrides, as far as other topics
+    show them. ``kept_less``: copies that retain less than their sources by limits that no file declares."""
 
     topology: Topology
     live: LiveState
@@ -48,7 +48,7 @@ class World:
 
 
 def world_of(topology: Topology, live: LiveState, copies: Iterable[KeptLess] = ()) -> World:
-    """Fallbacks are worked out once for each cluster that is asked about, however many changes ask."""
+    """Fallbacks are computed lazily, once for each cluster."""
 
     @cache
     def fallbacks(cluster: str) -> BrokerConfigs:
@@ -60,7 +60,7 @@ def world_of(topology: Topology, live: LiveState, copies: Iterable[KeptLess] = (
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Verbs and objects of a verdict, such as creates, 5 topics. ``removed`` come last, after every other kind's."""
+    """Verbs and objects of a verdict, such as "creates", "5 topics". ``removed``: shown last, after all kinds."""
 
     changed: tuple[tuple[str, str], ...]
     removed: tuple[tuple[str, str], ...] = ()
@@ -70,7 +70,7 @@ _VERBS = {Action.CREATE: "creates", Action.UPDATE: "changes", Action.DELETE: "de
 
 
 def parts(*of: tuple[Action, int, str]) -> tuple[tuple[str, str], ...]:
-    """Action, count, noun; without those that do not occur."""
+    """Non-zero parts from action, count and noun."""
     return tuple((_VERBS[action], counted(count, noun)) for action, count, noun in of if count)
 
 
@@ -103,7 +103,7 @@ class Kind(Generic[Changed]):
 
 
 def of_clusters(words: Callable[[LiveCluster, str], str]) -> StateOf:
-    """``words`` of a cluster and the name within it; a cluster that did not answer is unknown."""
+    """State by ``words`` of a cluster and the name within it; of a silent cluster it is unknown."""
 
     def of(live: LiveState) -> Callable[[Subject], str]:
         def state(subject: Subject) -> str:
@@ -116,5 +116,5 @@ def of_clusters(words: Callable[[LiveCluster, str], str]) -> StateOf:
 
 
 def of_topics(words: Callable[[LiveTopic | None], str]) -> StateOf:
-    """``words`` of a topic; None: it does not exist."""
+    """State by ``words`` of a topic, None for a missing one."""
     return of_clusters(lambda cluster, name: words(cluster.topics.get(name)))

@@ -184,15 +184,16 @@ def _settings(subject: str, declared: Cluster, facts: ClusterFacts, target: bool
         return sorted(int(value) for value in values(key) if value.removeprefix("-").isdecimal())
 
     check = Check(subject, "auto-create")
-    if not (said := values("auto.create.topics.enable")):
+    if not (reported := values("auto.create.topics.enable")):
         yield check.unknown("the brokers do not report auto.create.topics.enable")
-    elif said == {"false"}:
+    elif reported == {"false"}:
         yield check.ok("off")
     else:
         why = "a client that asks for a name makes the topic with default settings, even one that was just deleted"
         todo = "Set auto.create.topics.enable=false on the brokers"
         yield check.warning("auto.create.topics.enable is true", why, todo)
 
+    # The mirror's transactions and its flows' positions are only on targets.
     if target:
         check = Check(subject, "transactions")
         longest, expires = numbers("transaction.max.timeout.ms"), numbers("transactional.id.expiration.ms")
@@ -208,6 +209,8 @@ def _settings(subject: str, declared: Cluster, facts: ClusterFacts, target: bool
         else:
             yield check.ok(text)
 
+        # Offsets of a group without members expire after offsets.retention.minutes (KIP-211), so a mirror that is
+        # stopped for longer loses its positions.
         check = Check(subject, "positions")
         if minutes := numbers("offsets.retention.minutes"):
             kept = human("a.ms", str(minutes[0] * 60_000))
@@ -220,6 +223,8 @@ def _settings(subject: str, declared: Cluster, facts: ClusterFacts, target: bool
         else:
             yield check.unknown("the brokers do not report offsets.retention.minutes")
 
+    # The mirror writes with acks=all: with min.insync.replicas equal to the factor, one broker that is down stops
+    # writes.
     check = Check(subject, "replicas")
     least, factors = numbers("min.insync.replicas"), numbers("default.replication.factor")
     factor = declared.defaults.replication_factor or (factors[0] if factors else None)

@@ -77,13 +77,13 @@ def flow_findings(
             todo = "Fix the problems of its clusters first"
             yield sizes.unknown("one of its clusters could not be read", "", todo)
             continue
-        mine = [route for route in routes if route.flow == flow.name]
-        yield _sizes(sizes, flow, mine, limits)
-        yield keeps_as_much(Check(subject, "limits"), flow, mine, prospects, facts)
+        own_routes = [route for route in routes if route.flow == flow.name]
+        yield _sizes(sizes, flow, own_routes, limits)
+        yield keeps_as_much(Check(subject, "limits"), flow, own_routes, prospects, facts)
 
         # Topics whose copies cannot be written with acks=all.
         stuck = []
-        for topic, ref in ((live.topic(route.remote), route.remote) for route in mine):
+        for topic, ref in ((live.topic(route.remote), route.remote) for route in own_routes):
             factor = min((len(part.replicas) for part in topic.partitions), default=None) if topic else None
             least = _number(topic, "min.insync.replicas")
             if least is not None and factor is not None and least > factor:

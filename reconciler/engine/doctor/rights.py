@@ -132,6 +132,7 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
             elif _keeps_ownership(topology, cluster):
                 why = "no access rule, quota or user could be made, since it could not be written down as ours"
                 topics[LOCK_TOPIC] = why
+            # Read as well as Write: apply replaces these records by compare-and-set, so it reads them first.
             for topic, why in topics.items():
                 yield from (Needed.of(each, topic, why) for each in ("READ", "WRITE"))
             for topic in _audit(topology, cluster):

@@ -34,6 +34,7 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         return
     if not sides.after.access_declared or sides.unknown(clusters):
         return
+    # "No effect" is only said of rules that were read: after a failed read an entry may still do something.
     for here in (known for name in clusters if (known := sides.live.known(name)) is not None):
         if isinstance(here.acls, Unknown) or (here.access is not None and isinstance(here.access.owned, Unknown)):
             return
@@ -166,6 +167,7 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         return
     if any(each is not None and isinstance(each.credentials, Unknown) for each in users):
         return
+    # A user stays behind on clusters where it has credentials, and neither an entry nor a planned change.
     moved = {change.cluster for change in sides.changes if isinstance(change, UserChange) and change.user == item.name}
     blocked = {each.subject.cluster for each in sides.plan.refused if each.subject.about is About.USER}
     kept = {name for each in after for name in each.clusters}

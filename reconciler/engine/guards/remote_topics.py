@@ -76,8 +76,7 @@ class Judged:
 
     @property
     def copied(self) -> Mapping[Key, tuple[str, int]]:
-        """Partitions that the flow has copied, by its offset map. If ``start`` gives an offset and the map ends there,
-        the partition begins there; otherwise its position was lost."""
+        """Remote partitions that the flow itself has copied, by its offset map, with the next source offset."""
         return self.facts.copied.get(self.copies.state, {})
 
     @property
@@ -310,11 +309,11 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
     # The flow's group, and so its transactional ids, may belong to another environment. Then its positions are not its
     # own, and no other check applies.
     source = live.known(flow.source)
-    mine = Owner(topology.environment, source.cluster_id if source is not None else "")
-    foreign = stranger(mine, topology.moved_from, judged.facts.positions[judged.copies.state], ids)
+    owner = Owner(topology.environment, source.cluster_id if source is not None else "")
+    foreign = stranger(owner, topology.moved_from, judged.facts.positions[judged.copies.state], ids)
     if foreign is not None:
-        text = f"flow {flow.name}: {whose(group, flow.target, mine, *foreign)}; each job would stop the other"
-        todo = ways_on(flow.name, group, mine, foreign[1])
+        text = f"flow {flow.name}: {whose(group, flow.target, owner, *foreign)}; each job would stop the other"
+        todo = ways_on(flow.name, group, owner, foreign[1])
         yield Refused.of(subject, Why.FLOW_NOT_OURS, text, todo)
         return
 
@@ -323,7 +322,7 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
     shared: dict[str, tuple[str, PositionMark]] = {}
     for key in sorted(judged.fresh & judged.facts.others.keys()) if flow.provenance is None else ():
         other, at = judged.facts.others[key]
-        if at.owner.environment and not is_of(at.owner, mine, topology.moved_from):
+        if at.owner.environment and not is_of(at.owner, owner, topology.moved_from):
             shared.setdefault(key[0], (other, at))
     for topic, (other, at) in shared.items():
         ref = TopicRef(flow.target, topic)

@@ -35,6 +35,8 @@ def plan(
     ``prune``: unmanaged topics that a prune list owns are deleted. ``left``: what the last apply left.
     """
     findings, routing = diff(topology, live, previous, prune, left)
+    # min.insync.replicas above a partition's replicas would stop its acks=all producers (NOT_ENOUGH_REPLICAS), so such
+    # configs wait for the reassignment.
     later = after_replicas(findings.changes)
     ordered = sorted(findings.changes, key=lambda change: place_of(change, later))
     access = outlook(topology, live, routing.routes, ordered)

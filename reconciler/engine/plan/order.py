@@ -99,6 +99,8 @@ class _Links:
 def _links(
     ordered: Sequence[changes.Change], later: Collection[TopicRef], routing: Routing, topology: Topology
 ) -> _Links:
+    # A remote topic's new partitions come before its source's: a record for a missing partition could not be copied. A
+    # lower min.insync.replicas comes before fewer replicas, and a higher one after more.
     made: dict[TopicRef, tuple[str, ...]] = {}
     grown: dict[TopicRef, str] = {}
     lowered: dict[TopicRef, str] = {}
@@ -132,12 +134,12 @@ def _links(
         places[name] = tuple(sorted(written, key=_BY_NAME))
         sides = {side for flow in flows for side in (flow.source, flow.target)}
         logins = {side: logs_in_as(topology.clusters[side], Principal.MIRROR) for side in sides} if users else {}
-        mine = (user.id for user in users if user.cluster in logins and logins[user.cluster] == user.user)
-        rights[name] = (*mine, *access.before_job(mirror, topology))
+        own_users = (user.id for user in users if user.cluster in logins and logins[user.cluster] == user.user)
+        rights[name] = (*own_users, *access.before_job(mirror, topology))
 
     jobs = tuple(change.id for change in ordered if isinstance(change, changes.RestartMirror | changes.StopMirror))
     replicas = {change.ref: change.id for change in ordered if isinstance(change, changes.ReassignReplicas)}
-    first = {ref: tuple(some[ref] for some in (grown, lowered) if ref in some) for ref in replicas}
+    first = {ref: tuple(ids[ref] for ids in (grown, lowered) if ref in ids) for ref in replicas}
     doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, changes.DeleteTopic)})
     return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
 

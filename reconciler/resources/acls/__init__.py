@@ -1,4 +1,4 @@
 """Access rules: roles expanded to ACLs, derived from flows, compared, ordered, explained.
 
-Belongs here: what should be allowed. Not here: what a broker would answer (`authorizer`), looking afterwards (`probe`).
+Belongs here: desired rules. Not here: a broker's decisions by rules (`authorizer`), checks after a change (`probe`).
 """

@@ -1,8 +1,7 @@
-"""Derives ACLs of a remote topic from those of its source topic, along flows; what a flow carries, for that. Pure.
+"""Derives ACLs of a remote topic from those of its source topic, along flows. Pure functions.
 
-Readers become readers, never writers; what is denied stays denied. A rule that covers names by prefix or wildcard
-becomes one prefixed rule only where the flow provably carries all of them, else one literal rule for each topic it
-carries.
+Readers become readers, never writers; denials stay denials. A prefixed or wildcard rule becomes one prefixed rule only
+if the flow provably carries all its names, else one literal rule for each carried topic.
 """
 
 import re
@@ -25,7 +24,7 @@ _PLAIN_BEGINNING = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)*)\.\*")
 
 @dataclass(frozen=True, slots=True)
 class FlowTopics:
-    """``topics``: source name -> remote name of every topic of the flow that is known today."""
+    """``topics``: source name -> remote name of every known topic of the flow."""
 
     flow: Flow
     selector: TopicSelector
@@ -37,14 +36,15 @@ class FlowTopics:
         return ":" in self.flow.naming.policy
 
     def remote_of(self, topic: str) -> str | None:
-        """Also of a topic that does not exist yet; None where it would not travel. A custom policy knows today's."""
+        """The remote name, even of a future topic; None if the flow would not carry it. With a custom policy only of
+        known topics."""
         if self.custom:
             return self.topics.get(topic)
         return self.selector.remote_name(topic) if self.selector.why_not(topic) is None else None
 
     def remote_prefix(self, prefix: str) -> str | None:
-        """The prefix on the target for all names that begin with ``prefix``, None where the flow does not carry them
-        all, or where such a prefix would also cover names on the target that no flow makes."""
+        """The target's prefix for all names with ``prefix``; None if the flow does not carry all of them, or if that
+        prefix also covers names on the target that are no copies."""
         match self.flow.naming.policy:
             case "default":
                 begin = f"{self.flow.source}{self.flow.naming.separator}{prefix}"
@@ -61,7 +61,7 @@ class FlowTopics:
 
 
 def carriage_of(flow: Flow, routes: Iterable[Route], live: LiveState) -> FlowTopics:
-    """Remote topics whose source topic is gone count, too, where their name alone says what they are copies of."""
+    """Topics of a flow, including remote topics without a source, if the name alone shows their source."""
     selector = selector_of(flow)
     topics: dict[str, str] = {}
     target = live.known(flow.target)
@@ -76,9 +76,9 @@ def carriage_of(flow: Flow, routes: Iterable[Route], live: LiveState) -> FlowTop
 
 
 def _carries_all(flow: Flow, prefix: str) -> bool:
-    """Whether every name with this beginning travels, but for names that no flow ever carries: internal ones, those of
-    MirrorMaker 2's own exclusions, and those that would come back."""
-    # The usual case needs no proof by automata: an expression of plain characters, then anything.
+    """Whether the flow carries every name with this prefix, apart from internal topics, MirrorMaker 2's exclusions, and
+    copies on their way back."""
+    # The usual expression, plain characters followed by ``.*``, needs no proof by automata.
     plain = (_PLAIN_BEGINNING.fullmatch(text) for text in flow.topics)
     if not flow.exclude_topics and prefix.startswith(tuple(match[1].replace("\\.", ".") for match in plain if match)):
         return True
@@ -100,12 +100,12 @@ def _carries_all(flow: Flow, prefix: str) -> bool:
 
 
 def _reaches_internal(prefix: str) -> bool:
-    """Under identity naming a prefix also covers what the target keeps for itself."""
+    """Whether a prefix would cover internal topics of the target, as it may with identity naming."""
     return any(prefix.startswith(own) or own.startswith(prefix) for own in ("__", ".", "mm2"))
 
 
 Derived = tuple[AclBinding, AclBinding]
-"""The rule on the target, and the rule on the source it follows from."""
+"""A rule on the target, and its origin on the source."""
 
 _LOOKING = (Operation.READ, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
 _ON_TOPICS: Mapping[tuple[Permission, Operation], tuple[Operation, ...]] = {
@@ -126,7 +126,7 @@ _META = re.compile(r"[\\.^$*+?{}\[\]|()]")
 
 
 def derive(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[Derived]:
-    """For each rule of the flow's source, what it comes to on the target; nothing for rules the flow does not touch."""
+    """Rules on the target that follow from rules on the source; none for rules of other topics."""
     rules = tuple(rules)
     readers: set[str] = set()
     for rule in rules:
@@ -150,8 +150,8 @@ def derive(carriage: FlowTopics, rules: Iterable[AclBinding]) -> Iterator[Derive
 
 
 def _places(carriage: FlowTopics, rule: AclBinding) -> Iterator[tuple[str, PatternType]]:
-    """Where a rule of the source belongs on the target: under the remote name, under a prefix where the flow carries
-    every name with it, else topic by topic."""
+    """Names and patterns on the target for a rule of the source: the remote name, a prefix if the flow carries every
+    name with it, else topic by topic."""
     if rule.pattern is PatternType.LITERAL and not rule.wildcard:
         remote = carriage.remote_of(rule.name)
         if remote is not None:
@@ -166,7 +166,7 @@ def _places(carriage: FlowTopics, rule: AclBinding) -> Iterator[tuple[str, Patte
 
 
 def _groups_chosen(flow: Flow, rule: AclBinding) -> bool:
-    """Groups keep their names. A rule on many travels only where all of them do."""
+    """Whether the flow syncs all groups of a rule; groups keep their names."""
     include, exclude = flow.groups.include, flow.groups.exclude
     if rule.pattern is PatternType.LITERAL and not rule.wildcard:
         return expressions(include).match(rule.name) and not expressions(exclude).match(rule.name)

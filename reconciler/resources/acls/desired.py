@@ -1,7 +1,7 @@
-"""The desired ACLs of each cluster, and why: declared, of mirror jobs, derived from flows, and kept for their copies.
+"""The desired ACLs of each cluster with reasons: declared, for mirror jobs, derived by flows, and for read-only copies.
 
-Flows derive from rules that no flow made, hop by hop, so that two flows that face each other cannot keep a rule alive
-that is written nowhere.
+Flows derive only from rules that no flow made, hop by hop, so that two opposite flows cannot keep an undeclared rule
+alive.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,15 +19,15 @@ from reconciler.text import ANY_FOLDER, counted, first_of
 SHOWN = 5
 DECLARED = "declared"
 _AT_HOME = (AccessRole.MIRROR, AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY)
-"""Roles of programs that speak to each cluster for themselves: no flow carries their rules along."""
+"""Roles of programs with their own rules on each cluster: no flow derives from them."""
 
 Rules = dict[AclBinding, "DesiredRule"]
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredRule:
-    """``rests_on``: the rule that this one follows from, as ``cluster/rule``: on a flow's source; on the same cluster
-    where this one denies what that one allows (``copies: read_only``)."""
+    """``rests_on``: the rule behind this one, as ``cluster/rule``: on a flow's source, or, for a denial of ``copies:
+    read_only``, the allow rule on the same cluster."""
 
     acl: AclBinding
     grant: Grant
@@ -36,14 +36,14 @@ class DesiredRule:
 
     @property
     def keeps_copies(self) -> bool:
-        """Rules that follow from a flow's source never are about writing."""
+        """Whether this is a denial of ``copies: read_only``: rules derived from a source never concern writing."""
         return bool(self.rests_on) and self.acl.operation is Operation.WRITE
 
 
 @dataclass(frozen=True, slots=True)
 class DesiredRules:
-    """By cluster. ``absent``: rules that must not be there. ``doubtful``: why some desired rules are not known, so
-    that no rule may be taken for left over. ``open``: read-only copies that others may still write, and why."""
+    """Rules by cluster. ``absent``: rules that must not exist. ``doubtful``: why desired rules are incomplete, so that
+    no rule may count as left over. ``open``: read-only copies that others may still write, and why."""
 
     rules: Mapping[str, Mapping[AclBinding, DesiredRule]]
     absent: Mapping[str, Mapping[AclBinding, Grant]]
@@ -98,7 +98,7 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
 
 
 def left_over(access: LiveAccess, name: str, desired: DesiredRules) -> frozenset[AclBinding]:
-    """Rules of earlier runs that nothing asks for any more; none while some desired rules are not known."""
+    """Rules of earlier runs that are no longer desired; none while desired rules are incomplete."""
     if name in desired.doubtful or isinstance(access.acls, Unknown | Unsupported) or isinstance(access.owned, Unknown):
         return frozenset()
     rules, absent = desired.rules[name], desired.absent[name]
@@ -108,8 +108,8 @@ def left_over(access: LiveAccess, name: str, desired: DesiredRules) -> frozenset
 
 
 def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]]) -> None:
-    """Why rules of earlier runs may not be taken for left over at a cluster: a flow's other side was not read, so what
-    it derives is not known."""
+    """Notes why desired rules of a cluster are incomplete: a flow's other side was not read, so its derived rules are
+    unknown."""
     for flow in flows:
         for side in (flow.source, flow.target):
             cluster = live.known(side)
@@ -136,11 +136,10 @@ def _derive(
     routing: Routing,
     declared: tuple[dict[str, Rules], Mapping[str, Mapping[AclBinding, Grant]]],
 ) -> None:
-    """Adds to the rules of ``declared`` what flows make of them, over as many hops as there are clusters. The second
-    part: those that must not be there."""
+    """Adds derived rules to ``declared``, over as many hops as there are clusters. The second part: rules that must not
+    exist."""
     rules, absent = declared
-    # Whom plan, apply and mirror log in as, where the files say so: they speak to each cluster for themselves, and
-    # what they may on one says nothing about another.
+    # Principals of plan, apply and mirror are left out: they have their own rules on each cluster.
     logins = (
         cluster.client_for(kind).get("sasl.username", "") for cluster in topology.clusters.values() for kind in OURS
     )
@@ -155,7 +154,7 @@ def _derive(
         acls: dict[str, set[AclBinding]] = {name: set() for name in rules}
         for carriage in carriages:
             target = carriage.flow.target
-            # Rules that earlier runs made stay: a mirror may live by one.
+            # Rules of earlier runs stay: a mirror may depend on one.
             cluster = live.known(target)
             access = cluster.access if cluster is not None else None
             made = () if access is None or isinstance(access.owned, Unknown) else access.owned
@@ -171,7 +170,7 @@ def _derive(
 
 
 def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBinding, Grant]) -> set[AclBinding]:
-    """The rules of a cluster once this plan is carried out, without those that a flow made."""
+    """Rules of a cluster after this plan, without derived ones."""
     acls = {acl for acl, desired in declared.items() if desired.travels}
     access = cluster.access if cluster is not None else None
     if access is None or isinstance(access.acls, Unknown | Unsupported) or isinstance(access.owned, Unknown):
@@ -181,7 +180,7 @@ def _roots(cluster: LiveCluster | None, declared: Rules, absent: Mapping[AclBind
 
 
 def _follows(carriage: derive_from_flows.FlowTopics, rules: Iterable[AclBinding]) -> Iterator[DesiredRule]:
-    """What the source's rules become on the target by this flow, each with what it rests on."""
+    """Rules that a flow derives on its target, each with its origin."""
     flow = carriage.flow
     for acl, source in derive_from_flows.derive(carriage, sorted(rules)):
         denied = acl.permission is Permission.DENY
@@ -195,12 +194,13 @@ def _follows(carriage: derive_from_flows.FlowTopics, rules: Iterable[AclBinding]
 def _read_only(
     topology: Topology, live: LiveState, routing: Routing, cluster: LiveCluster, desired: DesiredRules
 ) -> tuple[Rules, tuple[Ignored, ...]]:
-    """The denials that are not among the rules of ``desired``; what they cannot do, and what they are not to do now."""
+    """Denials for read-only copies that ``desired`` lacks; and copies that stay open, because a denial is impossible or
+    lifted."""
     name, access = cluster.name, cluster.access
     arriving = [flow for flow in topology.flows.values() if flow.target == name]
     kept = [flow for flow in arriving if flow.read_only]
     if not kept or access is None or isinstance(access.acls, Unknown) or isinstance(access.owned, Unknown):
-        return {}, ()  # nothing, or in doubt
+        return {}, ()  # no read-only copies, or incomplete rules
     if isinstance(access.acls, Unsupported):
         bare = f"{access.acls.why}, so nothing keeps other writers off its copies"
         return {}, tuple(_open(flow, "no-authorizer", bare) for flow in kept)
@@ -208,7 +208,7 @@ def _read_only(
     standing = [*rules, *(acl for acl in access.acls if acl not in gone and acl not in absent)]
     spared, users = read_only.mirror_principals(topology, name), read_only.declared_users(topology, name)
 
-    # What clients write since a failover or cut-over of any flow is no copy, whichever flow brought it.
+    # After a failover or cut-over clients write these topics, so denials stay lifted for every flow.
     said: list[Ignored] = []
     written: set[str] = set()
     topics: dict[str, frozenset[str]] = {}

@@ -45,7 +45,7 @@ def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Fin
     rules_of_cluster = desired_rules(topology, live, routing)
     limit = topology.rules.shrink_limit
     findings = merged(_cluster(name, live, rules_of_cluster, limit) for name in sorted(topology.clusters))
-    # Topics that rules name one by one and that no cluster has: perhaps a typing error.
+    # Literal topics in rules that no cluster has: perhaps a typing error.
     notes: list[str] = []
     value: set[tuple[str, str]] = set()
     for rule in topology.access:
@@ -67,8 +67,8 @@ def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Fin
 
 
 def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: ShrinkLimit) -> Findings:
-    """Guards first: a cluster without an authorizer can have no rules, and unread rules have no difference. Unknown
-    only where something is declared or may be left over there."""
+    """Compares one cluster. Guards first: without an authorizer there are no rules, and unread rules cannot be
+    compared. Unknown only if rules are declared or may be left over there."""
     cluster = live.known(name)
     if cluster is None or cluster.access is None:
         return Findings()
@@ -96,7 +96,7 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     deleted = dict(_deletions(name, acls, access, owned, rules_of_cluster))
     kept = acls - deleted.keys()
     needed = frozenset(rules)
-    # By principal, rules that will be there and that no flow makes: what follows from a flow need not repeat them.
+    # Rules by principal that will exist independently of flows: derived rules need not repeat them.
     there = [acl for acl in kept if acl not in owned or owned[acl].maker == DECLARED]
     declared = [acl for acl, desired in rules.items() if not desired.rests_on]
     standing = grouped((acl.principal, acl) for acl in dict.fromkeys((*there, *declared)))
@@ -151,7 +151,7 @@ def _deletions(
     owned: Mapping[AclBinding, Made],
     rules_of_cluster: DesiredRules,
 ) -> Iterator[tuple[AclBinding, DeleteAcl]]:
-    """A rule that comes twice is deleted for the later reason."""
+    """Deletions; of two reasons for one rule the later counts."""
     rules, absent = rules_of_cluster.rules[name], rules_of_cluster.absent[name]
     for acl, grant in absent.items():
         if acl in acls:
@@ -165,7 +165,7 @@ def _deletions(
             elif acl == denial(acl.name, acl.principal):
                 text = f"made for {record.maker}, which keeps this writer off its copies no longer"
             yield acl, DeleteAcl(name, acl, Grant(record.title, record.maker), Reason(code, text))
-    # Rules that an earlier run deleted, and that no probe has confirmed since.
+    # Deletions by an earlier run without a passed probe.
     for acl, before in access.pending.items():
         if before.there and acl not in acls and acl not in rules:
             made = before.made
@@ -189,7 +189,7 @@ def _left_alone(
     owned: Mapping[AclBinding, Made],
     rules_of_cluster: DesiredRules,
 ) -> Iterator[Ignored]:
-    """What an apply would not touch though it looks as if it should, with why."""
+    """Rules that an apply ignores although a reader may expect a change, with reasons."""
     if name in rules_of_cluster.doubtful:
         held = sum(acl in acls and acl not in rules_of_cluster.rules[name] for acl in owned)
         if held:
@@ -201,7 +201,7 @@ def _left_alone(
 
 
 def literal_topics(rule: AccessRule) -> Iterable[str]:
-    """Topics that a rule names one by one."""
+    """Literal topics of a rule."""
     patterns = [*rule.topics, *rule.reads, *rule.writes]
     if rule.exact is not None and rule.exact.resource is ResourceType.TOPIC:
         patterns += rule.exact.names

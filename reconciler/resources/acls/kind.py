@@ -1,4 +1,4 @@
-"""The kind of access rules: who may do what, in which order rules change, and why each rule is there."""
+"""The kind of access rules: risk, order and origin of each rule."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ AFTER_TOPICS = 1_000
 
 
 def assess(change: AclChange, _: World) -> Assessment:
-    """What the rule changes for its principals; the what-if names those who are affected today."""
+    """Risk of a rule by itself; the outlook names principals that are affected today."""
     allows = change.acl.permission is Permission.ALLOW
     if isinstance(change, DeleteAcl):
         if allows:
@@ -58,7 +58,7 @@ def rests_on(change: AclChange, _: Mapping[TopicRef, TopicRef]) -> Iterator[Subj
 
 
 def states(live: LiveState) -> Callable[[Subject], str]:
-    """The rules of each cluster are put into words once, however many subjects ask."""
+    """States of rules; each cluster's rules are rendered once for all subjects."""
     rules = {name: _rules(cluster) for name, cluster in live.clusters.items() if isinstance(cluster, LiveCluster)}
 
     def state(subject: Subject) -> str:
@@ -79,12 +79,12 @@ def _rules(cluster: LiveCluster) -> Mapping[str, str] | None:
 
 
 def is_safe(change: AclChange, risk: Risk) -> bool:
-    """What flows derive for their readers."""
+    """Whether the change is a rule that a flow derives for readers."""
     return isinstance(change, CreateAcl) and bool(change.rests_on) and risk != Risk.HIGH
 
 
 def deviations(change: AclChange) -> Iterator[Deviation]:
-    """A rule that exists and should not, or the other way round, for ``drift``."""
+    """A missing or superfluous rule, for ``drift``."""
     subject = f"{change.cluster}: {change.acl}"
     match change:
         case CreateAcl():
@@ -131,7 +131,7 @@ class AccessLinks:
     rights: Mapping[str, Mapping[str, tuple[str, ...]]]
 
     def before_topic(self, change: CreateTopic) -> tuple[str, ...]:
-        """A remote topic holds records as soon as it exists."""
+        """Denials that precede a remote topic, since it may hold records as soon as it exists."""
         denials = self.denials.get(change.ref.cluster, ())
         return tuple(
             name
@@ -140,7 +140,7 @@ class AccessLinks:
         )
 
     def before_grant(self, change: CreateAcl) -> tuple[str, ...]:
-        """What a flow allows may be wider than what it denies to the same principal."""
+        """Denials that precede a grant to the same principal, since the grant may be wider."""
         if change.acl.permission is Permission.DENY or not change.rests_on:
             return ()
         denials = self.denials.get(change.cluster, ())
@@ -159,8 +159,7 @@ class AccessLinks:
 
 
 def access_links(changes: Iterable[Change], topology: Topology) -> AccessLinks:
-    """Which changes of access rules a mirror waits for: rights of its principal before its job starts, denials of
-    copies after."""
+    """Access changes on which topics, grants and mirror jobs depend."""
     carriers = {rule.principal: title_of(rule) for rule in topology.access if rule.role is AccessRole.MIRROR}
     denials: dict[str, tuple[Denial, ...]] = {}
     rights: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -197,7 +196,7 @@ def rules_about_topic(basis: ExplainBasis, rules_of_cluster: DesiredRules, ref: 
 def rules_about_principal(
     basis: ExplainBasis, rules_of_cluster: DesiredRules, principal: str
 ) -> tuple[RuleAnswer, ...]:
-    """Also those that only an earlier run made, or that this program never made."""
+    """Rules about a principal, including rules of earlier runs and of other tools."""
 
     def about(acl: AclBinding) -> bool:
         return acl.principal == principal
@@ -210,7 +209,7 @@ def rules_about_principal(
 def _answers(
     basis: ExplainBasis, rules_of_cluster: DesiredRules, cluster: str, about: Callable[[AclBinding], bool]
 ) -> Iterator[RuleAnswer]:
-    """Rules that differ only in their operation as one; undeclared ones come last."""
+    """Answers; rules that differ only in their operation are merged, undeclared ones come last."""
     live_cluster = basis.live.known(cluster)
     access = live_cluster.access if live_cluster is not None and cluster in basis.answered else None
     live = access.acls if access is not None and isinstance(access.acls, frozenset) else None
@@ -229,7 +228,7 @@ def _answers(
 
 
 def _because(desired: DesiredRule | None, record: Made | None) -> tuple[str, str]:
-    """Why the rule is desired or there, and where that is written."""
+    """Why the rule is desired or exists, and its place in the files."""
     if desired is not None and desired.rests_on:
         return f"{desired.grant.maker} derived it from {desired.rests_on}", desired.grant.where
     if desired is not None:
@@ -241,7 +240,7 @@ def _because(desired: DesiredRule | None, record: Made | None) -> tuple[str, str
 
 
 def _state(acl: AclBinding, rules: Mapping[AclBinding, DesiredRule], live: frozenset[AclBinding] | None) -> str:
-    """Empty where the cluster was not asked. A wider rule makes a narrower one needless: then it is not missing."""
+    """State of a rule; empty if the cluster was not read. A rule that a wider one covers is not missing."""
     if live is None:
         return ""
     if acl in live:

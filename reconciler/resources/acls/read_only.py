@@ -1,7 +1,7 @@
 """Deny rules that keep writers other than a mirror off remote topics (``copies: read_only``). Pure.
 
-A denial wins over every permission, so none of them is for everyone: it would stop the mirror, too. The principals that
-the cluster's rules let write are denied one by one.
+A denial overrides every permission, so a denial for everyone would stop the mirror, too. Instead, each principal that
+the cluster's rules allow to write is denied.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,20 +29,20 @@ def lets_write(rule: acls.AclBinding) -> bool:
 
 
 def denies_writing(rule: acls.AclBinding) -> bool:
-    """One topic by its name."""
+    """Whether the rule denies writing one literal topic."""
     topic = rule.resource is acls.ResourceType.TOPIC and rule.pattern is acls.PatternType.LITERAL and not rule.wildcard
     return topic and rule.operation in _WRITES and rule.permission is acls.Permission.DENY
 
 
 def write_rules(rules: Iterable[acls.AclBinding], topic: str) -> list[acls.AclBinding]:
-    """Rules that let someone write the topic."""
+    """Allow rules for writing the topic."""
     return [rule for rule in rules if lets_write(rule) and rule.covers_name(topic)]
 
 
 @dataclass(frozen=True, slots=True)
 class WriteDenials:
-    """``because``: denial -> the rule that lets its principal write. ``open``: rule for everyone -> topics that anyone
-    may write by it, since to deny it would stop the mirror."""
+    """``because``: denial -> the rule that allows its principal to write. ``open``: rule for everyone -> topics that
+    stay open by it, since denying everyone would stop the mirror."""
 
     because: Mapping[acls.AclBinding, acls.AclBinding]
     open: Mapping[acls.AclBinding, tuple[str, ...]]
@@ -51,8 +51,8 @@ class WriteDenials:
 def write_denials(
     topics: Iterable[str], rules: Iterable[acls.AclBinding], spared: Collection[str], known: Collection[str] = ()
 ) -> WriteDenials:
-    """What keeps everyone but ``spared`` principals from writing ``topics``, as far as rules can. ``known``: principals
-    that may use a rule for everyone."""
+    """Denials that keep all but ``spared`` principals from writing ``topics``, as far as rules can. ``known``:
+    principals that may use a rule for everyone."""
     book = Rulebook.of(rule for rule in rules if lets_write(rule))
     because: dict[acls.AclBinding, acls.AclBinding] = {}
     open_by: dict[acls.AclBinding, tuple[str, ...]] = {}
@@ -72,7 +72,7 @@ def declared_users(topology: Topology, cluster: str) -> frozenset[str]:
 
 
 def mirror_principals(topology: Topology, cluster: str) -> frozenset[str]:
-    """As whom mirrors write to the cluster, by its settings and by the entries of role mirror. Empty: not known."""
+    """Principals of mirrors on the cluster, from its settings and entries of role mirror. Empty: unknown."""
     entries = (rule for rule in topology.access if rule.role is acls.AccessRole.MIRROR and not rule.absent)
     into = (
         rule.principal

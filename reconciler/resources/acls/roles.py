@@ -3,9 +3,9 @@
 An allowed READ or WRITE implies DESCRIBE, and WRITE on any topic allows an idempotent producer (KIP-679, Kafka 2.8), so
 neither is written out.
 
-The rights of the role ``mirror`` depend on flows and live topics. Sources are named topic by topic: a job sees no topic
-that its flows do not carry, and a new topic gets its rule in the plan that makes its remote topic. Remote names are one
-prefix where the naming policy gives them one.
+Rights of the role ``mirror`` depend on flows and live topics. Source topics are named one by one: a job sees only
+topics of its flows, and a new topic gets its rule in the plan that creates its remote topic. Remote names share one
+prefixed rule if the naming policy gives them a prefix.
 """
 
 from collections.abc import Iterable, Iterator
@@ -43,7 +43,7 @@ SHOWN = 3
 
 
 def expand_stable(rule: AccessRule) -> tuple[AclBinding, ...]:
-    """The rules of an entry, in order; none for the role mirror, whose rules depend on topics."""
+    """Rules of an entry, in order; none for the role mirror, which depends on topics."""
     if rule.exact is not None:
         exact = rule.exact
         return tuple(
@@ -67,7 +67,7 @@ def bindings(rule: AccessRule, rights: Iterable[Right]) -> tuple[AclBinding, ...
 
 
 def title_of(rule: AccessRule) -> str:
-    """What a reviewer reads: ``User:orders-app: producer on orders``."""
+    """The title for reviewers: ``User:orders-app: producer on orders``."""
     if rule.exact is not None:
         exact = rule.exact
         on = "" if exact.resource is CLUSTER else f" {_listed(exact.names)}"
@@ -131,7 +131,7 @@ def _rights(rule: AccessRule, role: AccessRole) -> Iterator[Right]:
 
 
 def _looking() -> Iterator[Right]:
-    """What plan, drift and doctor ask for."""
+    """Rights for the requests of plan, drift and doctor."""
     yield from _each(TOPIC, (EVERY,), Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
     yield from _each(GROUP, (EVERY,), Operation.DESCRIBE)
     yield from _each(TRANSACTION, (EVERY,), Operation.DESCRIBE)
@@ -155,7 +155,7 @@ def flows_of(rule: AccessRule, topology: Topology) -> tuple[Flow, ...]:
 
 
 def clusters_of(rule: AccessRule, topology: Topology) -> tuple[str, ...]:
-    """Where a rule of role mirror holds."""
+    """Clusters of a rule of role mirror."""
     sides = {side for flow in flows_of(rule, topology) for side in (flow.source, flow.target)}
     return rule.clusters or tuple(sorted(sides))
 
@@ -170,11 +170,11 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
             yield from ((TOPIC, NamePattern(route.source.name), Operation.READ) for route in mine)
             if flow.groups.sync_offsets:
                 yield GROUP, EVERY_GROUP, Operation.READ if flow.groups.both_ways else Operation.DESCRIBE
-            for other in topology.arriving(flow):  # a principal that carries it, too, has Read, which implies this
+            for other in topology.arriving(flow):  # a principal of both has Read, which implies Describe
                 if other not in wanted:
                     yield GROUP, NamePattern(position_group(other.state_name)), Operation.DESCRIBE
         if flow.target == cluster:
-            # Reads too: `verify` compares both sides as the same principal.
+            # Read, too, because `verify` compares both sides as the same principal.
             if flow.naming.policy == "default":
                 names = [NamePattern(f"{flow.source}{flow.naming.separator}", PatternType.PREFIXED)]
             else:
@@ -203,8 +203,8 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
 
 
 def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> Iterator[Right]:
-    """What our own programs need, beside what is the same everywhere, on clusters that keep records of mirrors or of
-    applies. Pauses are records in the status topic: ``mirror pause`` and ``failover`` write them."""
+    """Additional rights of our own programs on clusters that keep records of mirrors or applies. ``mirror pause`` and
+    ``failover`` write pauses to the status topic."""
     if role not in (AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY):
         return
     applies = role is AccessRole.RECONCILER_APPLY

@@ -1,4 +1,4 @@
-"""Flows: which topics they carry where, loops, provenance, and why a topic is or is not carried.
+"""Flows: routes of topics, loops, provenance, and explanations why a flow carries a topic or not.
 
-Belongs here: routes over all flows. Not here: remote topics' settings (`resources.topics`).
+Belongs here: routes over all flows. Not here: settings of remote topics (`resources.topics`).
 """

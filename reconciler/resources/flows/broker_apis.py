@@ -1,7 +1,7 @@
-"""What flows need of brokers, by the requests that these offer (ApiVersions): what is missing is refused.
+"""APIs that flows need, compared with the brokers' ApiVersions: a flow without a needed API is refused.
 
-Belongs here: needs without which a flow copies nothing. Not here: what only some changes need, which brokers refuse
-when they check those beforehand (``broker-refuses``), and what flows that keep offsets need besides (``same_offsets``).
+Belongs here: needs without which a flow copies nothing. Not here: needs of single changes, which brokers validate
+(``broker-refuses``), and needs of flows that keep offsets (``same_offsets``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from reconciler.model.reports.impact import ClusterFeatures
 
 PRODUCE, FETCH = 0, 1
 LOWEST = {PRODUCE: 8, FETCH: 11}
-"""By which the mirror writes and reads batches; Kafka has them since 2.4."""
+"""Lowest versions with which the mirror writes and reads batches, since Kafka 2.4."""
 READ = {PRODUCE: "Produce", FETCH: "Fetch"}
 TRANSACTIONS = {
     22: "InitProducerId",
@@ -30,7 +30,7 @@ GROUPS_WRITTEN = {8: "OffsetCommit", 9: "OffsetFetch", 16: "ListGroups"}
 
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """``names``: requests that a cluster does not offer. ``use``: what the flow wants them for."""
+    """``names``: requests that a cluster lacks. ``use``: their purpose for the flow."""
 
     cluster: str
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class _Lack:
 
 
 def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) -> Iterator[Refused]:
-    """Clusters whose brokers reported no requests are not judged: their job looks again."""
+    """Refusals. Clusters that reported no API versions are not judged; the job checks again."""
     for flow in topology.flows.values():
         source, target = (features.get(name, ClusterFeatures()).apis for name in (flow.source, flow.target))
         subject = Subject(About.FLOW, name=flow.name)
@@ -76,8 +76,7 @@ def _no_transactions(
 
 
 def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, int] | None) -> Iterator[_Lack]:
-    """APIs that brokers do not offer and the flow needs, by their ApiVersions answer; None where a cluster has not
-    answered."""
+    """APIs that the flow needs and brokers lack, by ApiVersions responses; None for a cluster without one."""
     newer = "Have its brokers upgraded to Kafka 2.4 or later"
     if flow.delivery is Delivery.AT_LEAST_ONCE and (names := _missing(AT_LEAST_ONCE, target)):
         yield _Lack(
@@ -98,5 +97,5 @@ def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, in
 
 
 def _missing(needed: Mapping[int, str], offered: Mapping[int, int] | None) -> tuple[str, ...]:
-    """Nothing counts as missing where the cluster reported no requests."""
+    """Missing requests; empty if the cluster reported no API versions."""
     return () if offered is None else tuple(name for key, name in needed.items() if key not in offered)

@@ -1,7 +1,7 @@
-"""Explains whether a flow carries a topic, by which rule, and which topics it unexpectedly leaves out.
+"""Explains whether and by which rule a flow carries a topic, and finds topics that it unexpectedly leaves out.
 
-Expected to stay behind are what the flow itself excludes, names that begin with ``__``, MirrorMaker 2's own topics, and
-copies on their way back. Plan, status and verify name all others, since a reader could take the flow for complete.
+Expected are the flow's own exclusions, names with prefix ``__``, MirrorMaker 2's topics, and copies on their way back.
+Plan, status and verify name all others, because a reader could believe that the flow is complete.
 """
 
 import re
@@ -15,7 +15,7 @@ from reconciler.text import first_of, grouped
 
 
 def flow_answer(flow: Flow, selector: policy.TopicSelector, topic: TopicRef) -> FlowAnswer:
-    """``topic`` is on the flow's source."""
+    """``topic``: on the flow's source."""
     if (why := selector.why_not(topic.name)) is not None:
         return FlowAnswer(flow.name, topic, rule_against(flow, topic.name, why))
     rule = f"{_first(flow.topics, topic.name)} matches the whole name"
@@ -24,7 +24,7 @@ def flow_answer(flow: Flow, selector: policy.TopicSelector, topic: TopicRef) -> 
 
 
 def rule_against(flow: Flow, name: str, why: str) -> str:
-    """``why``: what ``TopicSelector.why_not`` says of ``name``."""
+    """``why``: the result of ``TopicSelector.why_not`` for ``name``."""
     if why == policy.NO_MATCH:
         part = next((pattern for pattern in flow.topics if has_part(pattern, name)), "")
         if part:
@@ -50,8 +50,8 @@ _OF_MIRRORMAKER = re.compile(r"mm2-(?:configs|offsets|status|offset-syncs)\..+\.
 
 
 def left_out(topology: Topology, flow: Flow, selector: policy.TopicSelector, names: Iterable[str]) -> Mapping[str, str]:
-    """Of ``names`` on the flow's source those that its expressions match and that it does not carry, with the rule,
-    without expected ones."""
+    """Topics among ``names`` that the flow's expressions match but the flow does not carry, with the rule; without
+    expected ones."""
     whys = ((name, selector.why_not(name)) for name in names)
     return {
         name: rule_against(flow, name, why)
@@ -61,7 +61,7 @@ def left_out(topology: Topology, flow: Flow, selector: policy.TopicSelector, nam
 
 
 def left_out_words(flow: Flow, rules: Mapping[str, str]) -> str:
-    """``rules``: as of ``left_out``, at least one."""
+    """``rules``: from ``left_out``, at least one."""
     them = "1 topic" if len(rules) == 1 else f"{len(rules)} topics"
     by_rule = grouped((rule, name) for name, rule in rules.items())
     parts = (f"{first_of(names, NAMED)} ({rule})" for rule, names in by_rule.items())
@@ -74,8 +74,7 @@ def idle_names(
     carried: Mapping[TopicRef, Collection[str]],
     held: Mapping[str, Collection[str]],
 ) -> Iterator[str]:
-    """``carried``: remote topic -> the flows that make it. ``held``: flow -> names that it matches and does not
-    carry."""
+    """``carried``: remote topic -> its flows. ``held``: flow -> names that it matches but does not carry."""
     carrying = {flow for flows in carried.values() for flow in flows}
     for name in sorted(selectors):
         flow = topology.flows[name]
@@ -92,8 +91,7 @@ def idle_names(
 
 
 def _expected(topology: Topology, flow: Flow, selector: policy.TopicSelector, name: str, why: str) -> bool:
-    """Whether it is no surprise that this topic is left: an internal one, one that the flow excludes itself, or one
-    that came from where it would go."""
+    """Whether leaving this topic out is expected: it is internal, excluded by the flow, or a copy on its way back."""
     if name.startswith("__") or _OF_MIRRORMAKER.fullmatch(name):
         return True
     if why == policy.EXCLUDED:

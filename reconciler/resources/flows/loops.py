@@ -1,13 +1,13 @@
-"""Proves that flows form no loops: no record ever comes back to a cluster it has been on.
+"""Proves that flows form no loops: no record comes back to a cluster that it has been on.
 
-A record that starts on cluster c0 as topic t is followed hop by hop. Default and identity naming only ever put text
-before t, so every rule along a path (patterns, exclusions, internal topics, the cycle rule) is a language of t, and
-a loop exists exactly when all of them have a name in common and provenance does not cut it. Custom policies are
-simulated with sample names.
+The search follows a record from cluster c0 and topic t hop by hop. Default and identity naming only put text before t,
+so every rule along a path (patterns, exclusions, internal topics, the cycle rule) is a language of t. A loop exists
+exactly if all these languages share a name and provenance does not cut the loop. Custom policies are simulated with
+sample names.
 
-Where all flows between clusters that reach each other have default naming with one separator, a name carries its whole
-path and the policy's cycle rule refuses every return: nothing has to be searched. This needs aliases that can be read
-back out of a name: none may hold the separator.
+If all flows between clusters that reach each other have default naming with one separator, a name contains its whole
+path, and the policy's cycle rule refuses every return: no search is needed. This requires aliases without the
+separator, so that they can be parsed out of a name.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ MAX_WALKS = 50_000
 SAMPLES = 200
 FEW = 2_000
 SOME = "..."
-"""In place of a name where none is known that goes round."""
+"""Placeholder for the topic of a loop without a known example."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``hops`` shows one record's way. ``doubtful`` lists expressions without an automaton: with some, no example was
-    found, the topics of ``hops`` are ``SOME``, and the loop is possible but not certain."""
+    """``hops``: the path of one record. ``doubtful``: expressions without an automaton; if there are any, no example
+    was found, topics of ``hops`` are ``SOME``, and the loop is possible but not certain."""
 
     flows: tuple[str, ...]
     hops: tuple[Hop, ...]
@@ -56,14 +56,14 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Unproved:
-    """The search was given up among these flows."""
+    """Flows for which the search was given up."""
 
     flows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One hop of a path with all rules so far as languages of the topic's first name."""
+    """One hop of a path, with all rules so far as languages of the first topic name."""
 
     travel: FlowNaming
     prefix: str
@@ -72,7 +72,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Search:
-    """The loops found so far, and how much was tried."""
+    """Loops found so far, and spent effort."""
 
     topics: Mapping[str, Sequence[str]]
     found: list[Loop] = field(default_factory=list)
@@ -81,15 +81,14 @@ class _Search:
     gave_up: bool = False
 
     def known(self, flows: Iterable[str]) -> bool:
-        """Does a known loop use one of these flows?"""
+        """Whether a known loop uses one of these flows."""
         return not {flow for loop in self.found for flow in loop.flows}.isdisjoint(flows)
 
 
 def find_loops(travels: Iterable[FlowNaming], topics: Mapping[str, Sequence[str]]) -> tuple[Loop | Unproved, ...]:
-    """Loops in which a record can come back, each with one example. Of loops that share a flow only one is reported.
+    """Loops in which a record can come back, each with an example; one of several loops that share a flow.
 
-    ``topics`` are the declared topics of each cluster; examples are taken from them where possible. Raises whatever a
-    custom policy raises.
+    ``topics``: declared topics of each cluster, preferred as examples. Raises as a custom policy.
     """
     answer: list[Loop | Unproved] = []
     for region in _regions(list(travels)):
@@ -106,7 +105,7 @@ def find_loops(travels: Iterable[FlowNaming], topics: Mapping[str, Sequence[str]
 
 
 def _regions(travels: Sequence[FlowNaming]) -> Iterator[list[FlowNaming]]:
-    """Flows between clusters that all reach each other (strongly connected components); others close no loop."""
+    """Flows within strongly connected components of clusters; other flows close no loop."""
     targets: dict[str, set[str]] = {}
     for travel in travels:
         targets.setdefault(travel.flow.source, set()).add(travel.flow.target)
@@ -131,9 +130,9 @@ def _proved_by_names(region: Sequence[FlowNaming]) -> bool:
 
 
 def _follow(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
-    """Extends paths of distinct clusters from ``start``, short ones first, and notes what leads back to ``start``.
+    """Extends paths of distinct clusters from ``start``, short ones first, and notes paths back to ``start``.
 
-    A path through a loop that is already known is not followed: the loop has to go first.
+    A path through a known loop is not followed, because the user must remove that loop first.
     """
     waiting: deque[tuple[_Step, ...]] = deque([()])
     while waiting and not search.gave_up:
@@ -157,7 +156,7 @@ def _follow(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
 
 
 def _candidates(search: _Search, path: tuple[_Step, ...], count: int) -> list[str]:
-    """First names that pass all rules of the path, as far as is known."""
+    """First names that pass all known rules of the path."""
     longest = max(len(step.prefix) for step in path)
     try:
         return list(
@@ -193,7 +192,7 @@ def _close(search: _Search, path: tuple[_Step, ...]) -> None:
 
 
 def _every_candidate(path: tuple[_Step, ...]) -> tuple[str, ...] | None:
-    """All names that pass the rules of the path, as far as they are known, where they are few enough to try each."""
+    """All names that pass the known rules of the path, if they are few enough to try each; else None."""
     try:
         longest = max(len(step.prefix) for step in path)
         return automata.every_name(automata.Intersection(path[-1].rules), FEW, automata.MAX_NAME - longest)
@@ -207,7 +206,7 @@ def _note(search: _Search, loop: Loop) -> None:
 
 
 def _walk(travels: Sequence[FlowNaming], topic: str) -> tuple[Hop, ...]:
-    """The hops of one topic by the real rules; empty if one of them does not carry it."""
+    """Hops of one topic by the real rules; empty if a flow does not carry it."""
     name = topic
     for travel in travels:
         if len(name) > automata.MAX_NAME or travel.selector.why_not(name) is not None:
@@ -226,7 +225,7 @@ def _hops(travels: Sequence[FlowNaming], topic: str) -> tuple[Hop, ...]:
 
 
 def _simulate(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
-    """Follows sample names from ``start`` where a custom policy is on the way."""
+    """Follows sample names from ``start`` along paths with a custom policy."""
     if not any(travel.custom for travel in region):
         return
     # Declared topics of the cluster, then short names its flows could carry.

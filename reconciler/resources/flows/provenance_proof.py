@@ -1,9 +1,9 @@
-"""Proves that with provenance no record arrives twice, over the whole flow graph.
+"""Proves over the whole flow graph that with provenance no record arrives twice.
 
-What the header does at run time: a flow with provenance carries no record to a cluster where it has been, and none that
-has been on its source before; with ``local`` only records without a header. A loop in which all flows have provenance
-is cut, because each cluster on it is in the header; ``goes_round`` decides on others. What is left to prove is that
-two paths never lead the same record to the same topic.
+At run time, a flow with provenance carries no record to a cluster in its header, and none that has been on its source
+before; with ``local`` only records without a header. A loop in which all flows have provenance is cut, since each of
+its clusters is in the header; ``goes_round`` decides on others. It remains to prove that two paths never lead the same
+record to the same topic.
 """
 
 from collections import deque
@@ -33,14 +33,15 @@ class Doubled:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The search was given up, or a custom naming policy keeps it from being made."""
+    """The search was given up, or a custom naming policy prevents it."""
 
     flows: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """``marked``: a flow on the way writes the header. ``rules``: the names of the first topic that come so far."""
+    """``marked``: a flow on the path writes the header. ``rules``: languages of first topic names that travel this
+    path."""
 
     origin: str
     travels: tuple[FlowNaming, ...] = ()
@@ -66,12 +67,12 @@ class _Search:
 
 
 def cut_everywhere(flows: Iterable[Flow]) -> bool:
-    """Does no record go round any loop of these flows, whatever their expressions are?"""
+    """Whether provenance cuts every loop of these flows, for any expressions."""
     return all(flow.provenance is not None for flow in flows)
 
 
 def goes_round(flows: Sequence[Flow]) -> bool:
-    """Does a record that is written at the source of the first flow get through all of them, the last one included?"""
+    """Whether a record from the source of the first flow passes all of them, including the last."""
     path: tuple[str, ...] = ()
     for flow in flows:
         if flow.provenance is None:
@@ -83,14 +84,14 @@ def goes_round(flows: Sequence[Flow]) -> bool:
 
 
 def may_share(left: Flow, right: Flow) -> bool:
-    """May both write to one topic, as long as no record comes twice? Their headers distinguish the records."""
+    """Whether both flows may write one topic, since headers tell their records apart, unless a record comes twice."""
     return left.provenance is not None and right.provenance is not None
 
 
 def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ...]:
     """One example for each pair of flows with provenance that bring the same record to the same topic."""
     all_of_them = sorted(travels, key=lambda travel: travel.flow.name)
-    # Flows with provenance whose target another one has, too.
+    # Flows with provenance that share a target.
     pairs = (
         (left.flow, right.flow) for left, right in combinations(all_of_them, 2) if left.flow.target == right.flow.target
     )
@@ -103,8 +104,8 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
     search = _Search(by_source)
     try:
         for origin in sorted(by_source):
-            # All ways of a record that is written on `origin`, short ones first; a second way to a topic is not gone
-            # on.
+            # All paths of a record from `origin`, short ones first; a second path to a topic is not
+            # extended.
             arrived: dict[tuple[str, str], list[_Path]] = {}
             waiting = deque([_Path(origin)])
             while waiting:
@@ -121,8 +122,8 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
 
 
 def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
-    """Paths that go one flow on, to a cluster that was not visited yet, along which at least one name travels. A flow
-    that carries only local records takes none that are marked."""
+    """Paths extended by one flow to an unvisited cluster, with at least one name. A flow for local records extends no
+    marked path."""
     visited = {path.origin, *(travel.flow.target for travel in path.travels)}
     for travel in search.by_source.get(path.here, ()):
         flow = travel.flow
@@ -141,8 +142,7 @@ def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
 
 
 def _doubled(search: _Search, path: _Path, other: _Path) -> bool:
-    """Whether a name travels both paths to one cluster; noted as a finding where the two last flows write the same
-    topic."""
+    """Whether a name travels both paths to one cluster; a finding if the last flows write the same topic."""
     name = _example(search, (*path.rules, *other.rules), path.prefix)
     if name is None:
         return False

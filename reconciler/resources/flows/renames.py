@@ -1,7 +1,7 @@
-"""Renames of flows: what a flow of an earlier definition is called now, and flows that look like one renamed.
+"""Renames of flows: present names of former flows, and flows that look renamed.
 
-A flow that ``moved`` names keeps its state under its first name, so an earlier flow is the one of now that has its
-state's name (decision 127).
+A flow in ``moved`` keeps its state under its first name, so flows of two definitions with the same state name are one
+(decision 127).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,22 +17,22 @@ KEEPS = "its positions, offset map, transactional ids and pauses stay, so nothin
 
 
 def state_of(flow: Handover) -> str:
-    """The name of a flow's state. ``flow``: an entry of a hand-over's ``flows``."""
+    """A flow's state name. ``flow``: an entry of a hand-over's ``flows``."""
     return str(flow.get("moved_from") or flow["name"])
 
 
 def called_now(topology: Topology) -> Mapping[str, str]:
-    """Name of its state -> flow, of those that were renamed."""
+    """State name -> renamed flow."""
     return {flow.state_name: flow.name for flow in topology.flows.values() if flow.moved_from}
 
 
 def entry(old: str, new: str) -> str:
-    """The entry to write into the files."""
+    """The entry for the files."""
     return f"moved: [{{flow: {new}, from: {old}}}]"
 
 
 def as_called_now(before: Topology, after: Topology) -> Topology:
-    """``before`` with its flows under the names that ``after`` has for them; the others as they are."""
+    """``before`` with flows under their names in ``after``."""
     now = called_now(after)
     names = {name: now.get(flow.state_name, name) for name, flow in before.flows.items()}
     if all(name == other for name, other in names.items()):
@@ -46,7 +46,7 @@ def as_called_now(before: Topology, after: Topology) -> Topology:
 
 
 def renamed_flows(before: Iterable[Handover], after: Iterable[Handover]) -> Mapping[str, str]:
-    """New flow -> the former flow that was the same under another name, where only one can be meant."""
+    """New flow -> the equal former flow with another name, if it is unique."""
     old, new = ({str(flow["name"]): flow for flow in side} for side in (before, after))
     gone = {name: _content(old[name]) for name in old.keys() - new.keys()}
     fresh = {name: _content(new[name]) for name in new.keys() - old.keys() if "moved_from" not in new[name]}
@@ -60,7 +60,7 @@ def _content(flow: Handover) -> Handover:
 
 
 def left_behind(before: Iterable[Handover], after: Iterable[Handover]) -> Iterator[Refused]:
-    """Flows whose running job keeps their state under another name than the files say: it would be lost to them."""
+    """Refuses flows that would lose their state: the running job keeps it under another name than the files say."""
     now = {str(flow["name"]): flow for flow in after}
     for flow in before:
         name = str(flow["name"])

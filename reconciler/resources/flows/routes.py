@@ -22,12 +22,12 @@ from reconciler.resources.topics.defaults import layers_of, replication_factor
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic of one flow. ``partitions`` None: unknown until the source topic exists, or can be seen.
+    """One topic of one flow. ``partitions``: None while the source topic is missing or hidden.
 
-    ``unseen``: its source, or the source of that, may exist unseen, so nothing is known about the remote topic.
+    ``unseen``: a source on the way may exist but is hidden, so the remote topic's settings are unknown.
 
-    ``two_way``: the remote topic flows back to its source under the same name, or flows with provenance share it; then
-    no side's configs lead.
+    ``two_way``: the remote topic flows back under the same name, or flows with provenance share it, so that neither
+    side's configs lead.
     ``depth`` counts hops from a topic that no flow makes. ``declared``: git declares that topic.
     """
 
@@ -45,8 +45,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """``prospects``: the topics as they will be once everything desired exists; ``contested``: two flows would make
-    them."""
+    """``prospects``: topics after the plan; ``contested``: remote topics of two flows."""
 
     routes: tuple[Route, ...]
     prospects: expected.Prospects
@@ -65,7 +64,7 @@ class TopicHop:
 
 
 def selector_of(flow: Flow) -> TopicSelector:
-    """Raises ReconcilerError when a pattern or policy cannot be used (``validate`` finds it first)."""
+    """Raises ReconcilerError for an unusable pattern or policy, which ``validate`` finds first."""
     try:
         return selector_for(flow)
     except ValueError as error:
@@ -77,20 +76,20 @@ def selector_of(flow: Flow) -> TopicSelector:
 
 
 def is_copy(selector: TopicSelector, name: str) -> bool:
-    """Whether ``name`` on a flow's target is what the flow makes of a topic of its source, if that has it."""
+    """Whether ``name`` on a flow's target would be the copy of a source topic."""
     upstream = selector.policy.upstream_topic(name) or name
     return selector.why_not(upstream) is None and selector.remote_name(upstream) == name
 
 
 def find_routes(topology: Topology, live: LiveState) -> Routing:
-    """Flows whose source or target is not known take no part."""
+    """Routes of all flows with known source and target."""
     flows, selectors = _selected(topology, live)
     present = _present(topology, live)
     hops, endless, held = _hops(flows, selectors, present, limit=len(topology.clusters))
     makers: dict[TopicRef, list[TopicHop]] = defaultdict(list)
     for hop in sorted(hops):
         makers[hop.remote].append(hop)
-    # Several flows may write to one topic where each record says where it comes from (`validate` proves more).
+    # Several flows may write one topic if provenance headers tell their records apart (`validate` proves more).
     marking = {flow.name for flow in flows if flow.provenance is not None}
     contested = frozenset(
         ref for ref, hops in makers.items() if len(hops) > 1 and not all(hop.flow in marking for hop in hops)
@@ -99,7 +98,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
     brokers = {name: usual_configs(cluster) for name in present if (cluster := live.known(name))}
     prospects = _prospects(topology, live, present, brokers)
     sound = {ref: hops for ref, hops in makers.items() if ref not in contested}
-    # Hops whose source exists or is made by such a hop, so none that follows a contested topic.
+    # Keeps hops from existing topics, or from remote topics of such hops, so none after a contested topic.
     leaders = {ref: hops[0] for ref, hops in sound.items()}
     kept: dict[TopicRef, TopicHop] = {}
     while fresh := {r: h for r, h in leaders.items() if r not in kept and (h.source in prospects or h.source in kept)}:
@@ -112,7 +111,7 @@ def find_routes(topology: Topology, live: LiveState) -> Routing:
 
 
 def kept_less_by(routing: Routing) -> Iterator[limits.KeptLess]:
-    """Of every copy that a flow makes and whose settings are known."""
+    """Copies with known settings that retain less than their source."""
     for route in routing.routes:
         both = [routing.prospects[ref].configs for ref in (route.source, route.remote) if ref in routing.prospects]
         here, there = both if len(both) == 2 else (None, None)
@@ -121,7 +120,7 @@ def kept_less_by(routing: Routing) -> Iterator[limits.KeptLess]:
 
 
 def hops_between(topology: Topology, live: LiveState) -> Collection[TopicHop]:
-    """Every topic of every flow by name alone. Flows whose source or target is not known are left out."""
+    """Every topic of every flow, by name alone, of flows with known source and target."""
     flows, selectors = _selected(topology, live)
     hops, _, _ = _hops(flows, selectors, _present(topology, live), limit=len(topology.clusters))
     return hops
@@ -134,8 +133,8 @@ def _selected(topology: Topology, live: LiveState) -> tuple[list[Flow], dict[str
 
 
 def left_out_by(flow: Flow, topology: Topology, live: LiveState) -> str:
-    """Topics that are on the flow's source now, which its author may take for carried: in words, empty where there are
-    none, or its source is not known."""
+    """Words for topics on the flow's source that its author may wrongly believe to be carried; empty without any, or
+    with an unknown source."""
     source = live.known(flow.source)
     rules = left_out(topology, flow, selector_of(flow), source.topics) if source is not None else {}
     return left_out_words(flow, rules) if rules else ""
@@ -147,7 +146,7 @@ def remote_names(topology: Topology, live: LiveState) -> Iterator[TopicRef]:
 
 
 def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[TopicRef, tuple[TopicRef, ...]]:
-    """Remote topic -> its sources, both among ``topics``; not where each of two would be the other's."""
+    """Remote topic -> its sources, both among ``topics``; without pairs that are each other's source."""
     ways: set[tuple[TopicRef, TopicRef]] = set()
     for flow in topology.flows.values():
         here = [ref for ref in topics if ref.cluster == flow.source]
@@ -163,7 +162,7 @@ def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[T
 
 
 def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
-    """Names by known cluster, without anything flows will make. What a flow names may be there unseen."""
+    """Known cluster -> topic names, without planned remote topics, but with hidden topics that a flow names."""
     names: dict[str, set[str]] = {}
     for name in topology.clusters:
         if cluster := live.known(name):
@@ -182,15 +181,15 @@ def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
 def _hops(
     flows: list[Flow], selectors: Mapping[str, TopicSelector], present: Mapping[str, set[str]], limit: int
 ) -> tuple[set[TopicHop], set[TopicHop], Mapping[str, set[str]]]:
-    """Fixpoint over all flows. A name that was made by more hops than there are clusters came round: endless. The last
-    part is by flow what its expressions match and it does not carry."""
+    """Fixpoint over all flows. A name after more hops than there are clusters has come round, so it is endless. The
+    last part: flow -> names that it matches but does not carry."""
     ends = {end: present[end] for flow in flows for end in (flow.source, flow.target)}
     fresh = {cluster: dict.fromkeys(names, 0) for cluster, names in ends.items()}
     known_names = {cluster: set(names) for cluster, names in ends.items()}
     hops: set[TopicHop] = set()
     endless: set[TopicHop] = set()
     held: dict[str, set[str]] = defaultdict(set)
-    # Only names that are new at a cluster travel on in the next round, so flows that feed each other come to an end.
+    # Only names that are new on a cluster continue in the next round, so opposite flows terminate.
     while any(fresh.values()):
         by_name: dict[str, dict[str, int]] = {cluster: {} for cluster in ends}
         for flow in flows:
@@ -214,7 +213,7 @@ def _hops(
 
 
 def _nearest_first(hops: Mapping[TopicRef, TopicHop]) -> tuple[list[TopicRef], frozenset[TopicRef]]:
-    """Remote topics so that each comes after its source. The second part is on a ring of same-name flows."""
+    """Remote topics, each after its source. The second part: topics on a ring of flows with identity naming."""
     order: list[TopicRef] = []
     placed: set[TopicRef] = set()
     ring: set[TopicRef] = set()
@@ -237,11 +236,11 @@ def _values(
     brokers: Mapping[str, BrokerConfigs],
     makers: Mapping[TopicRef, Sequence[TopicHop]],
 ) -> tuple[Route, ...]:
-    """Works out every remote topic and adds it to ``prospects``. The first of several makers leads."""
+    """Computes every remote topic and adds it to ``prospects``. Of several flows to one topic, the first leads."""
     hops = {ref: hops[0] for ref, hops in makers.items()}
     order, ring = _nearest_first(hops)
     two_way = ring | {ref for ref, hops in makers.items() if len(hops) > 1}
-    # All topics of a ring get the largest partition count among them; it may have to travel all the way round.
+    # All topics of a ring need the largest partition count among them, since records keep their partition.
     on_rings = [ref for ref in order if ref in two_way]
     for _ in on_rings:
         for ref in on_rings:
@@ -292,8 +291,8 @@ def _values(
 def _prospects(
     topology: Topology, live: LiveState, present: Mapping[str, set[str]], brokers: Mapping[str, BrokerConfigs]
 ) -> expected.Prospects:
-    """What each topic will be like, whether it is there or not: worked out when it is asked for and kept, since routes
-    of several hops ask for the same ones."""
+    """Topics after the plan, existing or new; computed on demand and cached, since routes over several hops share
+    them."""
 
     def work_out(ref: TopicRef) -> expected.Prospect:
         cluster, desired = live.known(ref.cluster), topology.topics.get(ref.name)
@@ -315,7 +314,7 @@ def _prospects(
 
 
 def _refusals(endless: Iterable[TopicHop], contested: Mapping[TopicRef, Sequence[TopicHop]]) -> Iterator[Refused]:
-    """Topics that come round without end, and topics that several flows would write to."""
+    """Refusals of endless topics, and of topics that several flows would write."""
     for hop in sorted(endless):
         problem = f"{hop.source} comes round through every cluster and would be mirrored on as {hop.remote}"
         todo = "Exclude it with exclude_topics, or give all flows of the ring the same naming"
@@ -328,7 +327,7 @@ def _refusals(endless: Iterable[TopicHop], contested: Mapping[TopicRef, Sequence
 
 
 def declared_flow(topology: Topology, name: str, why: str) -> Flow:
-    """Raises ReconcilerError for a flow that is not declared. ``why``: what it would be needed for."""
+    """Raises ReconcilerError for an undeclared flow. ``why``: the purpose, for the message."""
     if name not in topology.flows:
         todo = f"Its flows: {', '.join(topology.flows) or 'none'}."
         raise ReconcilerError(f"environment {topology.environment} has no flow {name}", why, todo)

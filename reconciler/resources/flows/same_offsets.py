@@ -1,7 +1,7 @@
-"""Flows that keep offsets in a plan: it refuses what cannot work, and reports what they need and cost.
+"""Flows that keep offsets: refuses impossible ones in a plan, and reports their needs and costs.
 
-Belongs here: what topics and flows show, and the words that ``doctor`` and ``plan`` share on the right to write
-transaction markers (decision 163). What takes an answer of brokers is in ``engine.plan.same_offsets``.
+Belongs here: checks of topics and flows, and words of ``doctor`` and ``plan`` about the right to write transaction
+markers (decision 163). Checks that need an answer of brokers are in ``engine.plan.same_offsets``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ Previous = Mapping[str, Mapping[str, Any]]
 
 
 def compare_same_offsets(topology: Topology, live: LiveState, routing: Routing, previous: Previous) -> Findings:
-    """``previous``: mirror -> the hand-over its running job was started with, where it is still known."""
+    """``previous``: mirror -> the hand-over of its running job, where it is still known."""
     names = called_now(topology)
     earlier = [entry for handover in previous.values() for entry in handover.get("flows", ())]
     before = {names.get(state_of(entry), entry["name"]): entry for entry in earlier}
@@ -54,8 +54,8 @@ def _refusals(
     routes: Sequence[Route],
     before: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Refused]:
-    """``routes``: those of flows that keep offsets."""
-    # More partitions than the source has; a copy with fewer is refused for every flow.
+    """``routes``: of flows that keep offsets."""
+    # A copy with more partitions than its source; fewer are refused for every flow.
     for route in routes:
         prospect, topic = routing.prospects.get(route.remote), live.topic(route.remote)
         there = max(prospect.partitions or 0 if prospect else 0, len(topic.partitions) if topic else 0)
@@ -80,7 +80,7 @@ def _refusals(
         )
         todo = "Write offsets: same on both or on none, or exclude the topic from one of them"
         yield Refused.of(of_topic(route.remote), Why.SAME_OFFSETS_CHAIN, text, todo)
-    # Copies that the flow made before it was to keep offsets.
+    # Copies from before the flow was changed to keep offsets.
     for route in routes:
         was = before.get(route.flow)
         if was is not None and not kept_before(was) and live.topic(route.remote) is not None:
@@ -88,7 +88,7 @@ def _refusals(
 
 
 def not_new(flow: str, remote: TopicRef) -> Refused:
-    """A copy keeps its first offset for ever, so one that begins elsewhere cannot be brought in line."""
+    """Refuses an existing copy: a log cannot shift its offsets, so it cannot get those of its source."""
     text = (
         f"{remote} holds copies with offsets of its own, which flow {flow} made before it was to keep the source's; "
         "what lies there cannot be moved"
@@ -101,7 +101,7 @@ def not_new(flow: str, remote: TopicRef) -> Refused:
 
 
 def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str]:
-    """Of copies that do not exist yet."""
+    """Needs of copies that do not exist yet."""
     new = [route for route in routes if route.flow == flow.name and live.topic(route.remote) is None]
     if not new:
         return
@@ -131,7 +131,8 @@ def _listed(refs: Iterable[TopicRef]) -> str:
 
 
 def too_old(flow: Flow) -> Refused:
-    """The brokers of its target do not know DescribeProducers or DescribeTransactions (keys 61 and 65, KIP-664)."""
+    """Refuses a flow: its target's brokers lack DescribeProducers or DescribeTransactions (API keys 61 and 65,
+    KIP-664)."""
     text = (
         f"flow {flow.name} keeps offsets, and brokers of {flow.target} are older than 3.0: they do not report what a "
         "producer has written last (DescribeProducers, DescribeTransactions), so a mirror that starts again could not "
@@ -161,7 +162,7 @@ def flows_into(topology: Topology, cluster: str) -> str:
 
 
 def marker_todo(topology: Topology, cluster: str, principal: str, command: str) -> str:
-    """``command``: of kafka-acls, which gives the right. Where git declares access it is a rule there."""
+    """``command``: the kafka-acls.sh command that grants the right; if git declares access, a rule there instead."""
     if offer_of(topology.clusters[cluster]).cluster_action is False:
         who = service_words(topology.clusters[cluster])
         return f"No principal can be given it on {cluster} ({who}); offsets: translated does not need it"
@@ -173,7 +174,7 @@ def marker_todo(topology: Topology, cluster: str, principal: str, command: str) 
 
 
 def marker_note(topology: Topology, cluster: str, right: MarkerRight) -> str:
-    """What a plan says of one target."""
+    """A plan's note about one target."""
     flows = flows_into(topology, cluster)
     verb = "keep" if len(keeping_flows(topology, cluster)) > 1 else "keeps"
     way = marker_todo(topology, cluster, right.principal, right.command)

@@ -1,4 +1,4 @@
-"""Kafka's StandardAuthorizer offline: who gains and loses access by a plan, and whether we lock ourselves out.
+"""Kafka's StandardAuthorizer offline: gains and losses of access by a plan, and lock-outs of our own principals.
 
 Belongs here: deciding from ACLs. Not here: asking a broker (`backends.clusters.permissions`).
 """

@@ -1,7 +1,6 @@
-"""The rights of each principal after a plan, on the clusters whose ACLs it changes, and the groups that lose a topic.
+"""Rights of each principal after a plan that changes ACLs, and groups that lose a topic.
 
-Kafka does not report as which principal a member of a group logs in, so only groups that the losing principal may use
-today are named.
+Kafka does not report the principals of group members, so every group that the losing principal may use today is named.
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -25,9 +24,8 @@ SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """``harmless``: changes that take a right away in words and from no principal in fact, as (cluster, rule).
-    ``rests_on``: subjects that must stay as they are, or a principal might be locked out.
-    """
+    """``harmless``: restrictive changes that take no right from any principal, as (cluster, rule). ``rests_on``:
+    subjects that must not change, or a principal may be locked out."""
 
     shifts: tuple[AccessShift, ...] = ()
     refused: tuple[Refused, ...] = ()
@@ -37,9 +35,8 @@ class Outlook:
 
 
 def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], changes: Iterable[Change]) -> Outlook:
-    """What the ACL changes of a plan do together, cluster by cluster: who gains and loses what, whether this program
-    locks itself out, and which deletions take nothing from anybody. Rules that topics to come will meet count as
-    well."""
+    """The combined effect of a plan's ACL changes on each cluster: gains and losses, lock-outs of this program, and
+    deletions without effect. Rules for future topics count, too."""
     changes = tuple(changes)
     by_cluster = grouped((change.cluster, change) for change in changes if isinstance(change, AclChange))
     new_topics = grouped((change.ref.cluster, change.ref.name) for change in changes if isinstance(change, CreateTopic))
@@ -66,7 +63,7 @@ def rules_after(rules: frozenset[AclBinding], changes: Iterable[Change], cluster
 
 
 def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Planned]:
-    """A change that takes no right away is no risk, of whatever kind it is."""
+    """Lowers the risk of changes that take no right away."""
     for each_planned in planned:
         change = each_planned.change
         if isinstance(change, AclChange) and (change.cluster, change.acl) in given_outlook.harmless:
@@ -78,8 +75,8 @@ def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Plann
 def _of_cluster(
     topology: Topology, cluster: LiveCluster, routes: tuple[Route, ...], changes: list[AclChange], new_topics: Set[str]
 ) -> Outlook:
-    """``new_topics``: those that the plan makes, whose names rules already cover. The sets of names are cut for display
-    only after everything was decided by all of them."""
+    """``new_topics``: topics that the plan creates, which existing rules may cover. Names are shortened for display
+    only after all decisions."""
     assert isinstance(cluster.acls, frozenset)
     rules = rules_after(cluster.acls, changes, cluster.name)
     before, after = Rulebook.of(cluster.acls), Rulebook.of(rules)
@@ -110,7 +107,8 @@ def _by(acl: AclBinding, loss: AccessShift) -> bool:
 
 
 def _first_rules(cluster: LiveCluster, before: Rulebook, changes: Iterable[AclChange]) -> Iterable[str]:
-    """Brokers hide the value of ``allow.everyone.if.no.acl.found``, since no type of it is known to them."""
+    """Notes on topics that get their first rule. Brokers hide ``allow.everyone.if.no.acl.found``, because its type is
+    unknown to them, so the effect is uncertain."""
     rules: Mapping[str, None] = dict.fromkeys(
         change.acl.name
         for change in changes
@@ -129,7 +127,7 @@ def _first_rules(cluster: LiveCluster, before: Rulebook, changes: Iterable[AclCh
 
 
 MOST = 100
-"""Topics of one plan whose readers are looked up."""
+"""Most topics of one plan with a lookup of their readers."""
 
 
 def reading_questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
@@ -161,8 +159,8 @@ def _read(shift: AccessShift) -> tuple[str, ...]:
 
 
 def _with_readers(shift: AccessShift, live: LiveState, impacts: Mapping[TopicRef, Stakes]) -> AccessShift:
-    """Groups with members that read what the principal may no longer read. Of topics that were not asked about, that is
-    said instead of leaving them out."""
+    """Adds groups with members that read topics which the principal may no longer read, and a note on topics without a
+    lookup."""
     cluster = live.known(shift.cluster)
     assert cluster is not None
     assert isinstance(cluster.acls, frozenset)
@@ -188,7 +186,7 @@ def _with_readers(shift: AccessShift, live: LiveState, impacts: Mapping[TopicRef
 
 
 def _raised(planned: Planned, hit: Iterable[AccessShift]) -> Planned:
-    """A deletion by which groups with members may lose what they read is of high risk, whatever it was before."""
+    """Raises a deletion to high risk if groups with members may lose a topic by it."""
     change = planned.change
     if not isinstance(change, AclChange) or not takes_away(change):
         return planned

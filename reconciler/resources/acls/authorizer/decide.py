@@ -39,7 +39,7 @@ class AccessRequest:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``by``: the rule that decided, None where the absence of rules did."""
+    """``by``: the deciding rule, None if the absence of rules decided."""
 
     allowed: bool
     by: AclBinding | None = None
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """Rules made ready to be asked. ``super_users`` may everything; ``allow_everyone`` is the broker's
+    """Indexed rules. ``super_users``: allowed everything; ``allow_everyone``: the broker's
     ``allow.everyone.if.no.acl.found``."""
 
     literal: Mapping[_Key, tuple[AclBinding, ...]]
@@ -58,8 +58,8 @@ class Rulebook:
 
     @classmethod
     def of(cls, rules: Iterable[AclBinding], super_users: Iterable[str] = (), allow_everyone: bool = False) -> Rulebook:
-        """Rules by name, so that a decision looks at few of thousands. ``lengths``: of prefixes, by resource: a name is
-        cut to each of them and looked up."""
+        """Indexes rules by name, so that a decision checks few of thousands. ``lengths``: lengths of prefixes by
+        resource; a name is cut to each of them and looked up."""
         in_order = sorted(rules)
         prefixed = _by_name(rule for rule in in_order if rule.pattern is PatternType.PREFIXED)
         lengths = grouped((resource, len(name)) for resource, name in prefixed)

@@ -1,4 +1,4 @@
-"""Who gains and who loses access by changed ACLs, and whether a principal locks itself out.
+"""Gains and losses of access by changed ACLs, and lock-outs of a principal.
 
 Names are grouped by the rules that match them, so that ten thousand topics cost no more than their groups.
 """
@@ -13,7 +13,7 @@ from reconciler.model.reports.impact import AccessShift
 from reconciler.resources.acls.authorizer.decide import IMPLIES, AccessRequest, Rulebook
 
 Names = Mapping[ResourceType, Collection[str]]
-"""The names that exist: topics and groups of the cluster. Others count only as names that may come."""
+"""Existing topics and groups of the cluster. Other names count only as future ones."""
 
 SOMEBODY_ELSE = "User:(anyone else)"
 _UNUSED_NAME = "\0"
@@ -37,7 +37,7 @@ OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class LockedOut:
-    """A request that is needed, allowed today, and would be denied. ``by``: the denying rule; None: no rule is left."""
+    """A needed request that is allowed today and would be denied. ``by``: the denying rule; None: no rule is left."""
 
     request: AccessRequest
     today: AclBinding | None
@@ -52,13 +52,14 @@ class LockedOut:
 def shifts(
     before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], names: Names, cluster: str = ""
 ) -> tuple[AccessShift, ...]:
-    """What changes for whom when ``touched`` rules come or go, with all names. Sorted by principal, losses first."""
+    """Gains and losses when ``touched`` rules are made or deleted, with all names. Sorted by principal, losses
+    first."""
     classes = _Classes(before, after, {resource: sorted(some) for resource, some in names.items()})
     all_operations: dict[_Whose, dict[str, set[Operation]]] = defaultdict(lambda: defaultdict(set))
     for rule in touched:
         host = {} if rule.host == WILDCARD else {"host": rule.host}
         principals = tuple(_principals(rule, before, after))
-        # What the rule may decide. Where everybody is allowed without rules, it decides all by being there.
+        # Requests that the rule may decide. With allow.everyone.if.no.acl.found its mere existence decides all of them.
         allows = rule.permission is Permission.ALLOW
         operations = tuple(
             each
@@ -80,9 +81,9 @@ def shifts(
 
 
 def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]) -> tuple[LockedOut, ...]:
-    """Of what ``required`` rules would allow: every request that is allowed now and would no longer be.
+    """Requests that ``required`` rules would allow, that are allowed now, and that would be denied.
 
-    A prefix counts as one name that may come: a principal that needs the prefix needs that name, too.
+    A prefix counts as one future name, since a principal that needs the prefix needs that name, too.
     """
     locked_outs: dict[AccessRequest, LockedOut] = {}
     for request in _wanted(required):
@@ -93,7 +94,7 @@ def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]
 
 
 def upheld_by(after: Rulebook, required: Iterable[AclBinding]) -> frozenset[AclBinding]:
-    """Rules without which something of what ``required`` rules would allow might be denied."""
+    """Rules on which a request of ``required`` rules depends."""
     decisions = map(after.decide, _wanted(required))
     return frozenset(decision.by for decision in decisions if decision.allowed and decision.by is not None)
 
@@ -106,8 +107,8 @@ def _wanted(required: Iterable[AclBinding]) -> Iterator[AccessRequest]:
 
 
 def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
-    """Whom the rule is about. One for everybody concerns each principal that some rule names, and a made-up one in
-    place of all others."""
+    """Principals of the rule. A rule for everyone concerns each principal in any rule, and a fictitious one in place of
+    all others."""
     if rule.principal != ANYONE:
         yield rule.principal
         return
@@ -118,7 +119,7 @@ def _principals(rule: AclBinding, *books: Rulebook) -> Iterator[str]:
 
 
 class _Classes:
-    """Names that the same rules match, before and after, form one class: a decision for one holds for all."""
+    """Classes of names that the same rules match, before and after: a decision for one name holds for its class."""
 
     def __init__(self, before: Rulebook, after: Rulebook, names: Mapping[ResourceType, Sequence[str]]) -> None:
         self.books = before, after
@@ -127,7 +128,7 @@ class _Classes:
         self.known: dict[tuple[ResourceType, str], int] = {}
 
     def under(self, rule: AclBinding) -> Iterable[list[str]]:
-        """Of the names that ``rule`` covers; ``_to_come`` covers those that no topic has yet."""
+        """Classes of the names that ``rule`` covers; ``_to_come`` stands in for future names."""
         by_name: dict[int, list[str]] = defaultdict(list)
         for name in self._covered(rule):
             key = rule.resource, name
@@ -139,8 +140,8 @@ class _Classes:
         return by_name.values()
 
     def _covered(self, rule: AclBinding) -> Iterator[str]:
-        """Names that the rule covers, of the existing ones, and one in place of names to come: without it a
-        prefix that covers nothing yet would change nothing."""
+        """Existing names that the rule covers, and a stand-in for future ones: without it, a prefix that covers nothing
+        yet would have no effect."""
         named = self.names.get(rule.resource, ())
         if rule.wildcard:
             yield from named
@@ -153,12 +154,12 @@ class _Classes:
 
 
 def _to_come(rule: AclBinding) -> str:
-    """A name that matches the pattern and that no resource has: NUL is in no name."""
+    """A name that matches the pattern and that no resource can have, since it contains NUL."""
     return f"{'' if rule.wildcard else rule.name}{_UNUSED_NAME}"
 
 
 def _merged(cluster: str, given_operations: Mapping[_Whose, Mapping[str, set[Operation]]]) -> Iterator[AccessShift]:
-    """Names with the same operations make one shift."""
+    """Merges names with the same operations into one shift."""
     for (principal, gained, resource, host), reach in sorted(given_operations.items()):
         together: dict[tuple[Operation, ...], list[str]] = defaultdict(list)
         for name, operations in reach.items():

@@ -24,7 +24,7 @@ _SELDOM = (
     (acls.ResourceType.CLUSTER, acls.Operation.ALTER_CONFIGS),
     (acls.ResourceType.CLUSTER, acls.Operation.DESCRIBE_CONFIGS),
 )
-"""Rights of the roles that only tombstones and throttles need: losing them locks no one out."""
+"""Rights of roles that only tombstones and throttles need: losing them locks no principal out."""
 ANONYMOUS = "User:ANONYMOUS"
 _ROLES = {
     Principal.PLAN: acls.AccessRole.RECONCILER_PLAN,
@@ -37,8 +37,8 @@ Books = tuple[Rulebook, Rulebook]
 
 @dataclass(frozen=True, slots=True)
 class LockoutFindings:
-    """``refused`` with their proof; ``notes`` on principals whose names are not in the topology; ``rests_on``: the
-    rules that leave us what we need, so that a plan is stale once one of them is gone."""
+    """``refused``: with proof; ``notes``: on principals with unknown names; ``rests_on``: rules that uphold needed
+    rights, so that a plan is stale once one of them is deleted."""
 
     refused: tuple[Refused, ...]
     notes: tuple[str, ...]
@@ -52,9 +52,8 @@ def takes_away(change: AclChange) -> bool:
 def own_lockouts(
     topology: Topology, cluster: str, routes: Sequence[Route], books: Books, changes: Iterable[AclChange]
 ) -> LockoutFindings:
-    """Whether the plan takes from one of this environment's own principals what it needs: a program that locks itself
-    out cannot repair it. ``books``: the rules before and after. ``rests_on``: rules that uphold such a right, which
-    must be made before the others go."""
+    """Finds needed rights that the plan takes from this environment's own principals: a program that locks itself out
+    cannot repair it. ``books``: rules before and after."""
     taking = [change.acl for change in changes if takes_away(change)]
     refused: list[Refused] = []
     notes: list[str] = []
@@ -65,7 +64,7 @@ def own_lockouts(
             text = f"not checked whether the {kind} principal keeps its rights on {cluster}: its settings do not name"
             notes.append(f"{text} it; an access entry of role {_ROLES[kind]} would")
             continue
-        # Only rules that name the principal, or everyone, can take a right from it: most plans need no proof.
+        # Only rules for the principal, or for everyone, can take a right from it, so most plans need no proof.
         mine = [acl for acl in taking if acl.principal in (needs.name, acls.ANYONE)]
         if not mine:
             continue
@@ -97,7 +96,7 @@ def own_lockouts(
 
 
 def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needs]:
-    """For each principal of the reconciler, and of the jobs whose flows touch ``cluster``: what it works with there."""
+    """Needs of each principal of the reconciler, and of mirror jobs, on ``cluster``."""
     for kind in OURS:
         flows = _carried(topology, cluster)
         if kind is Principal.MIRROR and not flows:
@@ -109,7 +108,7 @@ def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Itera
 
 
 def reached(needs: Needs, rules: Sequence[acls.AclBinding]) -> list[acls.AclBinding]:
-    """What is needed, name by name, as far as ``rules`` reach. Of a pattern on groups no name is known."""
+    """Needed requests, name by name, as far as ``rules`` cover them. A pattern on groups has no known names."""
     names = {acls.ResourceType.TOPIC: needs.topics, acls.ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
     affected: list[acls.AclBinding] = []
     for acl in needs.rights:
@@ -124,7 +123,7 @@ def reached(needs: Needs, rules: Sequence[acls.AclBinding]) -> list[acls.AclBind
 
 
 def names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tuple[Flow, ...]]:
-    """Name -> flows it carries. As the client settings log in; where they name none, as entries of its role say."""
+    """Kafka principal -> its flows. From client settings; if they show no name, from entries of its role."""
     flows = _carried(topology, cluster)
     client = topology.clusters[cluster].client_for(kind)
     protocol = client.get("security.protocol", "PLAINTEXT").upper()
@@ -151,8 +150,7 @@ def _carried(topology: Topology, cluster: str) -> tuple[Flow, ...]:
 def _needed(
     kind: Principal, topology: Topology, flows: Sequence[Flow], routes: Sequence[Route], cluster: str
 ) -> Iterator[acls.AclBinding]:
-    """What a principal of its kind works with at this cluster. Rights that are needed seldom do not count: losing them
-    locks no one out."""
+    """Needs of a principal on this cluster, without rarely needed rights, whose loss locks no principal out."""
     role = acls.AccessRule(0, "", (cluster,), _ROLES[kind])
     if kind is Principal.MIRROR:
         yield from bindings(role, mirror_rights(flows, topology, routes, cluster))
@@ -165,7 +163,7 @@ def _needed(
 def _known(
     kind: Principal, topology: Topology, cluster: str, routes: Iterable[Route]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
-    """The topics and transactional ids for which a role has its wildcards and prefixes."""
+    """Topics and transactional ids behind the wildcards and prefixes of a role."""
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     if kind is Principal.MIRROR:
         targets = [flow for flow in topology.flows.values() if flow.target == cluster]

@@ -1,5 +1,5 @@
-"""After each batch of ACL changes: what the cluster shows, who may do what by it, and whether we still may.
+"""Probes each batch of ACL changes: rules on brokers, their effect, and rights of our own principals.
 
-Belongs here: judging a batch (the rules of one stage on one cluster, a thousand at most) and undoing one that fails.
-Not here: which changes there are and in which order (`resources.acls.kind`).
+Belongs here: judging a batch (rules of one stage on one cluster, at most a thousand), and undoing a failed one. Not
+here: changes and their order (`resources.acls.kind`).
 """

@@ -1,4 +1,4 @@
-"""Asks brokers what each login may do, before an ACL batch and after it: which rights, and how the answers read."""
+"""Asks brokers for the rights of each login, before and after an ACL batch."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,14 +13,14 @@ from reconciler.model.reports.probe import Needs
 from reconciler.resources.acls.authorizer.lockout import reached
 
 MOST = 100
-"""Most topics that brokers are asked about for one login; those the wave changes come first."""
+"""Most topics to ask about for one login; topics of the wave come first."""
 MOST_IDS = 3
-"""Transactional ids: each is a request of its own."""
+"""Most transactional ids: each needs a separate request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbedLogin:
-    """``before``, ``after``: None if not asked, because of ``why_not``. ``wanted``: the operations asked about, by
+    """``before``, ``after``: None if not asked, with the reason in ``why_not``. ``wanted``: requested operations by
     name."""
 
     before: Rights | None = None
@@ -30,12 +30,12 @@ class ProbedLogin:
 
     @property
     def asked(self) -> int:
-        """Resources that brokers answered for."""
+        """Number of resources with an answer."""
         return len({(acl.resource, acl.name) for acl in self.wanted if is_allowed(self.before, acl) is not None})
 
 
 def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBinding, ...]:
-    """Name by name, bounded."""
+    """Requests to ask about, name by name, up to the limits."""
     everything: dict[AclBinding, None] = {}
     for need in needs:
         everything |= dict.fromkeys(reached(need, touched))
@@ -49,7 +49,7 @@ def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBi
 
 
 def ask_for(some: Iterable[AclBinding]) -> Ask:
-    """Asks only: nothing changes on the cluster."""
+    """The question for brokers, which changes nothing."""
     names: dict[tuple[ResourceType, bool], dict[str, None]] = {}
     for acl in some:
         names.setdefault((acl.resource, acl.operation is Operation.DESCRIBE), {})[acl.name] = None
@@ -66,7 +66,7 @@ def ask_for(some: Iterable[AclBinding]) -> Ask:
 
 
 def is_allowed(rights: Rights | None, acl: AclBinding) -> bool | None:
-    """Whether the brokers allow it; None where they were not asked or did not answer."""
+    """Whether brokers allow a request; None without an answer."""
     if rights is None or rights.failed is not None:
         return None
     match acl.resource:
@@ -90,7 +90,7 @@ def _answer(answers: Mapping[str, bool] | Unknown, name: str) -> bool | None:
 
 
 def _covering(rules: Iterable[AclBinding]) -> Callable[[AclBinding], bool]:
-    """Whether any of them is about a resource; quick for thousands of each."""
+    """A fast test whether any rule covers a resource."""
     plain = {(acl.resource, acl.name) for acl in rules if acl.pattern is PatternType.LITERAL}
     prefixes = {(acl.resource, acl.name) for acl in rules if acl.pattern is PatternType.PREFIXED}
 
@@ -103,7 +103,7 @@ def _covering(rules: Iterable[AclBinding]) -> Callable[[AclBinding], bool]:
 
 
 def _some(needs: Needs) -> Iterator[AclBinding]:
-    """Without regard to what the wave touches."""
+    """Needs in order, regardless of the wave."""
     names = {ResourceType.TOPIC: sorted(needs.topics)[:MOST], ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
     for acl in needs.rights:
         if acl.pattern is PatternType.LITERAL and not acl.wildcard:
@@ -122,7 +122,7 @@ Logins = Mapping[Principal, ProbedLogin]
 
 
 class RulesAlone:
-    """A ``Prober`` without principals: only whether the cluster shows the changes, and their effect, is checked."""
+    """A ``Prober`` without principals: checks only that brokers show the changes, and their effect."""
 
     def needs(self, _cluster: str) -> Sequence[Needs]:
         return ()
@@ -138,15 +138,15 @@ class RulesAlone:
 
 
 class KnownLogins:
-    """The answers of one run. Those after a probe are the ones before the next wave on that cluster."""
+    """Answers of one run: answers after a probe serve as those before the next wave on that cluster."""
 
     def __init__(self, prober: Prober) -> None:
         self.prober = prober
         self._known: dict[str, Logins] = {}
 
     def before(self, cluster: str, needs: Sequence[Needs], touched: Sequence[AclBinding]) -> Logins:
-        """What each login may do before the wave, asked once for all that later waves need of it as well. Without this
-        look a right that was missing all along would be taken for one that the wave took away."""
+        """Rights of each login before the wave, asked once for all later waves. Without them, a right that was always
+        missing would look like one that the wave took away."""
         known = self._known.get(cluster, {})
         logins: dict[Principal, ProbedLogin] = {}
         for kind in dict.fromkeys(need.kind for need in needs):
@@ -176,7 +176,7 @@ class KnownLogins:
         self._known.pop(cluster, None)
 
     def _rights(self, cluster: str, logins: Logins) -> dict[Principal, Rights]:
-        """All logins at once: a login alone can take seconds."""
+        """Asks all logins in parallel, because one login can take seconds."""
         asked = {kind: login for kind, login in logins.items() if not login.why_not}
         if not asked:
             return {}

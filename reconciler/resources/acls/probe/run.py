@@ -1,7 +1,7 @@
 """Applies ACL batches one by one: record the state before, apply, probe, undo what fails its probe.
 
-An outcome is reported only once its probe is over. A cluster whose probe did not pass gets no further access changes in
-this run; other clusters, and topics, go on. A run that is cut off leaves its batch pending for the next plan.
+Outcomes are reported only after the probe. After a failed probe, the cluster gets no further access changes in this
+run; other clusters and topics continue. A killed run leaves its batch pending for the next plan.
 """
 
 import contextlib
@@ -35,9 +35,9 @@ class AclBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """How waves are carried out. ``patience``: seconds that brokers have to show the changes.
+    """Settings of waves. ``patience``: seconds within which brokers must show the changes.
 
-    ``held``: why nothing may be written any more, such as a lost lock, or empty. ``note``, ``probed``: receive events.
+    ``held``: returns why nothing more may be written, such as a lost lock, or empty. ``note``, ``probed``: callbacks.
     """
 
     prober: Prober
@@ -50,7 +50,7 @@ class ProbeSettings:
 
 @dataclass
 class _Open:
-    """The wave under way. ``before``: what undoing it puts back; ``undoing``: why that has begun, or empty."""
+    """The wave in progress. ``before``: the state that undoing restores; ``undoing``: why it has begun, or empty."""
 
     wave: AclBatch
     rules: frozenset[AclBinding] = frozenset()
@@ -69,7 +69,7 @@ class AclBatches:
         self._open: _Open | None = None
 
     def carry_out(self, wave: AclBatch, admin: ClusterAdmin) -> list[Outcome]:
-        """One outcome a change, in order. Raises nothing but what interrupts."""
+        """Returns one outcome for each change, in order. Raises only interrupts."""
         if why := self.stopped.get(wave.cluster):
             return [Outcome(planned.id, Result.SKIPPED, f"not begun: {why}") for planned in wave.planned]
         began = time.monotonic()
@@ -85,7 +85,7 @@ class AclBatches:
         return [replace(outcome, seconds=seconds) for outcome in outcomes]
 
     def cut_off(self, planned: Planned, acls: frozenset[AclBinding]) -> Outcome | None:
-        """What became of a change that was under way when the run was interrupted; ``acls``: the rules there now."""
+        """The outcome of a change that an interrupt caught in progress; ``acls``: the present rules."""
         change, under_way = planned.change, self._open
         if under_way is None or not isinstance(change, AclChange):
             return None
@@ -96,7 +96,7 @@ class AclBatches:
         return None
 
     def _look(self, under_way: _Open, admin: ClusterAdmin) -> str:
-        """Writes down how it is. Why the wave cannot begin, or empty."""
+        """Records the state before the wave. Returns why the wave cannot begin, or empty."""
         access = admin.read_access()
         if not isinstance(access.acls, frozenset):
             return undo.unreadable(access)
@@ -112,7 +112,7 @@ class AclBatches:
         wave = under_way.wave
         logins = self._logins.before(wave.cluster, under_way.needs, [change.acl for change in wave.changes])
         admin.keep_pending(under_way.before)
-        # A change that was sent counts only once it is probed, so its outcome is reported after that.
+        # A sent change counts only after its probe, so its outcome is reported then.
         by_id = {outcome.id: outcome for outcome in admin.perform(wave.planned, lambda _: None)}
         silent = f"cluster {wave.cluster} gave no answer for this change\nRun plan again to see what is left."
         outcomes = [by_id.get(planned.id) or Outcome(planned.id, Result.FAILED, silent) for planned in wave.planned]
@@ -144,7 +144,7 @@ class AclBatches:
                 return [_turned(outcome, Result.UNPROVEN, undo.unproven(probe.why)) for outcome in outcomes]
 
     def _views(self, done: Sequence[AclChange], admin: ClusterAdmin) -> Views:
-        """Waits until every broker shows the changes, as long as patience lasts."""
+        """Waits, up to the patience, until every broker shows the changes."""
         until, pause = time.monotonic() + self.conduct.patience, 0.02
         while True:
             views = admin.rules_by_broker()
@@ -156,8 +156,8 @@ class AclBatches:
     def _confirmed(
         self, under_way: _Open, outcomes: Sequence[Outcome], views: Views, admin: ClusterAdmin
     ) -> list[Outcome]:
-        """The wave passed: its rules are no longer pending. If that cannot be written, the next run would undo it, so
-        it counts as unproven."""
+        """Marks a passed wave as confirmed. If that cannot be written, the next run would undo the wave, so it counts
+        as unproven."""
         done = {change.acl for change in _done(under_way.wave, outcomes)}
         as_before = frozenset.intersection(*(undo.settled(view, under_way.before) for view in views.values()))
         try:
@@ -172,7 +172,7 @@ class AclBatches:
     def _undone(
         self, under_way: _Open, outcomes: Sequence[Outcome], probe: Probe, admin: ClusterAdmin
     ) -> list[Outcome]:
-        """Everything the wave touched is put back, also what failed half way."""
+        """Restores everything that the wave touched, including failed changes."""
         wave, before = under_way.wave, under_way.before
         under_way.undoing = probe.why
         failures: Mapping[AclBinding, str]
@@ -184,7 +184,7 @@ class AclBatches:
                 failures = admin.put_back(before)
             except ClusterError as error:
                 failures = dict.fromkeys(before, str(error))
-        with contextlib.suppress(ClusterError):  # an entry about a rule that is as it was undoes nothing
+        with contextlib.suppress(ClusterError):  # an entry about an unchanged rule is harmless
             admin.keep_pending({acl: None for acl in before if acl not in failures})
         self._logins.forget(wave.cluster)
         server = self.conduct.prober.server(wave.cluster)
@@ -213,5 +213,5 @@ def _all(wave: AclBatch, error: str) -> list[Outcome]:
 
 
 def _turned(outcome: Outcome, result: Result, text: str) -> Outcome:
-    """What failed by itself stays so."""
+    """An outcome after undoing; a failed change keeps its own."""
     return replace(outcome, result=result, error=text) if outcome.result is Result.DONE else outcome

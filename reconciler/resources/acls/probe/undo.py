@@ -1,4 +1,4 @@
-"""Undoes a failed ACL batch: the ACLs to restore, the commands that do it manually, and what the report says. Pure."""
+"""Undoes a failed ACL batch: ACLs to restore, commands for doing it manually, and the report. Pure functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -18,8 +18,8 @@ _RESOURCES = {
 
 
 def before_of(changes: Iterable[AclChange], access: LiveAccess) -> dict[AclBinding, Before]:
-    """How each rule is before its wave. A rule that an unconfirmed earlier wave changed counts as changed by this one,
-    so that undoing restores what was there before both."""
+    """State of each rule before its wave. A rule that an unconfirmed earlier wave changed keeps the state before that
+    one, so that undoing restores it."""
     rules = access.acls if isinstance(access.acls, frozenset) else frozenset[AclBinding]()
     owned = {} if isinstance(access.owned, Unknown) else access.owned
     return {
@@ -29,19 +29,19 @@ def before_of(changes: Iterable[AclChange], access: LiveAccess) -> dict[AclBindi
 
 
 def put_back(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -> frozenset[AclBinding]:
-    """``rules`` with everything in ``before`` as it was."""
+    """``rules`` with the states of ``before`` restored."""
     present = {acl for acl, state in before.items() if state.there}
     return (frozenset(rules) | present) - (before.keys() - present)
 
 
 def carried_out(rules: Iterable[AclBinding], changes: Iterable[AclChange]) -> frozenset[AclBinding]:
-    """``rules`` once ``changes`` are done."""
+    """``rules`` after ``changes``."""
     wanted = {change.acl: isinstance(change, CreateAcl) for change in changes}
     return (frozenset(rules) - wanted.keys()) | {acl for acl, there in wanted.items() if there}
 
 
 def settled(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -> frozenset[AclBinding]:
-    """Rules of ``before`` that are as they were: nothing is left of them to undo."""
+    """Rules of ``before`` in their former state, so that nothing is left to undo."""
     shown = frozenset(rules)
     return frozenset(acl for acl, state in before.items() if (acl in shown) is state.there)
 
@@ -70,7 +70,7 @@ AGAIN = "The next plan shows it again; applying that probes it again."
 
 
 def unreadable(access: LiveAccess) -> str:
-    """Why a wave cannot begin: it could not be undone."""
+    """Why a wave cannot begin, since it could not be undone; or empty."""
     if isinstance(access.acls, Unsupported):
         return f"{access.acls.why}\nIt keeps no access rules\nSet authorizer.class.name on it."
     todo = access.acls.todo if isinstance(access.acls, Unknown) else ""
@@ -96,7 +96,7 @@ def interrupted(undoing: str) -> str:
 
 
 def left_words(change: AclChange, before: Before, about: tuple[str, str, str], first: Sequence[str]) -> str:
-    """``about``: why the probe failed, why undoing failed, an address; ``first``: commands that must come before."""
+    """``about``: error of the probe, error of undoing, an address; ``first``: commands to run before."""
     why, reason, server = about
     lines = [f"done, and NOT undone, although its probe failed: {why}", f"Undoing it failed: {reason}"]
     lines.append("Do it yourself, as a principal with Alter on the cluster:")

@@ -1,6 +1,6 @@
-"""The verdict on an ACL batch, from what was seen before and after it. Pure.
+"""The verdict on an ACL batch, from observations before and after it. Pure functions.
 
-What brokers answer about a principal wins over what the rules imply: only they know who is a super user.
+A broker's answer about a principal overrides the rules, because only brokers know super users.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ SHOWN = 3
 _UNUSED_NAME = "\0"
 
 Views = Mapping[int, frozenset[AclBinding]]
-"""Broker -> the rules its authorizer works with now."""
+"""Broker -> rules in its authorizer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def lagging(views: Views, changes: Iterable[AclChange]) -> dict[int, tuple[AclCh
 
 
 def _rules(evidence: Evidence) -> ProbeCheck:
-    """Whether every broker shows every change of the wave; brokers learn of rules one after the other."""
+    """Checks that every broker shows every change of the wave, since brokers replay metadata independently."""
     subject = "rules"
     if not evidence.views:
         return ProbeCheck(subject, ProbeVerdict.UNKNOWN, "no broker showed its rules")
@@ -72,7 +72,7 @@ def _rules(evidence: Evidence) -> ProbeCheck:
 
 
 def _decisions(evidence: Evidence) -> ProbeCheck:
-    """Requests that the rules of the wave decide must be decided as planned, whatever others did meanwhile."""
+    """Checks that requests under the wave's rules are decided as planned, whatever other clients changed meanwhile."""
     subject = "who may do what"
     expected = carried_out(evidence.before, evidence.changes)
     touched = sorted(evidence.own)
@@ -80,7 +80,7 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
     for view in set(evidence.views.values()):
         differing = expected ^ view
         others |= differing - evidence.own
-        # The names that differing rules are about are enough to distinguish any two decisions.
+        # The names in differing rules are enough to find every differing decision.
         names: dict[ResourceType, set[str]] = {}
         for acl in differing:
             if not acl.wildcard:
@@ -91,7 +91,7 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
             guilty = [acl for acl in sorted(differing) if _concerns(acl, all_shifts[0])]
             shown = [f"'{acl}' {'is there' if acl in view else 'is gone'}" for acl in guilty[:SHOWN]]
             text = f"{_against(all_shifts)}; meanwhile {', '.join(shown) or 'its rules changed'}"
-            # Against what others did. What the wave itself did is undone with it.
+            # Commands only revert other clients' changes; the wave's own are undone with it.
             set_back = tuple(
                 by_hand(acl, acl not in view, evidence.server) for acl in guilty if acl not in evidence.own
             )[:SHOWN]
@@ -119,9 +119,8 @@ def _against(given_shifts: Sequence[AccessShift]) -> str:
 
 
 def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
-    """Whether one of our own principals keeps what it works with: by the rules that brokers show, and by their own
-    answer to its login. A right that is lost by either fails the wave, with the command that sets each guilty rule
-    back."""
+    """Checks that one of our principals keeps its needed rights, by the brokers' rules and by their answers to its
+    login. A loss by either fails the wave, with commands that revert each responsible rule."""
     who = needs.name or "whose name is not known"
     subject = f"{needs.kind} principal {who}"
     login = evidence.logins.get(needs.kind, ProbedLogin(why_not="no principal was asked"))
@@ -134,7 +133,7 @@ def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
             parts.append(f"{acl.operation} on {where}: {cause.text}")
         shown = "; ".join(parts)
         more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
-        # What the wave itself did is undone with it: only what others did needs a command.
+        # The wave's own changes are undone with it; only other clients' changes need a command.
         causes = dict.fromkeys(
             cause for cause in lost.values() if cause.rule is not None and cause.rule not in evidence.own
         )
@@ -157,7 +156,7 @@ def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Cause:
-    """``rule``: denies it while it is ``there``, or allowed it."""
+    """``rule``: the cause of a loss: a denial that is ``there``, or a deleted permission."""
 
     text: str
     rule: AclBinding | None = None
@@ -179,7 +178,7 @@ def _lost_by_rules(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Iter
 
 
 def _lost_by_word(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Iterator[tuple[AclBinding, _Cause]]:
-    """Of what the brokers allowed before the wave."""
+    """Requests that brokers allowed before the wave and deny now."""
     books = [Rulebook.of(view) for view in set(evidence.views.values())]
     for acl in login.wanted:
         if (

@@ -1,7 +1,7 @@
 """Sets of legal topic names as automata: union, intersection, complement, prefix.
 
-Every language here is over the 65 characters Kafka allows in topic names. Automata are deterministic and built as far
-as they are walked. Names that an automaton accepts are searched shortest first, within a bounded effort.
+The alphabet is the 65 characters that Kafka allows in topic names. Automata are deterministic and built lazily.
+Accepted names are searched shortest first, with bounded effort.
 """
 
 import string
@@ -22,8 +22,8 @@ class UndecidedError(Exception):
 
 
 class Language(Protocol):
-    """A deterministic automaton. ``dead`` may say True only when nothing is accepted from there on, ``full`` only when
-    everything is."""
+    """A deterministic automaton. ``dead`` may be True only if no continuation is accepted, ``full`` only if every one
+    is."""
 
     def start(self) -> State: ...
 
@@ -36,14 +36,14 @@ class Language(Protocol):
     def full(self, state: State) -> bool: ...
 
     def distinguishes(self) -> frozenset[frozenset[str]]:
-        """Sets of characters; two characters that are in the same of them always lead to the same state."""
+        """Sets of characters; two characters in the same sets always lead to the same state."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Parallel:
-    """Automata that read the same name side by side. States: one of each part. ``accepting``, ``rejecting``:
-    of how many parts the answer counts, any or all."""
+    """A product of automata: its state has one state of each part. ``accepting``, ``rejecting``: ``any`` or ``all`` of
+    the parts."""
 
     parts: tuple[Language, ...]
     accepting: ClassVar[_OfParts]
@@ -79,7 +79,7 @@ class Intersection(_Parallel):
 
 
 class _Wrapping:
-    """The language of ``part``, but for what a subclass says otherwise."""
+    """The language of ``part``, which subclasses modify."""
 
     __slots__ = ()
     part: Language
@@ -158,12 +158,12 @@ class Prefixed:
 
 
 class Memoised:
-    """The same language with its states as numbers and every answer kept: for parts that are walked again and again."""
+    """The same language with numbered states and cached answers, for parts that are walked repeatedly."""
 
     def __init__(self, part: Language) -> None:
         self._part = part
-        # States of the part by number, their steps and verdicts: an intersection asks for them over and over, and some
-        # of them are dear to compute.
+        # Numbered states with steps and verdicts: an intersection asks for them repeatedly, and computing them can be
+        # expensive.
         self._numbers: dict[State, int] = {}
         self._states: list[State] = []
         self._steps: list[dict[str, int]] = []
@@ -172,7 +172,7 @@ class Memoised:
         self._sets = part.distinguishes()
 
     def _number(self, state: State) -> int:
-        """A state's number; what it accepts is worked out once, when it is first seen."""
+        """A state's number; its verdicts are computed when it is first seen."""
         number = self._numbers.get(state)
         if number is None:
             number = self._numbers[state] = len(self._states)
@@ -219,7 +219,7 @@ MAX_STATES = 20_000
 
 @dataclass(slots=True)
 class Effort:
-    """How many states may still be walked; one for several questions that are one search."""
+    """Remaining states to walk, shared by all questions of one search."""
 
     left: int = MAX_STATES
 
@@ -273,7 +273,7 @@ def names(language: Language, max_length: int = MAX_NAME, effort: Effort | None 
 
 
 def every_name(language: Language, most: int, max_length: int = MAX_NAME) -> tuple[str, ...] | None:
-    """All names of a language with at most ``most`` of them; None for one with more, or where that is not found out."""
+    """All names of a language with at most ``most``; None if it has more, or if that is undecided."""
     every: list[str] = []
     layer = [("", language.start())]
     for _ in range(max_length):

@@ -25,12 +25,12 @@ from reconciler.resources.flows.names.regex import Pattern, pattern
 
 _PLAIN = re.compile(r"(?:[\w-]|\\?\.)+", re.ASCII)
 MOST_COMPARED = 2_000
-"""Edited expressions times all of them, beyond which two lists are not compared name by name: that takes a second."""
+"""Limit of edited times all expressions for comparing two lists name by name, which takes a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowExpressions:
-    """The topics that a flow names, before its policy and internal topics count."""
+    """Topics that a flow's expressions match, before its policy and internal topics apply."""
 
     topics: frozenset[str]
     exclude_topics: frozenset[str]
@@ -46,8 +46,9 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True)
 class FlowNaming:
-    """One flow. ``matching`` is what its expressions choose; ``renamings`` together are what leaves, none for a custom
-    policy. ``inexact`` lists the expressions whose language is a superset; with some, these languages are too."""
+    """Languages of one flow. ``matching``: names that its expressions match; ``renamings``: together the carried names,
+    empty for a custom policy. ``inexact``: expressions with a superset as their language; if there are any, all these
+    languages are supersets."""
 
     flow: Flow
     selector: TopicSelector
@@ -69,7 +70,7 @@ class FlowNaming:
 
 
 def travels_of(topology: Topology) -> Mapping[str, FlowNaming]:
-    """By flow; flows with a faulty expression, policy or cluster are left out, because other rules report them."""
+    """Flow -> languages; without flows with a faulty expression, policy or cluster, which other rules report."""
     return {
         flow.name: travel
         for flow in topology.flows.values()
@@ -79,8 +80,8 @@ def travels_of(topology: Topology) -> Mapping[str, FlowNaming]:
 
 
 def travel_of(flow: Flow) -> FlowNaming | None:
-    """None for a flow whose expressions or policy cannot be used: ``validate`` reports that by itself. A policy of
-    one's own has no renamings here, so nothing is proved of it."""
+    """Languages of a flow; None for unusable expressions or policy, which ``validate`` reports. A custom policy has no
+    renamings here, so no proof is possible."""
     if any(unfit(text) for text in (*flow.topics, *flow.exclude_topics)):
         return None
     try:
@@ -107,7 +108,7 @@ def travel_of(flow: Flow) -> FlowNaming | None:
 
 
 def selector_for(flow: Flow) -> TopicSelector:
-    """Raises ValueError where an expression or the policy cannot be used."""
+    """Raises ValueError for an unusable expression or policy."""
     return make_selector(
         flow.topics,
         flow.exclude_topics,
@@ -120,7 +121,7 @@ def selector_for(flow: Flow) -> TopicSelector:
 
 
 def plain_names(flow: Flow) -> frozenset[str]:
-    """Topics that the flow names one by one, where others are matched. Raises as ``selector_for``."""
+    """Topics that the flow names literally. Raises as ``selector_for``."""
     parts = (part for text in flow.topics for part in text.split("|") if _PLAIN.fullmatch(part))
     names = frozenset(part.replace("\\", "") for part in parts)
     selector = selector_for(flow)
@@ -128,12 +129,12 @@ def plain_names(flow: Flow) -> frozenset[str]:
 
 
 def held_back(exclude: list[Pattern], flow: Flow) -> tuple[Language, ...]:
-    """Excluded and internal names. An inexact exclusion is left out: taking away too much would hide a loop."""
+    """Excluded and internal names. An inexact exclusion is left out, because excluding too much would hide a loop."""
     return (*(each.language for each in exclude if each.exact), internal(flow.naming.separator))
 
 
 def may_leave_out(before: FlowExpressions, after: FlowExpressions) -> bool:
-    """Whether ``after`` lacks a name that ``before`` chooses; True as well where that is not found out."""
+    """Whether ``after`` lacks a name that ``before`` matches; True if undecided."""
     gone, held = before.topics - after.topics, after.exclude_topics - before.exclude_topics
     texts = before.topics | before.exclude_topics | after.topics | after.exclude_topics
     if not gone and not held:

@@ -1,8 +1,8 @@
-"""Normalises regular expressions: alternatives in one order, so that ``b|a`` is ``a|b``.
+"""Normalises regular expressions by sorting alternatives, so that ``b|a`` equals ``a|b``.
 
 Names are matched whole, so no order of alternatives can change whether a name matches.
 
-An expression in which order or numbering might count (named groups, conditions, comments, verbose mode) stays as it is.
+An expression in which order or numbering may matter (named groups, conditions, comments, verbose mode) is kept.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ _GROUPS = ("?:", "?!", "?=", "")
 
 
 def in_one_order(expressions: Iterable[str]) -> tuple[str, ...]:
-    """Sorted, none twice, and so are the alternatives of each."""
+    """Sorted expressions without duplicates, each with sorted alternatives."""
     return tuple(sorted({_ordered(text) for text in expressions}))
 
 
 @lru_cache(maxsize=4096)
 def _ordered(text: str) -> str:
-    """Alternatives in one order, for expressions in which it cannot matter; any doubt leaves the text as it is.
-    Otherwise a list in another order would restart the mirror."""
+    """Sorts alternatives if their order cannot matter; in doubt keeps the text. Without it, reordering a list would
+    restart the mirror."""
     if "|" not in text or any(sign in text for sign in _ORDER_MAY_COUNT):
         return text
     try:
@@ -31,7 +31,8 @@ def _ordered(text: str) -> str:
 
 
 def _alternatives(text: str, at: int) -> tuple[str, int]:
-    """Alternatives from ``at`` to the closing bracket or the end, sorted; where it is. IndexError when cut short."""
+    """Sorted alternatives from ``at`` to the closing bracket or the end, and its index. IndexError for truncated
+    text."""
     parts = [""]
     while at < len(text) and text[at] != ")":
         if text[at] == "|":

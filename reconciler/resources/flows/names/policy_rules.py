@@ -1,6 +1,6 @@
-"""The rules of a replication policy as automata: the cycle rule, names with a given beginning and end.
+"""Rules of a replication policy as automata: the cycle rule, names with a given prefix and suffix.
 
-Tests hold them equal to what ``replication.policy`` says for one name.
+Tests compare them with ``replication.policy``.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ OTHER = "\0"  # in place of a beginning that no longer matters; no topic name ho
 class Hops:
     """Names that the default policy's cycle rule refuses: ``head sep head sep ...`` with ``alias`` as a head.
 
-    A head ends at the first separator and may be empty, as in ``DefaultReplicationPolicy``. States: the head so far
-    (once it can no longer become the alias only what may be the beginning of the separator), True once the alias came.
+    A head ends at the first separator and may be empty, as in ``DefaultReplicationPolicy``. States: the head so far (if
+    it can no longer become the alias, only a possible beginning of the separator), and True once the alias was read.
     """
 
     alias: str
@@ -27,8 +27,8 @@ class Hops:
     def step(self, state: State, char: str) -> State:
         if state is True:
             return True
-        # The state is what was read since the last separator, as far as it may still become the alias; OTHER and a tail
-        # that may become a separator once it cannot.
+        # The state is the text since the last separator while it may become the alias; afterwards OTHER and a tail that
+        # may become a separator.
         head = state + char
         if head.endswith(self.separator):
             return head[: -len(self.separator)] == self.alias or ""

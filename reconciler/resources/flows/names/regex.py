@@ -1,7 +1,7 @@
 """Regular expressions as automata of topic names.
 
-``expressions`` decides every match; here the same tree is read. Word boundaries have no automaton: then the language is
-a superset and says so by ``exact``.
+``expressions`` decides every match; this module reads the same parse tree. Word boundaries have no automaton: the
+language is then a superset, with ``exact`` False.
 """
 
 import re
@@ -16,7 +16,7 @@ from reconciler.resources.flows.names import automata
 
 MAX_NFA_STATES = 4_000
 MAX_WORK = 400_000
-"""Nodes that one expression may be walked over, in all searches together: ``.*a.{20}`` has a million states."""
+"""Limit of nodes walked for one expression in all searches: ``.*a.{20}`` has a million states."""
 _CATEGORIES: dict[Any, Callable[[str], bool]] = {
     sre.CATEGORY_DIGIT: str.isdigit,
     sre.CATEGORY_NOT_DIGIT: lambda char: not char.isdigit(),
@@ -29,7 +29,7 @@ _CATEGORIES: dict[Any, Callable[[str], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``exact``: the language holds just the matching names; else it holds them and perhaps more."""
+    """``exact``: the language is exactly the matching names; otherwise a superset."""
 
     text: str
     language: automata.Language
@@ -44,8 +44,8 @@ def pattern(text: str) -> Pattern:
 
 
 def _language(form: Form) -> tuple[automata.Language, bool]:
-    """(language, whether it is exactly that of the expression). What is too large or has a lookaround becomes a larger
-    language, which can only find more loops, never hide one."""
+    """(language, whether it is exact). A form that is too large or has a lookaround becomes a superset, which can only
+    find more loops, never hide one."""
     match form:
         case Plain(items):
             graph = _Graph()
@@ -95,8 +95,8 @@ class _Graph:
         return start
 
     def _item(self, item: Item, start: int) -> int:
-        """Adds what follows ``start`` to the graph (Thompson's construction) and returns its end. Anchors are empty
-        edges that are only taken at their place; what has no edge here makes the graph inexact."""
+        """Adds an item after ``start`` (Thompson's construction) and returns its end node. Anchors are empty edges,
+        taken only at their place; unsupported items make the graph inexact."""
         kind, value, flags = item
         chars = characters(kind, value, flags)
         if chars is not None:
@@ -120,8 +120,7 @@ class _Graph:
         return end
 
     def _repeat(self, low: Any, high: Any, body: Sequence[Item], start: int) -> int:
-        """Copies the body for each repetition that has to be there, then a loop, or one optional copy for each that
-        may."""
+        """Copies the body for each required repetition, then adds a loop, or one optional copy for each further one."""
         for _ in range(int(low)):
             start = self._fresh(self.sequence(body, start))
         if high is sre.MAXREPEAT:
@@ -136,7 +135,7 @@ class _Graph:
         return end
 
     def _fresh(self, before: int) -> int:
-        """A node of its own, so that loops of neighbours do not run into each other."""
+        """Adds a separate node, so that loops of neighbouring items do not merge."""
         after = self.node()
         self.link(before, after)
         return after
@@ -164,7 +163,7 @@ def _single(kind: Any, value: Any, ignores_case: bool) -> frozenset[str]:
 
 
 def _is(char: str, kind: Any, value: Any, ignores_case: bool) -> bool:
-    """Whether a character is in a member of a class; without regard to case, its other form may be."""
+    """Whether a character, or with ``ignores_case`` its other form, is in a member of a class."""
     codes = {ord(char)} | ({ord(char.lower()), ord(char.upper())} if ignores_case else set())
     match kind:
         case sre.ANY:
@@ -181,7 +180,7 @@ def _is(char: str, kind: Any, value: Any, ignores_case: bool) -> bool:
 
 
 class _Automaton:
-    """The graph made deterministic as far as it is walked. States are numbers of sets of nodes."""
+    """The graph, made deterministic lazily. States are numbers of sets of nodes."""
 
     def __init__(self, graph: _Graph) -> None:
         self._graph = graph
@@ -191,11 +190,10 @@ class _Automaton:
         self._accepting: dict[int, bool] = {}
         self._work = 0
         self._start = self._number(self._closure({0}, "begin"))
-        # Whether the empty text matches may depend on both ^ and $. No topic has the empty name, so it does not matter.
+        # A match of the empty text may depend on both ^ and $, which is irrelevant: no topic name is empty.
 
     def _closure(self, nodes: set[int], asked: str) -> frozenset[int]:
-        """All nodes that are reached without a character. ``asked``: "begin" or "end", where the name begins or
-        ends."""
+        """All nodes reachable by empty edges. ``asked``: "begin" or "end", at the beginning or end of the name."""
         waiting = list(nodes)
         while waiting:
             for asks, after in self._graph.empty[waiting.pop()]:
@@ -218,8 +216,7 @@ class _Automaton:
         key = (state, char)
         step = self._steps.get(key)
         if step is None:
-            # Subset construction as far as it is walked; its work is limited, since it can be exponential in the
-            # expression.
+            # Lazy subset construction, with limited work because it can be exponential in the expression.
             self._work += len(self._sets[state])
             if self._work > MAX_WORK:
                 raise automata.UndecidedError
