@@ -1,7 +1,7 @@
-"""What the YAML of an environment may name, said from outside of it: the variable ``RECONCILER_ALLOW``.
+"""The variable ``RECONCILER_ALLOW``: limits, from outside of an environment, what its YAML may name.
 
-Who edits an environment, such as a stranger with a pull request, must not choose which secret goes to which address
-or which code runs. The variable holds words ``kind:pattern`` between spaces, such as ``host:*.example.net env:EAST_*``.
+The author of an edit, such as a stranger with a pull request, must not decide which secret is sent where, or which code
+runs. The variable holds words ``kind:pattern`` separated by spaces, such as ``host:*.example.net env:EAST_*``.
 """
 
 import posixpath
@@ -38,7 +38,7 @@ class Allowed:
 
 
 def allowed(environ: Mapping[str, str]) -> Allowed:
-    """Raises ValueError for a word that is none, because what it was to limit would not be limited."""
+    """Parses the variable. Raises ValueError for a malformed word, whose limit would otherwise not apply."""
     patterns: dict[str, tuple[str, ...]] = {}
     for word in environ.get(VARIABLE, "").split():
         kind, _, pattern = word.partition(":")
@@ -51,8 +51,8 @@ def allowed(environ: Mapping[str, str]) -> Allowed:
 
 
 def word_for(kind: str, value: str) -> str:
-    """The word of the variable that lists ``value``, and beside it at most a file's folder; empty where there is
-    none. ``value`` comes from an edit: one that is a pattern, several words or a folder of the edit is not proposed."""
+    """The word that allows ``value``, and at most its folder; empty if there is none. ``value`` comes from an edit, so
+    a pattern, several words or a folder of the edit is never proposed."""
     if kind == "env":
         return f"env:{value}" if re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", value) else ""
     if kind == "file":
@@ -67,7 +67,7 @@ class _Permitted:
 
 
 def permit_policies(listed: Allowed) -> None:
-    """Permits these policies in this process; the reader of its environment calls it. Without it, only those of entry
+    """Permits these policies in this process, for the reader of its environment. By default only policies of entry
     points are permitted."""
     _Permitted.listed = listed
 

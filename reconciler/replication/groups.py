@@ -26,7 +26,7 @@ class GroupSelector:
     exclude: Expressions
 
     def why_not(self, group: str) -> str | None:
-        """None when the group's offsets travel, else the rule that keeps them."""
+        """None if the group's offsets are synced, else the rule against it."""
         if group.startswith(POSITIONS):
             return "holds positions of a mirror"
         if not group:
@@ -47,7 +47,8 @@ def idle(state: str) -> bool:
 
 
 class UnsupportedGroup(StrEnum):
-    """Groups whose state is more than committed offsets. The value is fit for a sentence about the group."""
+    """Reasons against syncing a group: its state is more than committed offsets. The value completes a sentence about
+    the group."""
 
     SHARE = "is a share group (KIP-932): brokers keep its state per record, there is no offset to carry over"
     SHARE_START = (
@@ -67,8 +68,8 @@ class UnsupportedGroup(StrEnum):
 def unsupported(
     kind: str, group: str, assignor: str, topics: Collection[str], *, share_starts: bool = False
 ) -> UnsupportedGroup | None:
-    """``kind`` as brokers name group types; ``assignor`` empty when not known; ``topics``: what the group committed;
-    ``share_starts``: start offsets of share groups are carried.
+    """``kind``: the group type as brokers name it; ``assignor``: empty if unknown; ``topics``: with committed offsets;
+    ``share_starts``: start offsets of share groups are synced.
 
     SHARE_START and STREAMS_CLASSIC are warnings, their offsets are synced. The latter is recognised by the assignor
     while it has members, else by the repartition topics, which Streams names after the application.
@@ -87,16 +88,16 @@ def unsupported(
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """What a group's last checkpoint said of one partition: offset at the source, offset at the target."""
+    """A group's last checkpoint of one partition: source offset and target offset."""
 
     upstream: int
     downstream: int
 
 
 def checkpoint_due(last: Synced | None, now: Synced, *, exact: bool) -> bool:
-    """MirrorMaker 2's rule: the first one, or the group went back at the source, or the target offset advanced. And an
-    ``exact`` offset below the last one, of a group that did not go back: the last one is of a remote topic that was
-    deleted and recreated."""
+    """MirrorMaker 2's rule: the first checkpoint, or the group went back at the source, or the target offset advanced.
+    In addition an ``exact`` offset below the last one of a group that did not go back: the remote topic was recreated
+    since."""
     if last is None or now.upstream < last.upstream:
         return True
     return now.downstream != last.downstream if exact else now.downstream > last.downstream

@@ -1,10 +1,10 @@
 """The hand-over, a mirror job's definition: one frozen type for the reconciler that writes and the job that reads it.
 
-Its canonical JSON and the fingerprints decide whether a running job must be restarted, so a field that says nothing is
-left out. Secrets stay references. Format: schemas/mirror.schema.json.
+Its canonical JSON and the fingerprints decide whether a running job must restart, so fields with their default are left
+out. Secrets stay references. Format: schemas/mirror.schema.json.
 
-The deployment says where a mirror's driver runs and what its executors get. What has no effect is refused when the
-environment is read (reconciler.environment.declarations.mirrors).
+The deployment defines where a mirror's driver runs, and the resources of its executors. Settings without effect are
+refused when the environment is read (reconciler.environment.declarations.mirrors).
 """
 
 import hashlib
@@ -45,8 +45,8 @@ def master_kind(master: str) -> MasterKind:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorPython:
-    """``archive``: an absolute path or a URI, unpacked on each executor; empty: what is installed there is used.
-    ``executable``: of the executors; relative to the folder of the container; empty: that of the archive."""
+    """``archive``: an absolute path or URI, unpacked on each executor; empty: installed packages are used.
+    ``executable``: of executors, relative to the container's folder; empty: the archive's."""
 
     archive: str = field(default="", metadata=SPARSE)
     executable: str = field(default="", metadata=SPARSE)
@@ -54,20 +54,20 @@ class ExecutorPython:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Where a mirror's driver runs and what its executors get. 0 and empty: as Spark has it."""
+    """Where a mirror's driver runs, and resources of its executors. 0 and empty: Spark's default."""
 
     deploy_mode: str = field(default=CLIENT, metadata=SPARSE)
     """CLIENT: the driver is a process of the machine that submits; CLUSTER: Spark chooses a machine."""
     executors: int = field(default=0, metadata=SPARSE)
-    """How many. A standalone master knows only cores, so there it is executors times cores."""
+    """Number of executors. A standalone master only counts cores, so there it gets executors times cores."""
     cores: int = field(default=0, metadata=SPARSE)
-    """Of each executor, as ``memory``."""
+    """Cores of each executor."""
     memory: str = field(default="", metadata=SPARSE)
-    """As Spark writes it, such as 2g."""
+    """Memory of each executor, in Spark's notation, such as 2g."""
     python: ExecutorPython = field(default=ExecutorPython(), metadata=SPARSE)
 
     def spark_conf(self, master: str) -> Mapping[str, str]:
-        """The Spark settings that say the same."""
+        """The equivalent Spark settings."""
         kind = master_kind(master)
         conf = {
             "spark.executor.cores": str(self.cores or ""),
@@ -83,11 +83,11 @@ class Deployment:
 
     @property
     def executable(self) -> str:
-        """Of the executors; empty: Spark decides."""
+        """Python of the executors; empty: Spark decides."""
         return self.python.executable or (f"./{UNPACKED}/bin/python" if self.python.archive else "")
 
     def settings(self) -> Mapping[str, str]:
-        """What is set, by its key in the YAML."""
+        """YAML key -> value, without defaults."""
         values = {
             "deploy_mode": self.deploy_mode if self.deploy_mode != CLIENT else "",
             "executors": str(self.executors or ""),
@@ -110,7 +110,7 @@ UNCOVERED = ("cluster_id", "docs_url")
 
 
 class HandoverError(ValueError):
-    """The hand-over cannot be used: what is wrong and what to do, in one paragraph."""
+    """An unusable hand-over: the problem and the remedy, in one paragraph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class StatusPlace:
     cluster: Endpoint
     topic: str
     key: str
-    """Of the record: environment and mirror."""
+    """Key of the record: environment and mirror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ AGAIN = "again"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a partition without a position starts. ``timestamp`` (ms since epoch) only for kind ``timestamp``.
+    """Start of a partition without a position. ``timestamp`` (ms since epoch): only for kind ``timestamp``.
 
     Kind ``offsets``: ``offsets`` by topic and partition, ``otherwise`` (earliest, latest or again) for all others.
     """
@@ -163,15 +163,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Whose offsets are kept on the target, and how often the source's groups are read. ``returning``: the flow that
-    carries the target's records into the same topics of the source, empty when there is none. ``both_ways``: of a flow
-    that keeps offsets, what groups commit on the target is kept on the source, too."""
+    """Groups with synced offsets, and the interval of reading them. ``returning``: the flow that carries the target's
+    records into the same topics of the source, empty without one. ``both_ways``: for a flow that keeps offsets, commits
+    on the target are synced to the source, too."""
 
     include: tuple[str, ...]
     """Expressions of whole names, as ``exclude``; exclusions win."""
     exclude: tuple[str, ...]
     interval_ms: int
-    """From the beginning of one round to that of the next, unless a round takes longer."""
+    """Time between the beginnings of two rounds, unless a round takes longer."""
     follow_rewinds: bool
     """Whether a group that goes back at the source goes back at the target."""
     returning: str = field(default="", metadata=SPARSE)
@@ -212,8 +212,8 @@ class AddedHeaders:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """``carry``: LOCAL, only records written at the source; FORWARD, also those that came there from elsewhere.
-    ``arriving``: flows with provenance that write to the source."""
+    """``carry``: LOCAL for records written at the source, FORWARD for records from other clusters, too. ``arriving``:
+    flows with provenance to the source."""
 
     carry: str
     arriving: tuple[str, ...] = ()
@@ -224,7 +224,7 @@ class FlowSettings:
     """One flow, as the lanes get it. The fingerprint covers all but ``handover.UNCOVERED``."""
 
     name: str
-    """As git declares it now; state on the target is named by ``state_name``."""
+    """Present name in git; state on the target is named by ``state_name``."""
     fingerprint: str
     source: Endpoint
     target: Endpoint
@@ -237,16 +237,16 @@ class FlowSettings:
     isolation: str
     """``read_committed``, or ``read_uncommitted``: records of open and aborted transactions are copied as well."""
     start: Start
-    """Of partitions without a position."""
+    """Start of partitions without a position."""
     lanes: int
-    """How many lanes share its partitions, MOST_LANES at most."""
+    """Number of lanes that share its partitions, at most MOST_LANES."""
     groups: GroupSettings | None = field(default=None, metadata=SPARSE)
     """None: no offsets are synced."""
     mirrormaker_topics: InternalTopics | None = field(default=None, metadata=SPARSE)
     rate_limit: int | None = field(default=None, metadata=SPARSE)
     """Bytes per second over all lanes; None: no limit."""
     continue_on: tuple[str, ...] | None = field(default=None, metadata=SPARSE)
-    """Conditions after which a partition goes on behind what is lost; None: no condition was asked about."""
+    """Conditions after which a partition continues past the loss; None if the files do not say."""
     where: Where | None = field(default=None, metadata=SPARSE)
     """Which records are copied; None: all."""
     headers: AddedHeaders | None = field(default=None, metadata=SPARSE)
@@ -254,10 +254,10 @@ class FlowSettings:
     offsets: str = field(default=TRANSLATED, metadata=SPARSE)
     """TRANSLATED, or SAME for copies at the source's offsets."""
     filler_limit: int | None = field(default=None, metadata=SPARSE)
-    """With SAME: the most empty offsets that a partition of a copy may be begun with; None:
+    """With SAME: limit of filler records at the beginning of a copy's partition; None:
     ``offsets.same.FILLER_LIMIT``."""
     moved_from: str = field(default="", metadata=SPARSE)
-    """The flow's first name, where it was renamed (decision 127)."""
+    """The first name of a renamed flow (decision 127)."""
 
     @property
     def state_name(self) -> str:
@@ -271,17 +271,17 @@ class FlowSettings:
 
     @property
     def start_kind(self) -> str:
-        """Of partitions that ``start_offsets`` does not name."""
+        """Start of partitions that ``start_offsets`` does not name."""
         return (self.start.otherwise or "earliest") if self.start.kind == "offsets" else self.start.kind
 
     @property
     def start_offsets(self) -> Mapping[tuple[str, int], int]:
-        """By source topic and partition; for partitions without a position."""
+        """Source partition -> offset, for partitions without a position."""
         offsets = self.start.offsets or {}
         return {(topic, number): offset for topic, each in offsets.items() for number, offset in each.items()}
 
     def starts_at(self, topic: str, partition: int) -> int | None:
-        """Of ``start_offsets``."""
+        """The entry in ``start_offsets``, if any."""
         return (self.start.offsets or {}).get(topic, {}).get(partition)
 
     @property
@@ -309,7 +309,7 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """Of the control channel between driver and tasks. Empty addresses: ``spark.driver.bindAddress`` and
+    """Settings of the control channel between driver and tasks. Empty addresses: ``spark.driver.bindAddress`` and
     ``spark.driver.host``; port 0: any."""
 
     bind_address: str = field(default="", metadata=SPARSE)
@@ -326,9 +326,9 @@ class MirrorSettings:
     mirror: str
     fingerprint: str
     parallelism: int
-    """How many leases run at once, each a Spark task on a core of its own."""
+    """Number of concurrent leases, each a Spark task on a separate core."""
     refresh_interval_ms: int
-    """How often topics that match are looked for."""
+    """Interval of topic discovery."""
     status_interval_ms: int
     status: StatusPlace
     flows: tuple[FlowSettings, ...]
@@ -337,7 +337,7 @@ class MirrorSettings:
     metrics_address: str = field(default="", metadata={**SPARSE, **named("metrics_host")})
     """Empty: on this machine only."""
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
-    """With what it was submitted; it is here so that a change of it restarts the job."""
+    """The deployment with which the job was submitted; included so that a change restarts the job."""
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
     moved_from: tuple[str, ...] = field(default=(), metadata={**SPARSE, **named("environment_moved_from")})
     """Names that the environment had: pauses and claims under them are its own."""
@@ -365,7 +365,7 @@ def _covered(value: Any) -> Any:
 
 
 def document(settings: MirrorSettings | FlowSettings) -> dict[str, Any]:
-    """As in schemas/mirror.schema.json: all of it, or an entry of ``flows``."""
+    """The document of schemas/mirror.schema.json, or an entry of its ``flows``."""
     version = {"format_version": FORMAT_VERSION} if isinstance(settings, MirrorSettings) else {}
     return {**version, **CODEC.encoded(settings)}
 

@@ -1,4 +1,4 @@
-"""Reads a hand-over, the text that a mirror job starts with, and reports every problem of one that cannot be used."""
+"""Reads the hand-over with which a mirror job starts, and reports every problem of an unusable one."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ def parse(text: str) -> handover.MirrorSettings:
 
 
 def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
-    """All at once, in words that name the field: a hand-over that was edited manually, or comes from a foreign tool,
-    would otherwise fail one field at a time, each with a start of Spark."""
+    """All problems at once, with field names: a manually edited or foreign hand-over would otherwise fail one field at
+    a time, each after a start of Spark."""
     yield from _low("parallelism", settings.parallelism, 1)
     yield from _low("refresh_interval_ms", settings.refresh_interval_ms, 100)
     yield from _low("status_interval_ms", settings.status_interval_ms, 100)
@@ -58,7 +58,7 @@ def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
 
 
 def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
-    """What types cannot say: limits, choices, and fields that only go together."""
+    """Checks that types cannot express: limits, choices, and fields that depend on each other."""
     start, internal = flow.start, flow.mirrormaker
     yield from _low("lanes", flow.lanes, 1)
     if flow.lanes > handover.MOST_LANES:
@@ -100,7 +100,7 @@ def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
 
 
 def _servers(endpoint: handover.Endpoint) -> Iterator[str]:
-    """Of one cluster: at least one bootstrap server, each as HOST:PORT."""
+    """Checks bootstrap servers: at least one, each HOST:PORT."""
     if not endpoint.bootstrap_servers:
         yield f"cluster {endpoint.cluster} has no bootstrap servers"
     for server in endpoint.bootstrap_servers:

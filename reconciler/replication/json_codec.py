@@ -18,8 +18,8 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 SPARSE: Mapping[str, Any] = {"sparse": True}
-"""For ``field(metadata=SPARSE)`` of a field with a default: documents and digests hold it only when it says something.
-What an older release wrote stays readable, and an environment that does not use a feature keeps its digests."""
+"""For ``field(metadata=SPARSE)``: documents and digests omit the field at its default. Documents of older releases stay
+readable, and an environment that does not use a feature keeps its digests."""
 
 T = TypeVar("T")
 Encode = Callable[[Any], Any]
@@ -27,7 +27,7 @@ Decode = Callable[[Any], Any]
 
 
 class MalformedError(ValueError):
-    """A document that is not what was asked for. ``path``: of names and indexes to the part that is wrong."""
+    """A document of another form than expected. ``path``: names and indexes to the wrong part."""
 
     def __init__(self, problem: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(f"{'.'.join(path) or 'it'} {problem}")
@@ -49,14 +49,14 @@ def sparse_fields(kind: type) -> Mapping[str, Any]:
 
 
 def named(name: str) -> Mapping[str, Any]:
-    """For ``field(metadata=...)`` of a field that has another name in JSON."""
+    """For ``field(metadata=...)`` of a field with another name in JSON."""
     return {"name": name}
 
 
 def parsed(text: str | bytes) -> Any:
-    """JSON that any client may have written. Raises ValueError, and nothing else: also for what is nested more deeply
-    than Python reads, for a name that an object has twice, which readers take in different ways, and for what could be
-    read and not be written again, which would fail far from here: half a surrogate pair, NaN and infinite numbers."""
+    """Parses JSON from any client. Raises only ValueError, also for too deep nesting, for duplicate names, which
+    parsers resolve differently, and for values that could be read but not written again (lone surrogates, NaN,
+    infinity)."""
     try:
         given = text if isinstance(text, str) else text.decode()
         document = json.loads(given, parse_constant=_finite, parse_float=_finite, object_pairs_hook=_once)
@@ -92,9 +92,9 @@ def _same(value: Any) -> Any:
 
 
 class Codec:
-    """``own``: annotation -> how values of it are written and read, where that differs. ``rows``: see the module.
+    """``own``: annotation -> special encoder and decoder. ``rows``: see the module.
 
-    ``lenient``: fields of a later release are ignored, and fields that an older one did not write have their default.
+    ``lenient``: unknown fields of a later release are ignored, and missing ones of an older release get their default.
     """
 
     def __init__(
@@ -157,8 +157,7 @@ class Codec:
         return _Coder(_same, lambda given: _expect(given, kind))
 
     def _array(self, inner: tuple[Any, ...]) -> _Coder:
-        """A tuple of any length, or of fixed members. A list of plain JSON values is handed on as it is, without a
-        loop."""
+        """A tuple of any length, or of fixed members. A list of plain JSON values is passed on without a loop."""
         if inner[1:] != (...,):
             return _tuple([self._coder(kind) for kind in inner], _same, tuple, range(len(inner)))
         encode, decode = self._coder(inner[0])
@@ -202,9 +201,9 @@ class Codec:
         return _Coder(encoded, decoded)
 
     def _fields(self, kind: type) -> _Coder:
-        """A dataclass as an object. ``metadata["name"]`` is the field's title in the document, SPARSE fields are left
-        out at their default. A strict reader asks for every other field and refuses unknown ones, a lenient one takes
-        defaults for what an older program did not write, and skips what a newer one added."""
+        """A dataclass as an object. ``metadata["name"]``: the field's name in the document; SPARSE fields are omitted
+        at their default. A strict reader requires every other field and refuses unknown ones; a lenient one uses
+        defaults for missing fields, and skips unknown ones."""
         sparse, members = sparse_fields(kind), fields(kind)
         coders = {name: self._coder(hint) for name, hint in _hints(kind).items()}
         titles = {field.name: field.metadata.get("name", field.name) for field in members}
@@ -240,7 +239,7 @@ FORMAT_VERSION = 1
 
 
 class JsonRecord(Generic[T]):
-    """A value kept as a record in Kafka, with its format version. ``name``: what it is, for errors."""
+    """A value in a Kafka record with a format version. ``name``: for errors."""
 
     def __init__(self, kind: type[T], name: str, codec: Codec | None = None) -> None:
         self._kind = kind

@@ -1,5 +1,5 @@
-"""Files that our programs keep for themselves and for each other: each is written whole, and read as what any hand may
-have made of it since."""
+"""Files that our programs write for themselves and each other: written atomically, and read without trust, since any
+user may have edited them."""
 
 import errno
 import json
@@ -36,7 +36,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path) -> Mapping[str, object]:
-    """Empty where it cannot be read, or is no object of JSON."""
+    """The JSON object in a file; empty if it cannot be read or is no object."""
     try:
         document = read_json(path)
     except (OSError, ValueError):
@@ -45,7 +45,7 @@ def read_object(path: Path) -> Mapping[str, object]:
 
 
 def reason(error: Exception) -> object:
-    """Why one of these could not be read, without what the operating system adds to it."""
+    """Why a file could not be read, without details of the operating system."""
     return getattr(error, "strerror", None) or error
 
 

@@ -74,8 +74,8 @@ class Heartbeat:
 
 
 def no_heartbeat(key: bytes | None, value: bytes | None) -> str:
-    """Why a record is no heartbeat of MirrorMaker 2, of whatever version; else empty. A tombstone is judged by its
-    key: tools clean up with them."""
+    """Why a record is no heartbeat of any version of MirrorMaker 2; else empty. A tombstone is judged by its key,
+    because tools clean up with tombstones."""
     if key is None:
         return "it has no key"
     try:

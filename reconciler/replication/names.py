@@ -5,10 +5,10 @@ from typing import Literal, get_args
 
 STATUS_TOPIC = "__mirror_status"
 LAG_HOLDS_MS = 20_000
-"""The age, at most, of the end behind a lag that a job calls known: an end that a source returned is used for 10 s,
-and what a lane reported to the driver as well."""
+"""Greatest age of the end offset behind a known lag: an end is cached for 10 s, and a lane's report to the driver for
+another 10 s."""
 CONTROL_TOPIC = "__mirror_control"
-"""On a mirror's status cluster, where hosts keep mirrors alive: what is desired of it, and which host has it."""
+"""Topic on a mirror's status cluster, by which hosts keep mirrors running: desired records and leases."""
 LONGEST_TOPIC = 249
 """Characters Kafka allows in a topic's name."""
 
@@ -29,12 +29,12 @@ def host_key(environment: str, mirror: str) -> str:
 
 
 def presence_key(environment: str, host: str) -> str:
-    """Key in ``CONTROL_TOPIC`` by which a host says that it is there."""
+    """Key of a host's presence record in ``CONTROL_TOPIC``."""
     return f"present/{environment}/{host}"
 
 
 def host_transactions(environment: str) -> str:
-    """How transactional ids begin with which hosts write their records."""
+    """Prefix of hosts' transactional ids."""
     return f"mirror-host.{environment}."
 
 
@@ -55,7 +55,7 @@ def data_producer(flow: str) -> str:
 
 
 def marker_producer(flow: str) -> str:
-    """As ``data_producer``, of the markers that lanes write themselves."""
+    """Like ``data_producer``, for transaction markers that lanes write themselves."""
     return f"mirror.{flow}.markers"
 
 
@@ -114,8 +114,8 @@ ConditionCode = Literal[
 """All that a mirror job reports."""
 CONDITION_CODES: tuple[ConditionCode, ...] = get_args(ConditionCode)
 CONTINUABLE = ("corrupt_source_batch", "record_refused", "source_retention_passed", "source_truncated")
-"""Conditions after which a flow may be set to go on: what is lost is known exactly, and what comes after it can be
-copied. All others always stop."""
+"""Conditions after which a flow may be configured to continue, because the loss is known exactly and later records can
+be copied. All others always stop."""
 WAITING = (
     "lane_unresponsive",
     "lane_without_task",
@@ -126,9 +126,9 @@ WAITING = (
     "target_unavailable",
     "target_unreachable",
 )
-"""Conditions under which records wait where they hold, although copying resumes by itself when they end."""
+"""Conditions under which records wait, although copying resumes by itself when they end."""
 RUNBOOKS = "docs/mirror/conditions.md"
-"""The page of conditions: a section for each code, whose anchor is the code."""
+"""The page of conditions: one section for each code, with the code as anchor."""
 
 
 FORMER_NAMES: Mapping[str, str] = {
@@ -143,12 +143,12 @@ exports its metrics under both, until the next release. No other file has a form
 
 
 def renamed(name: str) -> str:
-    """``name`` as it is now, of a record that a job of the last release may have written."""
+    """The present name for ``name`` in a record of the last release."""
     return FORMER_NAMES.get(name, name)
 
 
 def with_former_names(figures: Mapping[str, object]) -> dict[str, object]:
-    """For readers of the last release: each figure that had another name is there under both."""
+    """Adds former names of renamed figures, for readers of the last release."""
     return {**figures, **{old: figures[new] for old, new in FORMER_NAMES.items() if new in figures}}
 
 

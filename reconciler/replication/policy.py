@@ -17,7 +17,7 @@ from reconciler.replication.expressions.match import Expressions, expressions
 HEARTBEATS = "heartbeats"
 NO_MATCH, EXCLUDED, INTERNAL = "no pattern matches", "excluded", "internal"
 CYCLE = "cycle"
-"""What ``TopicSelector.why_not`` says of names that hold the target's alias as a hop."""
+"""Result of ``TopicSelector.why_not`` for names with the target's alias as a hop."""
 # DefaultTopicFilter, topics.exclude (MirrorMaker 2, 4.0+)
 EXCLUDED_TOPICS = (r"mm2.*\.internal", r".*\.replica", r"__.*")
 
@@ -105,7 +105,7 @@ class IdentityReplicationPolicy:
 
 @dataclass(frozen=True, slots=True)
 class DefaultReplicationPolicyTo39(DefaultReplicationPolicy):
-    """As in Kafka 2.4 to 3.9: every topic that ends in ``-internal`` or ``.internal`` is internal."""
+    """The policy of Kafka 2.4 to 3.9: every topic with suffix ``-internal`` or ``.internal`` is internal."""
 
     source_alias: str = ""
 
@@ -122,7 +122,7 @@ class IdentityReplicationPolicyTo39(IdentityReplicationPolicy):
 
 
 _MODULE_OF_OLD_NAMES = "replication.policy"
-"""Where this module was; environments and the hand-overs of running jobs name its classes by it."""
+"""Former name of this module, which environments and hand-overs of running jobs contain."""
 
 BEFORE_4 = {
     "default-before-4.0": f"{_MODULE_OF_OLD_NAMES}:{DefaultReplicationPolicyTo39.__name__}",
@@ -132,13 +132,13 @@ BEFORE_4 = {
 
 
 def canonical_policy(policy: str) -> str:
-    """As a hand-over spells ``policy``. Jobs of earlier releases know no words for ``BEFORE_4``, and a word in place of
-    its path must change no fingerprint."""
+    """``policy`` as spelled in hand-overs. Jobs of earlier releases know only the path for ``BEFORE_4``, and the word
+    must not change fingerprints."""
     return BEFORE_4.get(policy, policy)
 
 
 def policy_word(policy: str) -> str:
-    """As people write ``policy``: the opposite of ``canonical_policy``."""
+    """``policy`` as users write it: the inverse of ``canonical_policy``."""
     return next((word for word, canonical in BEFORE_4.items() if canonical == policy), policy)
 
 
@@ -177,10 +177,10 @@ def make_policy(policy: str, separator: str, source_alias: str, *, trusted: bool
 
 
 def is_cycle(policy: ReplicationPolicy, topic: str, target_alias: str) -> bool:
-    """Does the name say that records of ``topic`` have been on the target? Identity names do not show it.
+    """Whether the name shows that records of ``topic`` have been on the target. Identity names do not show it.
 
-    The source's own alias says nothing: no flow copies ``prod.orders`` from prod to prod, so on prod it is a name that
-    an application chose.
+    The source's own alias proves nothing: no flow copies ``prod.orders`` from prod to prod, so on prod an application
+    chose that name.
     """
     if isinstance(policy, IdentityReplicationPolicy) and not topic.endswith("heartbeats"):
         return False
@@ -212,13 +212,13 @@ def is_heartbeats(policy: ReplicationPolicy, topic: str) -> bool:
 
 
 def heartbeats_expression(separator: str) -> str:
-    """Of all that ``is_heartbeats`` is true of."""
+    """An expression for all names of heartbeats topics."""
     return rf"(.*{re.escape(separator)})?{HEARTBEATS}"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelector:
-    """Which topics of a flow's source travel, and under which name. Whole-name match; exclude wins.
+    """Selects topics of a flow's source, and their remote names. Expressions match whole names; exclude wins.
 
     ``heartbeats``: heartbeats topics travel whatever the expressions say (heartbeats.replication.enabled, KIP-1089).
     """
@@ -231,7 +231,7 @@ class TopicSelector:
     heartbeats: bool = False
 
     def why_not(self, topic: str) -> str | None:
-        """None when the topic travels, else the rule that keeps it: a word fit for a plan."""
+        """None if the flow carries the topic, else the rule against it, as a word for plans."""
         if not (self.heartbeats and is_heartbeats(self.policy, topic)):
             if not self.include.match(topic):
                 return NO_MATCH

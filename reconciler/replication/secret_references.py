@@ -22,7 +22,7 @@ class MissingReference(LookupError):  # noqa: N818 - says what happened
 
 
 def is_from_outside(value: str) -> bool:
-    """References and nothing else: text beside one is the topology's, and decides, too."""
+    """Whether the value consists only of references: text beside one comes from the topology."""
     return value != "" and REFERENCE.sub("", value) == ""
 
 

@@ -1,8 +1,7 @@
-"""Names of topics that Kafka, its companions or applications look after, and those that git protects from deletion.
+"""Names of topics that belong to Kafka, its companions or applications, or that git protects from deletion.
 
-Topics of applications (Kafka Streams, Connect, a schema registry) are recognised by the names that those programs give,
-since a cluster reports nothing else about them. Connect's three may have any prefix, so they count where all three are
-there.
+Topics of applications (Kafka Streams, Connect, a schema registry) are recognised by name, since a cluster reports
+nothing else about them. Connect's three topics may have any prefix, so they count only together.
 """
 
 import re
@@ -21,10 +20,10 @@ BUILT_IN = (
     r"(.*[.-])?heartbeats",
     r"connect-(configs|offsets|status)",
 )
-"""Whole names of topics that Kafka, MirrorMaker 2, Connect, a schema registry and our own mirror live on."""
+"""Expressions for names of topics that Kafka, MirrorMaker 2, Connect, a schema registry and our mirror depend on."""
 
 STATE_OF_APPLICATIONS = (r".+-changelog", r".+-repartition")
-"""Kafka Streams keeps its state in these: git never declares them, so a prune would take them for left over."""
+"""State topics of Kafka Streams: git never declares them, so a prune would mistake them for leftovers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +40,12 @@ class Protected:
 
 
 def is_protected(topic: str) -> bool:
-    """By the built-in rules alone."""
+    """Whether a built-in rule protects the topic."""
     return expressions(BUILT_IN).match(topic)
 
 
 def protection_of(topic: str, own: Iterable[Protection]) -> Protected | None:
-    """The rule that protects ``topic`` from every deletion."""
+    """The rule that protects ``topic`` from deletion; None without one."""
     if built_in := expressions(BUILT_IN).first(topic):
         return Protected(built_in)
     hit = next((protection for protection in own if expressions([protection.pattern]).match(topic)), None)
@@ -84,7 +83,8 @@ def owner_of(name: str, names: Collection[str]) -> str:
 
 
 def _is_connects(name: str, names: Collection[str]) -> bool:
-    """One of three topics of a worker, such as connect-cluster-offsets: each alone could belong to an application."""
+    """Whether the topic is one of the three of a worker, such as connect-cluster-offsets; one alone could be an
+    application's."""
     match = _CONNECT.fullmatch(name)
     if match is None or not match["worker"]:
         return False

@@ -1,7 +1,7 @@
-"""Prune: unmanaged topics on a cluster's prune list that nothing asks for any more, and unused quotas and users.
+"""Prune: deletes unmanaged topics on a cluster's prune list, and quotas and users that git no longer declares.
 
-Three must agree before a topic goes this way: the cluster's ``prune`` list in git, ``plan --prune``, ``apply --prune``.
-For quotas and users the ownership record takes the place of the list.
+Deleting a topic needs three consents: the cluster's ``prune`` list in git, ``plan --prune``, and ``apply --prune``. For
+quotas and users the ownership record replaces the list.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ SHOWN = 5
 
 
 def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...], asked: bool) -> Findings:
-    """``asked``: --prune was given; else a note says what would go.
+    """``asked``: --prune was given; otherwise a note lists what it would delete.
 
-    A cluster that hides topics keeps everything: the remote topic of a source that is not visible looks left over.
+    Nothing is pruned on a cluster that hides topics, because the remote topic of a hidden source looks left over.
     """
     deletions, ignored = _candidates(topology, live, unmanaged)
     going = grouped((deletion.ref.cluster, deletion.ref.name) for deletion in deletions)
@@ -42,7 +42,7 @@ def names_shown(names: Sequence[str]) -> str:
 
 
 def too_many_pruned(topology: Topology, problem: str, gone: Sequence[str], before: int) -> Iterator[Refused]:
-    """``problem``: ``users of east``; ``before``: how many of them earlier runs made."""
+    """``problem``: such as ``users of east``; ``before``: number of those that earlier runs made."""
     limit = topology.rules.shrink_limit
     if too_many(gone, before, limit, left=before - len(gone)):
         why = f"{len(gone)} of {before} {problem} would be pruned, more than {limit.percent} %: {names_shown(gone)}"
@@ -53,8 +53,8 @@ def too_many_pruned(topology: Topology, problem: str, gone: Sequence[str], befor
 def _candidates(
     topology: Topology, live: LiveState, unmanaged: Sequence[Unmanaged]
 ) -> tuple[list[DeleteTopic], tuple[Ignored, ...]]:
-    """Unmanaged topics whose name the prune list owns, but for protected ones and those in which an application keeps
-    its state: each of them is said, since the list names it."""
+    """Unmanaged topics in the prune list, without protected ones and application state, which are reported, since the
+    list names them."""
     deletions, ignored = [], []
     for each in unmanaged:
         desired, cluster = topology.clusters[each.ref.cluster], live.known(each.ref.cluster)
@@ -76,11 +76,11 @@ def _candidates(
 
 
 def _refusals(topology: Topology, live: LiveState, going: Mapping[str, Sequence[str]]) -> Iterator[Refused]:
-    """``going``: cluster -> names of its topics that would be pruned."""
-    # A cluster that hides topics may hide the source of any remote topic, on whichever cluster that is.
+    """``going``: cluster -> topics to prune."""
+    # A cluster that hides topics may hide the source of a remote topic on any other cluster.
     count = sum(map(len, going.values()))
     for name in sorted(live.clusters):
-        known = live.known(name)  # one that is unknown stops every removal anyway
+        known = live.known(name)  # an unknown cluster stops all removals anyway
         if known is not None and not known.sees_all:
             problem = f"{count} topics would be pruned, but cluster {name} does not show this principal every topic"
             why = f"{problem}; the remote topic of an unseen source looks as if nothing needed it"

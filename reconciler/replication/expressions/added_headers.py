@@ -25,7 +25,7 @@ def fault(value: str) -> str | None:
 
 
 def varies(value: str) -> bool:
-    """Does it differ from record to record of one partition?"""
+    """Whether the value differs between records of one partition."""
     return any(part.group(1) == "offset" for part in _PART.finditer(value))
 
 

@@ -1,7 +1,6 @@
-"""Matches names and values of records with expressions that others wrote: by RE2, whose time grows with the length of
-the text and of the expression and with nothing else.
+"""Matches names and values of records with users' expressions, by RE2, which takes time linear in text and expression.
 
-Most names are refused by how an expression says that they begin or end, without asking RE2.
+Literal prefixes and suffixes of an expression refuse most names without RE2.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,7 @@ _ENDS_OF_LINES = frozenset("\n\r\x85\u2028\u2029")
 
 
 def ends_of(form: tree.Form) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Beginnings and ends, one of which each name that matches has; None where there may be others."""
+    """Literal prefixes and suffixes, one of which every matching name has; None if there may be others."""
     ends = _ends(form)
     if ends is None or len(ends) > MOST_ENDS:
         return None
@@ -61,7 +60,7 @@ def _ends(form: tree.Form) -> list[tuple[str, bool]] | None:
 
 
 def _of_items(items: Sequence[tree.Item]) -> list[tuple[str, bool]] | None:
-    """Literals at the beginning, else at the end; of a group of alternatives, the literals of each."""
+    """Literals at the beginning, else at the end; for alternatives, the literals of each."""
     if text := _literals(items):
         return [(text, True)]
     if text := _literals(items[::-1]):
@@ -110,12 +109,12 @@ except ImportError as error:  # an environment for Spark that was packed before
     ) from error
 
 MOST_PROGRAM = 10_000
-"""Instructions of one expression. Names are read in microseconds even where RE2 has to keep all of them in sight."""
+"""Limit of RE2 instructions of one expression, with which a name takes microseconds even in the worst case."""
 MOST_PROGRAM_OF_VALUES = 1_000
 MOST_STEPS = 2**26
 """Bytes of a value times instructions: half a second, when all of them have to be kept in sight."""
 MOST_ITEMS = 249
-"""Characters and dots of an expression whose program is small without looking."""
+"""Characters and dots up to which an expression's program is surely small."""
 _SINGLE = (sre.LITERAL, sre.ANY)
 _MEMORY = 8 << 20
 _Test = Callable[[bytes], bool]
@@ -174,7 +173,7 @@ def _one(text: str) -> tuple[tree.Form, Callable[[str], bool]]:
 
 
 def _quick(form: tree.Form, test: _Test) -> Callable[[str], bool]:
-    """As ``test``, of names; most of those that do not match are refused by how they begin and end."""
+    """``test`` for names, which refuses most mismatches by prefix and suffix."""
     ends = ends_of(form)
     if ends is None:
         return lambda name: test(name.encode("utf-8", "surrogatepass"))
@@ -183,8 +182,8 @@ def _quick(form: tree.Form, test: _Test) -> Callable[[str], bool]:
 
 
 def has_part(text: str, name: str) -> bool:
-    """Whether a part of the name matches. False where that cannot be asked: a lookaround may have no known place in a
-    name that goes on, and an expression may become too large."""
+    """Whether a part of the name matches. False if undecidable: a lookaround may have no known place within a longer
+    name, or the expression becomes too large."""
     try:
         return expressions([f"(?s:.*)(?:{text})(?s:.*)"]).match(name)
     except tree.ExpressionError:
@@ -209,7 +208,7 @@ def of_value(text: str) -> Callable[[bytes], bool]:
 
 
 def _compiled(form: tree.Form, *, of_bytes: bool) -> tuple[_Test, int]:
-    """The test, and how many instructions it has."""
+    """The test, and its number of instructions."""
     match form:
         case tree.Plain(items):
             program = _program(tree.written(items, of_bytes=of_bytes), of_bytes=of_bytes)

@@ -32,7 +32,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """Of a key: it is not null. Of a header: there is one of that name."""
+    """For a key: it is not null. For a header: the record has one with the name."""
 
     wanted: bool
 
@@ -98,7 +98,7 @@ Predicate = Callable[[RecordFields], bool]
 
 
 def compiled(where: Where) -> Predicate:
-    """Raises ExpressionError for a pattern that is none; a predicate raises ValueTooLongError."""
+    """The predicate. Raises ExpressionError for an invalid pattern; the predicate raises ValueTooLongError."""
     match where:
         case Header(name, Exists(wanted)):
             title = name.encode()
@@ -127,7 +127,7 @@ def compiled(where: Where) -> Predicate:
 
 
 def _value_test(test: ValueTest) -> Callable[[bytes], bool]:
-    """Of a header's or key's bytes. ``Exists`` comes after the look for the header itself, so it only has to agree."""
+    """Tests a header's or key's bytes. The header was found before, so ``Exists`` is always true here."""
     match test:
         case Equals(operand):
             return lambda value: value == operand
@@ -164,7 +164,7 @@ def _joined(kind: type[AllOf] | type[AnyOf], parts: Iterable[Where]) -> Where:
 
 
 def filter_document(where: Where) -> dict[str, Any]:
-    """As it is written in an environment and in the hand-over."""
+    """A filter in the form of environments and hand-overs."""
     match where:
         case Header(name, test):
             return {"header": {"name": name, **_test_document(test)}}
@@ -201,7 +201,7 @@ def _bytes_document(data: bytes) -> str | dict[str, str]:
 
 
 def read(given: Mapping[str, Any]) -> Where:
-    """From ``filter_document``. Raises KeyError, TypeError or ValueError for anything else."""
+    """The inverse of ``filter_document``. Raises KeyError, TypeError or ValueError for any other document."""
     ((kind, inner),) = given.items()
     match kind:
         case "header":

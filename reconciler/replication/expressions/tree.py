@@ -19,10 +19,10 @@ from re import _parser as sre_parser  # type: ignore[attr-defined]
 from typing import Any, NamedTuple
 
 MOST_CHARACTERS = 32_768
-"""Of one expression: to take it apart is linear in its length, but of ten times as many takes a second and more."""
+"""Limit of an expression's length: parsing is linear, but ten times as many characters take over a second."""
 MOST_DEPTH = 50
 MOST_FORMS = 64
-"""Expressions that lookarounds make of one."""
+"""Limit of expressions into which lookarounds split one."""
 _LOOKAROUNDS = (sre.ASSERT, sre.ASSERT_NOT)
 _REPEATS = (sre.MAX_REPEAT, sre.MIN_REPEAT)
 _BRACKETS = (*_LOOKAROUNDS, *_REPEATS, sre.SUBPATTERN, sre.POSSESSIVE_REPEAT)
@@ -81,7 +81,7 @@ def require_short(text: str | bytes) -> None:
 
 
 def form_of(text: str | bytes) -> Form:
-    """Raises ExpressionError for what is no expression, or one that nothing here can match."""
+    """Parses an expression. Raises ExpressionError for an invalid or unsupported one."""
     require_short(text)
     try:
         with warnings.catch_warnings():
@@ -100,7 +100,7 @@ def form_of(text: str | bytes) -> Form:
 
 
 def _require_shallow(tree: Iterable[Any]) -> None:
-    """What reads the tree goes down into it. Raises ExpressionError."""
+    """Raises ExpressionError for a deeply nested expression, since readers of the tree recurse."""
     waiting = [(tree, 0)]
     while waiting:
         items, depth = waiting.pop()
@@ -113,7 +113,7 @@ def _require_shallow(tree: Iterable[Any]) -> None:
 
 
 def flat(items: Iterable[Any], flags: int) -> tuple[Item, ...]:
-    """Groups give way to what is in them."""
+    """Items with groups replaced by their contents."""
     made: list[Item] = []
     for kind, value in items:
         if kind is sre.SUBPATTERN:
@@ -129,9 +129,8 @@ class _Forms:
         self._left = MOST_FORMS
 
     def of(self, items: Sequence[Item]) -> Form:
-        """The form of a sequence: plain, or a test of several parts. A lookaround is taken out as a condition of its
-        own on the whole name: "begins with" and "is not followed by" become other expressions that have to match, or
-        must not."""
+        """The form of a sequence: plain, or a combination of tests. A lookaround becomes a separate condition on the
+        whole name: another expression that must, or must not, match."""
         self._left -= 1
         if self._left < 0:
             todo = "Write several expressions as a list, or exclude the names with an expression of their own"
@@ -152,7 +151,7 @@ class _Forms:
         return Every((self.of((*before, *after)), condition if item.kind is sre.ASSERT else Negated(condition)))
 
     def _spread(self, before: tuple[Item, ...], rest: tuple[Item, ...]) -> Form:
-        """What comes before a lookaround, one alternative after the other, so that each has one length."""
+        """Alternatives before a lookaround, each as a separate form, so that each has one length."""
         for at, item in enumerate(before):
             low, high = _width([item])
             head, tail = before[:at], (*before[at + 1 :], *rest)
@@ -187,7 +186,7 @@ class _Forms:
 def _asked(
     before: Sequence[Item], direction: int, body: tuple[Item, ...], after: Sequence[Item]
 ) -> tuple[Item, ...] | None:
-    """An expression of the whole name that says what a lookaround asks; None where its place is not known."""
+    """A lookaround as an expression of the whole name; None if its place is unknown."""
     (low, high), (least, most) = _width(before), _width(after)
     length, longest = _width(body)
     if low == high and direction == _AHEAD:
@@ -260,8 +259,8 @@ def written(items: Iterable[Item], *, of_bytes: bool) -> str:
 
 
 def _item(item: Item, of_bytes: bool) -> str:
-    """Python's parsed expression, written again for RE2. What the two do not mean alike is spelled out: character
-    classes, case, line ends. Raises ExpressionError for what RE2 does not have."""
+    """Renders Python's parse tree for RE2, with explicit character classes, case and line ends where the two differ.
+    Raises ExpressionError for features that RE2 lacks."""
     kind, value, flags = item
     if kind is sre.LITERAL and not flags & IGNORECASE:
         text = _char(value)

@@ -50,7 +50,7 @@ def unfit(text: str) -> Unfit | None:
 
 
 def unfit_for_values(text: str) -> Unfit | None:
-    """As ``unfit``, of an expression that is matched with what anybody may produce: it may be long."""
+    """``unfit`` for an expression that is matched with values of records, which may be long."""
     try:
         _java(text)
         of_value(text)
@@ -67,7 +67,7 @@ def _unfit(error: ExpressionError, why: str) -> Unfit:
 
 
 def _java(text: str) -> None:
-    """Raises ExpressionError for what means something in Java only, or something else there."""
+    """Raises ExpressionError for syntax that only Java has, or that has another meaning in Java."""
     require_short(text)
     if _BEGINS_JAVA.isdisjoint(text):
         return

@@ -1,4 +1,4 @@
-"""Offsets of one cluster in those of another, exactly: the offset map, and counting where it has gaps.
+"""Exact translation of offsets between clusters: the offset map, and counting of records in its gaps.
 
 Belongs here: map, codec, translation, checkpoints. Not here: setting offsets of groups (`operations.failover`, the
 job's `groups`).

@@ -1,7 +1,7 @@
 """Closes gaps of the offset map by reading both sides and pairing equal records.
 
-A pairing counts only when every record of it is equal on both sides (timestamp, key, value, headers), so that it is
-proved and not guessed. What a flow filters or adds headers to, or what was compacted since, stays unpaired.
+A pairing counts only if all its records are equal on both sides (timestamp, key, value, headers), so it is proved, not
+guessed. Filtered records, records with added headers, and compacted ones stay unpaired.
 """
 
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     """
     if gap.source is not None and gap.source_end is None and position is not None and position <= gap.source:
         raise NotPairedError(f"the mirror has not copied more than up to source offset {position} yet")
-    # the target first: what is copied meanwhile is left out
+    # the target first, so that records copied meanwhile are left out
     low, there = await read_log(target, gap.target, gap.target_end)
     end = gap.source_end if gap.source_end is not None else position
     _, here = await read_log(source, gap.source, end)
@@ -74,7 +74,7 @@ async def bounds(log: Log) -> tuple[int, int]:
 
 
 async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
-    """Where the log starts, and the records from ``begin`` to before ``end``; None: as far as the log goes."""
+    """The log start, and records in [``begin``, ``end``); None: up to the log's bounds."""
     low, high = await bounds(log)
     begin = low if begin is None else begin
     end = high if end is None else min(end, high)

@@ -15,7 +15,8 @@ from reconciler.replication.offsets.map import CopiedRun, Stretch
 
 VERSION = 1
 MOST_RUNS = 500_000
-"""Of one chunk. A few bytes could name any number of them; a mirror begins another chunk much earlier."""
+"""Limit of runs in one chunk, because a few bytes could encode any number; a mirror begins another chunk much
+earlier."""
 _FIRST = 1
 _NUMBER = re.compile("[0-9]{1,19}")
 _NO_ID = UUID(int=0)
@@ -92,8 +93,8 @@ class OffsetChunk:
         self._done += b"".join(map(uvarint, self._group))
 
     def encode(self, place: MapPartition) -> tuple[bytes, bytes]:
-        """(key, value) of the chunk as it is now. One without a run ends after its length; releases that did not know
-        silent stretches pass it over."""
+        """(key, value) of the present chunk. A chunk without a run ends after its length; releases before silent
+        stretches skip it."""
         value = bytearray((VERSION, _FIRST if self.first else 0))
         value += place.source_id.bytes + place.target_id.bytes
         value += uvarint(self.begin) + uvarint(self.end - self.begin)
@@ -121,7 +122,7 @@ def decode_key(key: bytes) -> tuple[str, str, int, int]:
 
 
 def end_of(key: bytes, value: bytes) -> int:
-    """Where the chunk's stretch ends, without reading its runs. Raises ChunkError."""
+    """The end of the chunk's stretch, without decoding its runs. Raises ChunkError."""
     _check(key, value)
     begin, length = [*_numbers(value[:64], 34, 2), -1, -1][:2]  # two varints of at most ten bytes
     if min(begin, length) < 0 or begin + length >= 1 << 63:
@@ -130,7 +131,7 @@ def end_of(key: bytes, value: bytes) -> int:
 
 
 def place_of(key: bytes, value: bytes) -> MapPartition:
-    """Of which partition a chunk is, without reading its runs. Raises ChunkError."""
+    """The partition of a chunk, without decoding its runs. Raises ChunkError."""
     flow, topic, partition, _ = decode_key(key)
     _check(key, value)
     return MapPartition(flow, topic, partition, UUID(bytes=value[2:18]), UUID(bytes=value[18:34]))

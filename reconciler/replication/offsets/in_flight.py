@@ -1,8 +1,8 @@
-"""What a copier that was killed had written after the position it had stored.
+"""Finds records that a killed copier wrote after its last stored position.
 
-At least once: records are written first and the position is stored up to a minute later, so after a kill the target may
-have records from behind it, once or, after several kills, more often. A record counts as copied only when the target
-has one that is equal in timestamp, key, value and headers, and no other source record that was read is equal to it.
+MirrorMaker 2 copies at least once: it writes records first, and stores the position up to a minute later. After a kill
+the target may have records after that position, once, or more often after several kills. A record counts as copied only
+if the target has one with equal timestamp, key, value and headers, and no other source record in sight equals it.
 """
 
 from collections import Counter
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """``start``: the source offset to go on at. ``copied``: records behind the stored position that the target has.
-    ``again``: records from ``start`` on that it may have, too, and that come twice, at most: before them are some that
-    it has not, or that are equal to others. ``unknown``: why the logs, though read, show none of it."""
+    """``start``: the source offset to continue at. ``copied``: records after the stored position that the target has.
+    ``again``: upper bound of records from ``start`` on that will come twice, since records before them are missing or
+    ambiguous. ``unknown``: why the logs prove nothing."""
 
     start: int
     copied: int = 0
@@ -23,8 +23,8 @@ class InFlight:
 
 
 def pair(before: Sequence[int], behind: Sequence[int], target: Sequence[int]) -> tuple[int, int]:
-    """Of the records ``behind`` a position: how many the target is proved to have, without a hole, and how many of the
-    others it may have. All are hashes of records; ``before``: those that lie before the position."""
+    """(records ``behind`` the position that the target provably has, without a hole; others that it may have). All
+    arguments are hashes of records; ``before``: records before the position."""
     there, times = set(target), Counter((*before, *behind))
     copied = 0
     while copied < len(behind) and behind[copied] in there and times[behind[copied]] == 1:

@@ -1,9 +1,9 @@
-"""The exact offset map of one mirrored partition: which source offset became which target offset.
+"""The exact offset map of one mirrored partition: source offset -> target offset.
 
-A *run* is what is consecutive on both sides; a *stretch* says all about a range of source offsets: those in its runs
-were copied, the others never (control markers, aborted records, holes after compaction, filtered records). So no later
-compaction of either side can make it wrong. Nothing is known between stretches (a lane was killed before it could
-write); there a translation names a safe offset and the gap that has to be counted to do better.
+A *run* is a range of offsets that is consecutive on both sides. A *stretch* covers a range of source offsets
+completely: offsets in its runs were copied, all others never (control markers, aborted records, holes after compaction,
+filtered records), so later compaction of either side cannot invalidate it. Nothing is known between stretches, where a
+lane was killed before it could write; there a translation gives a safe offset, and the gap to count for a better one.
 """
 
 from bisect import bisect_right
@@ -45,11 +45,12 @@ class Stretch:
 
 
 class Exactness(StrEnum):
-    """RECORD: the record's own counterpart. NEXT: it has none (a marker, aborted, compacted, filtered); the next record
-    that has one. END: nothing from there on has a counterpart yet; the offset after the last one. These three are
-    exact: a consumer that goes on there misses nothing and reads nothing again.
+    """RECORD: the record's counterpart. NEXT: the record has none (marker, aborted, compacted, filtered); the next
+    counterpart. END: no record from there on has a counterpart yet; the offset after the last one. These three are
+    exact: a consumer that continues there misses no record and reads none twice.
 
-    EARLIER: not exact, never ahead; what lies between is read again. UNKNOWN: no safe offset but the partition's start.
+    EARLIER: not exact but never ahead, so records in between are read again. UNKNOWN: only the partition's start is
+    safe.
     """
 
     RECORD = "record"
@@ -61,8 +62,8 @@ class Exactness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """What the map does not know: records from source offset ``source`` to before ``source_end`` were copied, if they
-    were, to target offsets from ``target`` to before ``target_end``. None: no end is known, or no beginning."""
+    """A gap of the map: if records in [``source``, ``source_end``) were copied, then to target offsets in [``target``,
+    ``target_end``). None: that bound is unknown."""
 
     source: int | None
     target: int | None
@@ -72,8 +73,8 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """``offset``: where to go on at the other side; None only for UNKNOWN. ``reason``: why not exact, else empty.
-    ``gap``: set where counting records on both sides may make it exact; without one ``reason`` is the last word."""
+    """``offset``: where to continue on the other side; None only for UNKNOWN. ``reason``: why it is not exact, else
+    empty. ``gap``: set if counting records on both sides may make it exact."""
 
     offset: int | None
     exactness: Exactness
@@ -97,8 +98,8 @@ def beyond_log(offset: int, key: tuple[str, int], cluster: str, end: int) -> str
 
 
 def beyond_copy(offset: int, key: tuple[str, int], end: int, says: str) -> str:
-    """Why an offset that ``says`` names is not gone by: the log of ``key``, which it is of, ends before it, and a
-    consumer set there would go to where its auto.offset.reset says, past records that it has not read."""
+    """Why an offset from ``says`` is not used: the log of ``key`` ends before it, so a consumer set there would jump by
+    auto.offset.reset, past records that it has not read."""
     topic, partition = key
     return (
         f"{says} names offset {offset} of {topic}-{partition}, whose log ends at {end}: the log lost records, or"
@@ -112,9 +113,8 @@ class PartitionMap:
     __slots__ = ("_begins", "_copies", "_copy_targets", "_known", "_silent", "_stretches")
 
     def __init__(self, stretches: Iterable[Stretch]) -> None:
-        """``stretches`` in any order. What was copied again later (after a seek backwards) counts once: last."""
-        # The order of writing is lost in a compacted topic, but target offsets only grow: what lies later there was
-        # copied later.
+        """``stretches``: in any order. Of records copied twice (after a seek backwards), the last copy counts."""
+        # A compacted topic loses the order of writing, but target offsets only grow: a higher one was copied later.
         given = list(stretches)
         self._silent = sorted((s for s in given if not s.runs), key=lambda s: s.begin)
 
@@ -143,8 +143,8 @@ class PartitionMap:
                     kept.append(Stretch(before.begin, stretch.begin, tuple(runs), before.first))
             kept.append(stretch)
 
-        # Before this source offset nothing was copied at all. A silent stretch that is only the ``first`` of the flow
-        # does not say what another tool copied before it.
+        # Nothing was copied before this source offset. A silent stretch that is only the flow's ``first`` one does not
+        # prove that: another tool may have copied before it.
         silent_to = 0
         for silent in self._silent:
             if silent.begin > silent_to:
@@ -158,7 +158,7 @@ class PartitionMap:
 
     @property
     def stretches(self) -> tuple[Stretch, ...]:
-        """What counts, by source offset; without silent ones, which made the stretch before them longer."""
+        """Effective stretches by source offset; silent ones are merged into the stretch before them."""
         return tuple(self._stretches)
 
     @property
@@ -167,8 +167,8 @@ class PartitionMap:
         return self._stretches[-1].end if self._stretches else None
 
     def known_to(self, begin: int) -> int:
-        """Up to which source offset it says of every one, from ``begin`` on, if it was copied; ``begin`` itself where
-        it does not know that one."""
+        """The source offset up to which the map covers every offset from ``begin`` on; ``begin`` if it does not cover
+        that one."""
         if self._known is None:  # as spans that do not touch
             self._known = []
             every = (*self._stretches, *self._silent)
@@ -250,7 +250,7 @@ _NOTHING = Gap(None, None, None, None)
 
 
 def _next_run(runs: tuple[CopiedRun, ...], source: int) -> CopiedRun | None:
-    """The run that has ``source``, else the first one after it."""
+    """The run that contains ``source``, else the first one after it."""
     at = bisect_right(runs, source, key=lambda run: run.source) - 1
     if at >= 0 and source < runs[at].source_end:
         return runs[at]
@@ -258,8 +258,8 @@ def _next_run(runs: tuple[CopiedRun, ...], source: int) -> CopiedRun | None:
 
 
 def _without_repeated(copies: list[Stretch]) -> list[Stretch]:
-    """``copies``, by targets, without those that only say again a part of another: a gap that was counted, which its
-    lane has written after all."""
+    """``copies``, sorted by target, without those that repeat a part of another: a counted gap that its lane has
+    written after all."""
     kept: list[Stretch] = []
     for stretch in copies:
         if kept and _covers(kept[-1], stretch):

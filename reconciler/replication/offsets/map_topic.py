@@ -1,8 +1,8 @@
-"""The topic of the offset map on a target: which partition holds a chunk; appends, prunes and reads chunks.
+"""The topic of the offset map on a target: places, appends, prunes and reads chunks.
 
-Pruning removes what the map says of records that the source has deleted. A group with an offset before the source's log
-start goes on at that start; the rest of the map gives the same. The last chunk of a partition always stays: positions
-behind the last record need it.
+Pruning deletes chunks of records that the source has deleted. A group with an offset before the source's log start
+continues at that start, which the rest of the map translates equally. The last chunk of a partition always stays,
+because positions after the last record need it.
 """
 
 import zlib
@@ -42,7 +42,7 @@ async def append(target: ClusterClient, flow: str, chunks: Mapping[Key, Sequence
 
 
 async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: Collection[Key]) -> int:
-    """Deletes chunks of source partitions ``keys`` that lie before the source's log start; returns how many.
+    """Deletes chunks of source partitions ``keys`` before the source's log start; returns their number.
 
     Raises BrokerError or ConnectionLostError; doing it again does no harm.
     """
@@ -74,9 +74,8 @@ async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: C
 
 
 async def cut(target: ClusterClient, flow: str, key: Key, end: int) -> None:
-    """Takes out what the map says of target offsets from ``end`` on, whose records the target lost: what is copied
-    again later gets other offsets. ``key``: source partition. Raises BrokerError or ConnectionLostError; doing it again
-    does no harm."""
+    """Removes entries of target offsets from ``end`` on, after the target lost these records: copied again, they get
+    other offsets. ``key``: source partition. Raises BrokerError or ConnectionLostError; repeating it is harmless."""
     holder = (OFFSETS_TOPIC, holder_of(flow, key, len(await partitions(target))))
     chunks: dict[bytes, bytes] = {}
     async for name, value in logs.read_whole(target, [holder]):
@@ -104,8 +103,8 @@ async def cut(target: ClusterClient, flow: str, key: Key, end: int) -> None:
 
 
 FIRST_WINDOW, LARGER, MOST_READ = 250, 4, 20_000
-"""Records of the map: read from the end of each of its partitions at first, how much further back next, and together.
-A partition that copies has a chunk written every second, so those of the last minutes are found first."""
+"""Records of the map: first window at the end of each partition, factor of the next window, and total. A copying
+partition gets a chunk every second, so the last minutes are read first."""
 
 
 async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, int]:
@@ -122,7 +121,7 @@ async def last_committed(target: ClusterClient, flow: str, wanted: Mapping[Key, 
 
 
 async def newest_chunks(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, Record]:
-    """As ``last_committed``: the record of the newest chunk of each source partition."""
+    """Like ``last_committed``: the record of the newest chunk of each source partition."""
     # Not of a topic that was recreated since.
     newest = await _newest(target, flow, wanted)
     return {key: chunk for key, chunk in newest.items() if codec.place_of(*chunk).is_of(wanted[key])}
@@ -137,7 +136,7 @@ async def former_sources(target: ClusterClient, flow: str, wanted: Mapping[Key, 
 
 
 def copied_to(chunk: Record) -> int:
-    """The target offset behind the last record of a chunk; -1 where it has none, or cannot be read."""
+    """The target offset after the last record of a chunk; -1 without one, or for an unreadable chunk."""
     with suppress(codec.ChunkError):
         _, stretch = codec.decode(*chunk)
         return stretch.runs[-1].target_end if stretch.runs else -1
@@ -171,7 +170,7 @@ async def _read_newest(target: ClusterClient, flow: str, wanted: Mapping[Key, co
         async for answer in logs.read(target, lower, upper):
             for name, value in logs.key_values(answer):
                 if value is not None and name.startswith(prefix):
-                    # What a later release or another program wrote says nothing here, and hides no earlier chunk.
+                    # An unreadable chunk of a later release or another program is ignored, and hides no earlier chunk.
                     with suppress(codec.ChunkError):
                         _, topic, partition, _ = codec.decode_key(name)
                         if (topic, partition) in missing and codec.end_of(name, value) >= 0:
@@ -196,11 +195,11 @@ async def copied_before(target: ClusterClient, wanted: Mapping[Key, codec.Ids]) 
         async for name, value in logs.read_whole(target, await partitions(target)):
             if value is None:
                 continue
-            with suppress(codec.ChunkError):  # a later release writes something else; what it says is unknown here
+            with suppress(codec.ChunkError):  # a later release's format is unknown here
                 flow, topic, number, _ = codec.decode_key(name)
                 if (ids := wanted.get((topic, number))) is None:
                     continue
-                # Of the topics as they are now, and with runs: a chunk without runs says that nothing was copied.
+                # For the present topic ids, and with runs: a chunk without runs means that nothing was copied.
                 place, stretch = codec.decode(name, value)
                 if stretch.runs and place.is_of(ids):
                     flows = by_partition[topic, number]
@@ -233,7 +232,7 @@ class MapReader:
         self._maps: dict[Key, tuple[codec.Ids, PartitionMap]] = {}
 
     async def refresh(self) -> None:
-        """Reads on from where the last call ended, to the end.
+        """Reads from the end of the last call to the present end.
 
         Raises BrokerError (also when the topic is missing) or ConnectionLostError; call again to go on.
         """
@@ -272,7 +271,7 @@ class MapReader:
         return kept[1]
 
     def place(self, topic: str, partition: int) -> codec.MapPartition | None:
-        """Of what was written last of a *source* partition; None when nothing is known of it."""
+        """The place of the last chunk of a *source* partition; None if there is none."""
         return self._newest.get((topic, partition))
 
     def partitions(self, ids: Callable[[str], codec.Ids | None]) -> Mapping[Key, PartitionMap]:
@@ -282,11 +281,11 @@ class MapReader:
 
     @property
     def topics(self) -> frozenset[str]:
-        """Source topics of which it says something."""
+        """Source topics in the map."""
         return frozenset(topic for topic, _ in self._chunks)
 
     def take(self, key: bytes, value: bytes | None) -> None:
-        """A record of the map, as it was read or will be written."""
+        """Takes a record of the map that was read or will be written."""
         try:
             _, topic, partition, begin = codec.decode_key(key)
             if self._topics is not None and topic not in self._topics:
@@ -298,7 +297,7 @@ class MapReader:
                 return
             place, stretch = codec.decode(key, value)
         except codec.ChunkError:
-            return  # a later release writes something else, which is unknown here, and unknown is safe
+            return  # a later release's format is unknown here, and unknown is safe
         self._chunks.setdefault(where, {})[begin] = (place, stretch)
         self._newest[where] = place
         self._maps.pop(where, None)

@@ -1,8 +1,8 @@
-"""Where two logs part that should be the same, offset by offset, and the records that only one of them has.
+"""Finds the offset at which two logs with same offsets part, and the records of one side alone.
 
-A mirror that keeps offsets makes one log the beginning of the other, until another producer writes to one of them. So a
-stretch with records that are equal on both sides proves all that lies before it: the logs are read backwards from where
-the shorter one ends.
+A mirror that keeps offsets makes one log a prefix of the other, until another producer writes to one of them. So a
+stretch of equal records proves that everything before it is equal: the logs are read backwards from the end of the
+shorter one.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ LogRecord = tuple[int, int]
 """Offset, and a hash of all that makes the record; committed records only."""
 
 ReadLog = Callable[[int, int], Awaitable[Sequence[LogRecord]]]
-"""From an offset up to but not with another one."""
+"""Reads records in [begin, end)."""
 
 FIRST_LOOK, GROWTH, MOST_AT_ONCE = 1_000, 8, 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """``begin``: log start; ``end``: what a committed reader can read up to."""
+    """``begin``: log start; ``end``: last stable offset."""
 
     begin: int
     end: int
@@ -34,8 +34,8 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """``at``: below it both logs are the same; at it they are not, or one of them ends. ``proved``: equal records lie
-    before it, or both begin there; False: retention took what could prove it."""
+    """``at``: both logs are equal before it, and differ at it, or one ends. ``proved``: equal records lie before it, or
+    both logs begin there; False: retention has deleted the proof."""
 
     at: int
     source: LogBounds
@@ -52,7 +52,7 @@ class Parting:
 
     @property
     def diverged(self) -> bool:
-        """Both go on, each with its own records. Otherwise one log is the beginning of the other."""
+        """Whether both logs have records of their own after it. Otherwise one log is a prefix of the other."""
         return self.source_goes_on and self.target_goes_on
 
 
@@ -99,7 +99,7 @@ async def bounds_of(log: Log) -> LogBounds:
 
 
 async def parting_of(source: Log, target: Log) -> Parting:
-    """Raises BrokerError, ConnectionLostError, and NotPairedError for a log whose beginning goes meanwhile."""
+    """Raises BrokerError, ConnectionLostError, and NotPairedError if a log's beginning is deleted meanwhile."""
 
     async def of_source(begin: int, end: int) -> list[LogRecord]:
         return (await read_log(source, begin, end))[1]
@@ -111,13 +111,13 @@ async def parting_of(source: Log, target: Log) -> Parting:
 
 
 async def count_from(log: Log, begin: int, end: int, enough: int | None = None) -> int:
-    """Committed records of ``begin`` up to but not with ``end``. Once there are ``enough``, no others are counted."""
+    """Number of committed records in [``begin``, ``end``). Counting stops at ``enough``."""
     return (await span_from(log, begin, end, enough)).records
 
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """``first_ms``, ``last_ms``: earliest and latest timestamp, None of no record."""
+    """``first_ms``, ``last_ms``: earliest and latest timestamp, None without records."""
 
     records: int = 0
     first_ms: int | None = None
@@ -129,7 +129,7 @@ class LogSpan:
 
 
 async def span_from(log: Log, begin: int, end: int, enough: int | None = None) -> LogSpan:
-    """As ``count_from``. Only a batch that is cut by the limits is opened."""
+    """Like ``count_from``. Only batches that the limits cut are decompressed."""
     span = LogSpan()
     await logs.leaders(log.cluster, [log.key[0]])
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
@@ -146,7 +146,7 @@ async def span_from(log: Log, begin: int, end: int, enough: int | None = None) -
 
 
 async def read_from(log: Log, begin: int, end: int) -> AsyncIterator[WholeRecord]:
-    """As ``count_from``, whole."""
+    """Committed records in [``begin``, ``end``)."""
     await logs.leaders(log.cluster, [log.key[0]])
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
         for record in logs.delivered(answer, begin, end, committed=log.committed):

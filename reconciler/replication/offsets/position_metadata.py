@@ -1,12 +1,12 @@
-"""The metadata beside a flow's committed position, what of it survives a seek, and who owns the flow by it.
+"""The metadata of a flow's committed position, its parts that survive a seek, and the flow's owner by it.
 
-The mirror job writes and reads all of it (JSON, ended by a NUL byte that librdkafka needs); a seek keeps
-what says who owns the flow, and drops what belonged to the old place. Both write the target partition (``t``) and the
-offset (``o``) into it too and a CRC-32 of all (``d``): so a position that another client committed, that was copied
-from elsewhere, or that was damaged on its way, is known for it. Nothing else of its metadata is believed then.
+The mirror job writes and reads all of it (JSON, ended by a NUL byte that librdkafka needs); a seek keeps the owner, and
+drops parts that belong to the old position. Both add the target partition (``t``), the offset (``o``) and a CRC-32 of
+everything (``d``), which expose a position that another client committed, that was copied from another partition, or
+that was damaged. Its other metadata is then not trusted.
 
-Group ``mirror.FLOW``, the transactional ids of that name and the remote topics belong to the environment that wrote the
-positions (``w``). Plans and takeovers ask ``stranger`` before they touch them.
+Group ``mirror.FLOW``, its transactional ids and the remote topics belong to the environment that wrote the positions
+(``w``). Plans and takeovers ask ``stranger`` before they change them.
 """
 
 import json
@@ -19,8 +19,8 @@ from typing import Any
 
 from reconciler.replication.json_codec import parsed
 
-# confluent-kafka 2.16 writes it behind a metadata string and reads up to one: without it verify of earlier releases,
-# which reads positions by that client, would read on into foreign memory.
+# confluent-kafka 2.16 ends a metadata string with NUL and reads up to one: without it, verify of earlier releases,
+# which uses that client, would read beyond the string's memory.
 END = "\0"
 Key = tuple[str, int]
 _PROOFS = ("d", "u")
@@ -29,13 +29,12 @@ _OF_THE_TOPIC = ("m",)
 _OF_SAME_OFFSETS = ("p", "s")
 _OF_A_CLAIM = ("c", "a", "h", "w")
 _UNPROVED: Mapping[str, type] = {"i": str, "e": int, "c": int, "a": str}
-"""What the release that wrote no proof always wrote."""
+"""Fields that the release without a proof always wrote."""
 
 
 class PositionProof(StrEnum):
-    """What metadata says of the offset that it was committed with. OURS: a mirror or a seek committed it. CLAIMED:
-    another client did, and since then a takeover has written who owns the flow beside it (``u`` instead of ``d``).
-    NONE: another client did, or it was damaged on its way."""
+    """Origin of a committed offset by its metadata. OURS: a mirror or a seek. CLAIMED: another client, and a takeover
+    has since written the flow's owner beside it (``u`` instead of ``d``). NONE: another client, or damaged."""
 
     OURS = "d"
     CLAIMED = "u"
@@ -48,7 +47,7 @@ def written(key: Key, offset: int, fields: Mapping[str, Any], proof: PositionPro
 
 
 def proof_of(key: Key, offset: int, fields: Mapping[str, Any]) -> PositionProof:
-    """Of what was read. One release wrote no proof, and later ones one that did not name the partition."""
+    """The proof in read metadata. One release wrote none, and later ones a proof without the partition."""
     if not fields.keys() & {"d", "u", "o"}:
         return (
             PositionProof.OURS
@@ -65,7 +64,7 @@ def proof_of(key: Key, offset: int, fields: Mapping[str, Any]) -> PositionProof:
 
 
 def is_ours(key: Key, offset: int, metadata: str) -> bool:
-    """Whether a mirror or a seek committed this position: what another client committed says nothing of a copy."""
+    """Whether a mirror or a seek committed this position; another client's proves nothing about a copy."""
     return proof_of(key, offset, _parsed(metadata)) is PositionProof.OURS
 
 
@@ -75,13 +74,13 @@ def urlsafe(topic_id: str) -> str:
 
 
 def names_claim(metadata: str) -> bool:
-    """Whether it can be a flow's at all: what says how a flow has copied."""
+    """Whether the metadata can be a flow's: it has fields about copying."""
     return "c" in _parsed(metadata)
 
 
 def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: bool) -> str:
-    """The metadata of a position that a seek sets to ``offset``. ``was``: offset and metadata before; ``topic_id``: of
-    the source topic now, as Kafka prints it; ``same``: the flow keeps offsets. What is not proved is dropped."""
+    """The metadata of a position that a seek sets to ``offset``. ``was``: former offset and metadata; ``topic_id``: the
+    source topic's present id, as Kafka prints it; ``same``: the flow keeps offsets. Unproved fields are dropped."""
     before, metadata = was
     fields = _parsed(metadata)
     kept: set[str] = set()
@@ -99,7 +98,8 @@ def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: b
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a flow is. ``source``: the id of its source cluster. Empty: not known; releases before wrote neither."""
+    """The owner of a flow. ``source``: its source cluster's id. Empty: unknown, since earlier releases wrote
+    neither."""
 
     environment: str = ""
     source: str = ""
@@ -110,9 +110,9 @@ NO_OWNER = Owner()
 
 @dataclass(frozen=True, slots=True)
 class PositionMark:
-    """What a position says of who wrote it. ``topic_id``: of the source topic, empty where it names none.
-    ``lost_from``: the source offset of the first record whose copy the target lost; None: it lost none, or the mirror
-    does not know which. ``foreign``: another client committed it, or it was damaged."""
+    """Facts about a position's writer. ``topic_id``: of the source topic, empty if missing. ``lost_from``: the source
+    offset of the first record that the target has lost; None: none, or unknown. ``foreign``: another client committed
+    the position, or it is damaged."""
 
     owner: Owner = NO_OWNER
     topic_id: str = ""
@@ -142,7 +142,7 @@ def owner_fields(owner: Owner) -> Mapping[str, Any]:
 
 
 def mark_of(key: Key, offset: int, metadata: str) -> PositionMark:
-    """Of a position as it was read; one that is not proved says nothing."""
+    """The mark of a read position; an unproved one is empty."""
     fields = _parsed(metadata)
     proof = proof_of(key, offset, fields)
     if proof is PositionProof.NONE:
@@ -159,12 +159,12 @@ def mark_of(key: Key, offset: int, metadata: str) -> PositionMark:
 def stranger(
     mine: Owner, before: Collection[str], positions: Mapping[Key, PositionMark], topic_ids: Mapping[Key, str]
 ) -> tuple[Key, PositionMark] | None:
-    """The newest position by which a flow belongs to another owner; None: it is ours, or has no owner yet.
+    """The newest position of another owner; None if the flow is ours, or has no owner yet.
 
-    ``before``: names that our environment had. ``topic_ids``: partitions of our remote topics -> id of the source topic
-    as it is now, empty where that is not known. Positions of other topics count only while none of ours has one:
-    two environments that share a group by chance, and were begun before owners were written, both go on. Positions
-    without an owner are ours unless each names the id of a topic that our source does not have.
+    ``before``: former names of our environment. ``topic_ids``: partitions of our remote topics -> present id of the
+    source topic, empty if unknown. Positions of other topics count only while ours have none, so that two environments
+    that share a group by chance, from before owners were written, both continue. Positions without an owner are ours,
+    unless each names a topic id that our source does not have.
     """
     ours = {key: at for key, at in positions.items() if key in topic_ids}
     owned = {key: at for key, at in (ours or positions).items() if at.owner.environment}
@@ -179,7 +179,7 @@ def stranger(
 
 
 def whose(group: str, cluster: str, mine: Owner, key: Key, at: PositionMark) -> str:
-    """In words, of what ``stranger`` found."""
+    """Words for a result of ``stranger``."""
     by = f"application {at.application or 'unknown'}"
     place = f"position of {key[0]}-{key[1]}"
     if not at.owner.environment:
@@ -197,7 +197,7 @@ def whose(group: str, cluster: str, mine: Owner, key: Key, at: PositionMark) -> 
 
 
 def ways_on(flow: str, group: str, mine: Owner, at: PositionMark) -> str:
-    """What to do about what ``stranger`` found, by who is right."""
+    """The remedies for a result of ``stranger``, depending on the rightful owner."""
     renamed = ""
     if at.owner.environment not in ("", mine.environment):
         entry = f"moved: [{{environment: {mine.environment}, from: {at.owner.environment}}}]"
@@ -209,7 +209,7 @@ def ways_on(flow: str, group: str, mine: Owner, at: PositionMark) -> str:
 
 
 def _parsed(metadata: str) -> Mapping[str, Any]:
-    """Empty where it cannot be read."""
+    """Parsed metadata; empty if unreadable."""
     try:
         fields = parsed(metadata.rstrip(END) or "{}")
     except ValueError:

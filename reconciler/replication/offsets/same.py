@@ -26,8 +26,8 @@ been seen at one million a second: the target brokers' decompression is the limi
 
 @dataclass(frozen=True, slots=True)
 class FillerCost:
-    """What bringing a new copy to the source's first offset costs. ``partitions``: those that need it.
-    ``offsets``: of all of them."""
+    """The cost of filling a new copy up to the source's first offset. ``partitions``: to fill. ``offsets``: in
+    total."""
 
     partitions: int
     offsets: int
@@ -39,7 +39,7 @@ class FillerCost:
 
     @property
     def seconds(self) -> float:
-        """At the measured rate, which is of one broker: partitions on other brokers may go at the same time."""
+        """Duration at the measured rate of one broker; partitions on other brokers may be filled in parallel."""
         return self.offsets / FILLERS_PER_SECOND
 
 
@@ -50,13 +50,13 @@ def filler_cost(first_offsets: Iterable[int]) -> FillerCost:
 
 
 def above_limit(first_offset: int, limit: int | None) -> bool:
-    """Whether a partition whose first copied offset is this one may not be begun."""
+    """Whether this first offset is too high for starting a copy."""
     return first_offset > (FILLER_LIMIT if limit is None else limit)
 
 
 def as_committed(offset: int, end: int | None, beyond: str = "") -> Translation:
-    """A committed offset on the other side, whose log ends at ``end`` (None: not known). Never behind that end: there a
-    consumer would jump to wherever ``auto.offset.reset`` says. ``beyond``: why, where the copy is not merely behind."""
+    """A committed offset on the other side, with log end ``end`` (None: unknown). Never after that end, where a
+    consumer would jump by ``auto.offset.reset``. ``beyond``: the reason, if the copy does not merely lag."""
     if end is None:
         return Translation(None, Exactness.UNKNOWN, "where the other side's log ends is not known")
     if offset <= end:
@@ -65,8 +65,8 @@ def as_committed(offset: int, end: int | None, beyond: str = "") -> Translation:
 
 
 def producer_of(metadata: str) -> int | None:
-    """The producer id of a flow's data, by the metadata beside one of its positions; None where it kept no offsets, and
-    of what cannot be read."""
+    """The producer id of a flow's data, from a position's metadata; None if the flow did not keep offsets, or for
+    unreadable metadata."""
     try:
         fields = parsed(metadata.rstrip(END) or "{}")
     except ValueError:

@@ -53,7 +53,7 @@ async def translate(
         position = (
             await _position(sides, other) if not all(translation.exact for translation in all_translations) else None
         )
-        # No counting makes exact what the map says of former topics: the logs have nothing in common with it.
+        # Entries of former topics cannot become exact by counting: the present logs do not contain their records.
         gone = " and ".join(
             f"{topic} is not on {cluster.name}"
             for cluster, topic in ((sides.source, key[0]), (sides.target, other[0]))
@@ -81,7 +81,7 @@ async def translate(
                 else _final(translation, "; ".join(filter(None, (gone, beyond_log(offset, of, near.name, end)))))
                 for offset, translation in zip(asked, all_translations, strict=True)
             ]
-        # Nor can the mirror have written what is beyond the other log.
+        # Nor can the mirror have written records beyond the other log.
         twin = key if reverse else other
         if far is not None and any((each.offset or 0) > far_ends.get(twin, 0) for each in all_translations):
             far_end = await _bound(far, twin, logs.ends)
@@ -110,7 +110,7 @@ _THE_MAP = f"the offset map ({OFFSETS_TOPIC})"
 
 
 async def _ends(cluster: ClusterClient | None, keys: Sequence[Key]) -> dict[Key, int]:
-    """Where logs end, of all partitions at once; without those that are not known."""
+    """Log ends of all partitions at once, without unknown ones."""
     if cluster is None:
         return {}
     try:
@@ -132,11 +132,11 @@ def recreated(
     remote: str,
     position: CommittedPosition | None,
 ) -> str:
-    """Which topic was deleted and recreated since the offset map was written, in words; empty where none was, and where
-    the mirror copies the new one already (``position``: the flow's). ``ids``: of source and remote topic now."""
+    """Words for a topic that was recreated since the offset map was written; empty without one, or if the mirror
+    already copies the new one (``position``: the flow's). ``ids``: present ids of source and remote topic."""
     if place is None or place.is_of(ids):
         return ""
-    # Only the remote topic is another one: the map's offsets lead into records that are gone.
+    # Only the remote topic was recreated: the map's offsets are of deleted records.
     if place.is_of((ids[0], NO_ID)):
         ways_on = f" until the mirror has copied {place.topic} again: its position went with the former topic"
         if position is not None and position.offset > 0:
@@ -151,7 +151,7 @@ def recreated(
         )
     topic, now = place.topic, printed_id(ids[0].bytes)
     cluster = clusters[0].name if clusters[0] is not None else "the source"
-    # A position that names the new source topic proves that the flow has gone on with it: its map is about to follow.
+    # A position with the new source topic's id proves that the flow copies it, and its map will follow.
     at = position and position_metadata.mark_of((remote, place.partition), position.offset, position.metadata)
     if at and position_metadata.urlsafe(at.topic_id) == position_metadata.urlsafe(now):
         return ""
@@ -189,8 +189,8 @@ async def _closed(
 
 
 async def _position(sides: ClusterSides, key: Key) -> CommittedPosition | None:
-    """Of the flow, the next source offset. None when there is none, when another client committed it, or when it stays
-    undecided (KIP-447): the mirror copies meanwhile, and what is proved without it is as true."""
+    """The flow's position, a source offset. None if there is none, if another client committed it, or if it stays
+    undecided (KIP-447): the mirror is copying, and proofs without it hold, too."""
     until = time.monotonic() + UNDECIDED_WITHIN
     while True:
         try:
@@ -216,7 +216,7 @@ async def _id(cluster: ClusterClient | None, topic: str) -> UUID:
 async def _bound(
     cluster: ClusterClient | None, key: Key, ask: Callable[[ClusterClient, Sequence[Key]], Awaitable[dict[Key, int]]]
 ) -> int | None:
-    """Where the log begins or ends; None where that is not known."""
+    """The log's start or end; None if unknown."""
     if cluster is None:
         return None
     try:

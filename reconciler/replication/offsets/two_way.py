@@ -1,8 +1,8 @@
-"""Translates group offsets of a topic that two clusters write under one name, over the maps of both flows.
+"""Translates group offsets of a topic that clients write under one name on two clusters, by the maps of both flows.
 
-The two logs order them differently, so what a group has read here is no single position there: behind the last record
-of each cluster there is one. The safe position is that of the first record, own or copy, that the group has not read.
-Everything here is said from the group's side: *here* is the cluster it leaves, *there* the one it goes to.
+The two logs order records differently, so the records that a group has read here do not end at one position there. The
+safe position is that of the first record, own or copy, that the group has not read. *Here* is the cluster that the
+group leaves, *there* its destination.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from reconciler.replication.offsets.map import CopiedRun, Exactness, PartitionMa
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """What is known of one partition. ``out``: what was copied from here to there, ``out_to``: up to which offset here
-    that flow has come; ``back`` and ``back_to``: of the flow from there to here, in offsets there. None: not begun.
+    """Knowledge about one partition. ``out``: the map from here to there, ``out_to``: that flow's position here;
+    ``back``, ``back_to``: the same of the flow from there to here, in offsets there. None: not begun.
 
     For a translation that is never ahead, read in this order: the group's offset, ``back_to``, ``back``, ``out_to``,
     ``out``. Then ``back`` covers all that the group can have read, and ``out`` all that lies before its end.
@@ -26,10 +26,10 @@ class Interleaved:
     back_to: int | None
 
     def translate(self, position: int, out: Translation | None = None) -> Translation:
-        """Where a group that has read everything before ``position`` here goes on there.
+        """Where a group that has read everything before ``position`` here continues there.
 
-        ``out``: a better translation by the map ``out`` alone, where there is one. Exact: what lies between this offset
-        and the first record that the group has not read, if anything, is no record.
+        ``out``: a better translation by the map ``out`` alone, if there is one. Exact: no record lies between this
+        offset and the first record that the group has not read.
         """
         theirs = self._theirs(position)
         if theirs.offset is None:
@@ -60,8 +60,8 @@ class Interleaved:
         return copies + sum(_records(run, run.source + position - run.target, there) for run in _runs(self.back))
 
     def counts(self, position: int, there: int) -> tuple[int, int] | None:
-        """(``read_again``, ``missed``) where the maps know all that counts, else None; so also where the group has read
-        what is not copied yet."""
+        """(``read_again``, ``missed``) if the maps cover all relevant records, else None; also None if the group has
+        read records that are not copied yet."""
         unread = self.back.upstream(position)
         first = unread.offset if unread.exactness in (Exactness.RECORD, Exactness.NEXT) else self.back_to
         first, out_to = first or 0, self.out_to or 0
@@ -118,5 +118,5 @@ def _runs(known: PartitionMap) -> Iterator[CopiedRun]:
 
 
 def _records(run: CopiedRun, begin: int, end: int) -> int:
-    """Of ``run``, those at source offsets ``begin`` <= o < ``end``."""
+    """Records of ``run`` at source offsets in [``begin``, ``end``)."""
     return max(0, min(run.source_end, end) - max(run.source, begin))

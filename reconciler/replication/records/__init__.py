@@ -1,5 +1,5 @@
-"""Records that the two programs and their processes keep in small compacted topics: read, followed, appended, swapped.
+"""Reads, follows, appends and swaps records of both programs in small compacted topics.
 
-Belongs here: the one reader and writer of such topics, and pauses. Not here: what other records say (`model.state`,
+Belongs here: the only reader and writer of such topics, and pauses. Not here: contents of other records (`model.state`,
 `runs`).
 """

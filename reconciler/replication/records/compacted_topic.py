@@ -1,7 +1,7 @@
 """A small compacted topic over our own connections: the newest record of each key, and compare-and-set of one.
 
-The end of a partition is where its leader says it is, never where its last record lies: the last offsets may hold a
-transaction's marker, or nothing any more (Kafka Connect's ``KafkaBasedLog`` compares positions for the same reason).
+The end of a partition comes from its leader, never from its last record: the last offsets may hold a transaction
+marker, or be compacted away (Kafka Connect's ``KafkaBasedLog`` compares positions for the same reason).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reconciler.kafka.records.fields import headers_at, headers_of
 from reconciler.kafka.records.records import key_and_value, records_of
 
 PATIENCE_S = 10.0
-"""For what passes: a leader that moves, a broker that is away."""
+"""Seconds of retries for transient errors: a leader election, a restarting broker."""
 READ_S, WRITE_S = 30.0, 15.0
 STUCK_S = 2.0
 """A transaction takes milliseconds: one that a reader of committed records waits longer for may hang."""
@@ -32,7 +32,7 @@ ATTEMPTS = 5
 """Writers that come at the same moment fence each other; one of them comes through."""
 TRANSACTION_TIMEOUT_MS = 10_000
 MOST_BYTES = 500_000
-"""Of the records of one batch, below a topic's default ``max.message.bytes``. A larger record goes alone."""
+"""Limit of one batch, below the default of ``max.message.bytes``. A larger record gets a separate batch."""
 _NO_END = 1 << 63
 _PAUSE_S, _OTHERS_ASKED, _OTHER_S = 0.1, 2, 2.0
 # UNKNOWN_SERVER_ERROR: a coordinator that fences in the middle of an EndTxn. What producer ids and sequences have come
@@ -45,7 +45,7 @@ Entries = Mapping[str, bytes | None]
 
 
 class AbsentTopicError(errors.BrokerError):
-    """No such topic exists, as several brokers say; a single broker may not know it yet."""
+    """The topic does not exist, as several brokers report; a single broker may not know it yet."""
 
 
 class RecordFencedError(Exception):
@@ -70,11 +70,11 @@ class Newest:
 
 
 class CompactedTopic:
-    """Belongs to one event loop, one call at a time. Raises WireError: then what the topic holds is not known.
+    """For one event loop, one call at a time. Raises WireError: the topic's content is then unknown.
 
-    ``committed``: without records of open and aborted transactions, which are waited for. ``tail``: so many offsets
-    before the end of each partition are read first, and the rest when it is asked for; 0: all. ``waits`` hears each
-    error that is waited out. ``unstick`` is called while a transaction is waited for that may hang.
+    ``committed``: read_committed, which waits for open transactions. ``tail``: offsets before the end of each partition
+    to read first, the rest on demand; 0: all. ``waits``: gets each error that is retried. ``unstick``: called while
+    waiting for a transaction that may hang.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class CompactedTopic:
         self.cluster = cluster
         self.topic = topic
         self.newest: dict[str, Newest] = {}
-        """Of each key that was read, deleted ones too."""
+        """Key -> newest record, including tombstones."""
         self.unreadable: dict[tuple[int, int], str] = {}
-        """What is wrong with batches that cannot be read, by partition and first offset."""
+        """(partition, first offset) -> error of an unreadable batch."""
         self._committed, self._tail, self._patience = committed, tail, patience
         self._waits, self._unstick = waits, unstick
         self._log: object = None
@@ -102,17 +102,17 @@ class CompactedTopic:
         self._unread: dict[int, tuple[int, int]] = {}
         self._moved: set[str] = set()
         self._writers: dict[str, tuple[Identity, int]] = {}
-        """By transactional.id: who was not fenced yet, as far as is known, and the next sequence number."""
+        """transactional.id -> producer identity, not fenced as far as known, and the next sequence number."""
         self._held: dict[tuple[str, str], bytes | None] = {}
-        """What a key holds as long as its writer is not fenced, by transactional.id and key."""
+        """(transactional.id, key) -> value, valid until the writer is fenced."""
 
     # reading
 
     async def read(self, *, whole: bool = True, required: bool = False) -> Mapping[str, Newest] | None:
-        """Reads on to the end as it is now; None where there is no such topic.
+        """Reads to the present end; None if the topic does not exist.
 
-        ``whole`` False: what lies before the first tail may stay unread. ``required``: a missing topic was just made,
-        or is not known to a broker yet, so it is waited for.
+        ``whole``: False to skip records before the first tail. ``required``: wait for a missing topic, which was just
+        created, or which a broker does not know yet.
         """
         try:
             async with asyncio.timeout(READ_S + self._patience):
@@ -125,7 +125,7 @@ class CompactedTopic:
         return await self._patiently(self._described) is not None
 
     async def follow(self, wait_s: float = 0.5) -> AsyncGenerator[frozenset[str], None]:
-        """The keys whose record came or went: first of all records, then as they come, or none after ``wait_s``.
+        """Yields keys with new records: first all keys, then changed ones as they come, or none after ``wait_s``.
 
         Without end. Raises WireError without patience, AbsentTopicError where there is no topic: follow again.
         """
@@ -150,7 +150,7 @@ class CompactedTopic:
             await asyncio.gather(*fetching, return_exceptions=True)
 
     def values(self, *prefixes: str) -> Mapping[str, bytes]:
-        """Of what was read: the value of each key that begins with one of ``prefixes``, or of all."""
+        """Key -> value of the read records, with one of ``prefixes``, or of all."""
         return {
             key: newest.value
             for key, newest in self.newest.items()
@@ -196,7 +196,7 @@ class CompactedTopic:
         return True
 
     async def _described(self) -> TopicMetadata | None:
-        """None: a broker says that there is no such topic, and so do others. One alone may not know it yet."""
+        """Metadata; None if several brokers report that the topic does not exist, since one may not know it yet."""
         await self.cluster.refresh([self.topic])
         described = self.cluster.topics[self.topic]
         others = self.cluster.brokers[:_OTHERS_ASKED] if len(self.cluster.brokers) > 1 else ()
@@ -216,8 +216,8 @@ class CompactedTopic:
         return described
 
     async def _read(self, offsets: dict[int, int], ends: Mapping[int, int], *, beyond: bool = True) -> None:
-        """Moves ``offsets`` on to ``ends`` at least, and takes the records up to there; ``beyond``: also those that
-        came with them from behind the end."""
+        """Advances ``offsets`` to at least ``ends``, and takes records up to there; ``beyond``: also fetched records
+        after the end."""
         moved = time.monotonic()
         wanted = {(self.topic, partition): at for partition, at in offsets.items() if partition in ends}
         until = {(self.topic, partition): end for partition, end in ends.items()}
@@ -233,7 +233,7 @@ class CompactedTopic:
         offsets.update({partition: max(offsets[partition], end) for partition, end in ends.items()})
 
     async def _fetch(self, offsets: Mapping[Key, int], wait_s: float) -> None:
-        """Records behind ``offsets`` of one leader, or none after ``wait_s``."""
+        """Records from ``offsets`` on of one leader, or none after ``wait_s``."""
         async for answer in logs.fetched(self.cluster, offsets, int(wait_s * 1000), committed=self._committed):
             before = self._next[answer.partition]
             self._take(answer, before, _NO_END)
@@ -268,7 +268,7 @@ class CompactedTopic:
         return AbsentTopicError(errors.UNKNOWN_TOPIC, f"topic {self.topic} on {self.cluster.name}")
 
     def _forget(self) -> None:
-        """The topic is gone, or was recreated."""
+        """Forgets everything read: the topic was deleted or recreated."""
         self._moved |= self.newest.keys()
         self.newest.clear()
         self.unreadable.clear()
@@ -277,7 +277,7 @@ class CompactedTopic:
         self._log = None
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks again what may pass, and goes on where the last try ended."""
+        """Retries transient errors, and continues where the last attempt ended."""
         began = time.monotonic()
         while True:
             try:
@@ -286,7 +286,7 @@ class CompactedTopic:
                 if time.monotonic() > began + min(PATIENCE_S, self._patience):
                     raise
             except errors.BrokerError as error:
-                if error.code == errors.OUT_OF_RANGE:  # the log's start has overtaken us: what was deleted is gone
+                if error.code == errors.OUT_OF_RANGE:  # the log start has overtaken this position
                     self._next.clear()
                     self._unread.clear()
                 elif error.code not in errors.RETRIABLE:
@@ -306,10 +306,10 @@ class CompactedTopic:
         required: bool = False,
         at_ms: int | None = None,
     ) -> None:
-        """In order, without reading; None deletes. ``partition`` None: by key, as librdkafka places them. ``required``
-        as ``read`` has it, ``at_ms`` as ``small_topics.append``.
+        """Appends records in order, without reading; None deletes. ``partition``: None for librdkafka's partitioner.
+        ``required``: as for ``read``, ``at_ms``: as for ``small_topics.append``.
 
-        A record whose broker did not answer is sent again, so the topic may have it twice.
+        A record without a response is sent again, so the topic may have it twice.
         """
 
         async def describe() -> TopicMetadata | None:
@@ -330,8 +330,8 @@ class CompactedTopic:
             await self._patiently(partial(logs.append, self.cluster, self.topic, records, at_ms))
 
     async def fence(self, writer: str) -> None:
-        """Ends every earlier writer of that transactional.id, wherever it runs. What committed records say then stays
-        true until ``write``, or ``write`` raises RecordFencedError."""
+        """Fences every earlier writer with that transactional.id. Committed records then stay unchanged until
+        ``write``, or ``write`` raises RecordFencedError."""
         self._let_go(writer)
         identity = Identity(self.cluster, writer, "", timeout_ms=TRANSACTION_TIMEOUT_MS, patience=WRITE_S)
         await self._patiently(identity.start)

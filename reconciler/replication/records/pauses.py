@@ -1,7 +1,7 @@
-"""Pauses of a flow or mirror: records in the status topic that the reconciler writes and the job obeys.
+"""Pauses of a flow or mirror: the reconciler writes them as records in the status topic, and the job obeys them.
 
-One record each, keyed by what it pauses, so that two people who pause different things never overwrite each other;
-deleting the record (a tombstone) resumes. The topic is compacted: a pause outlives the job and the CLI.
+Each pause is one record, keyed by its scope, so that users who pause different scopes never overwrite each other; a
+tombstone resumes. The topic is compacted, so a pause outlives job and CLI.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Scope:
 
     @property
     def typed(self) -> str:
-        """As commands take it: ``east-to-west --topic orders --partition 3``."""
+        """The scope as arguments of a command: ``east-to-west --topic orders --partition 3``."""
         topic = f" --topic {quote(self.topic)}" if self.topic else ""
         return f"{quote(self.flow)}{topic}{f' --partition {self.partition}' if self.partition >= 0 else ''}"
 
@@ -48,13 +48,13 @@ class Scope:
 
 
 def scopes_around(flow: str, topic: str, partition: int) -> tuple[Scope, Scope, Scope]:
-    """All that a pause of this partition can name: with a set of scopes three look-ups, however many there are."""
+    """Scopes that cover this partition: three look-ups in a set, for any number of pauses."""
     return Scope(flow), Scope(flow, topic), Scope(flow, topic, partition)
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """``by``: ``user@host`` of the command that set it. ``reason``: the user's words, or those of a failover."""
+    """``by``: ``user@host`` of the command. ``reason``: the user's words, or a failover's."""
 
     scope: Scope
     since_ms: int
@@ -72,7 +72,7 @@ def pause_key(environment: str, scope: Scope) -> str:
 
 
 def scope_of(environment: str, key: str) -> Scope | None:
-    """None when the key is none of a pause of this environment."""
+    """The scope of a key; None if it is not a pause of this environment."""
     head = f"{_PREFIX}/{environment}/"
     if not key.startswith(head):
         return None
@@ -88,7 +88,7 @@ def scope_of(environment: str, key: str) -> Scope | None:
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A pause without what its key says."""
+    """The value of a pause's record, without the scope in its key."""
 
     since_ms: int
     by: str
@@ -97,9 +97,9 @@ class _Written:
 
 
 def pauses_in(environments: Sequence[str], records: Mapping[str, bytes | None]) -> Mapping[Scope, Pause | None]:
-    """What records say of scopes; None: it was resumed. A scope without a record has none.
+    """Scope -> pause; None for a resumed one. Without scopes that have no record.
 
-    ``environments``: names of the environment, its present one first. The record under the latest name counts.
+    ``environments``: the environment's names, the present one first. The record under the latest name counts.
     """
     said: dict[Scope, Pause | None] = {}
     for environment in reversed(environments):

@@ -1,5 +1,5 @@
-"""Runs of a mirror's application: what the process that starts one and its driver exchange.
+"""Runs of a mirror's application: data exchanged between the starting process and the driver.
 
-Belongs here: files of run folders, what verify is asked and finds among them, and records of deploy mode cluster.
-Not here: what is copied (``handover``).
+Belongs here: files of run folders, requests and results of verify, and records of deploy mode cluster. Not here: the
+definition of a mirror (``handover``).
 """

@@ -1,4 +1,4 @@
-"""Deploy mode cluster: what a driver on a machine of the cluster and the process that submitted it exchange.
+"""Deploy mode cluster: records exchanged between a driver on the cluster and the process that submitted it.
 
 Records in the status topic, which the mirror's principal reads and writes anyway, under
 ``run/<environment>/<mirror>/<run>/``: ``definition`` and ``orders`` of the submitter, ``report`` of the driver. A *run*
@@ -21,11 +21,11 @@ PARTS: tuple[Part, ...] = ("definition", "orders", "report")
 NO_DEFINITION = 20
 """Exit code of a driver that could not read its definition: all that its submitter hears of why."""
 MOST_DEFINITION_BYTES = 64 * 1024 * 1024
-"""Unpacked: what a record of a megabyte may become in memory."""
+"""Limit after decompression: a record of a megabyte may become larger in memory."""
 
 
 def run_prefix(status_key: str) -> str:
-    """Of the keys of all runs of a mirror; ``status_key``: ``<environment>/<mirror>``."""
+    """Key prefix of all runs of a mirror; ``status_key``: ``<environment>/<mirror>``."""
     return f"run/{status_key}/"
 
 
@@ -34,7 +34,7 @@ def run_key(status_key: str, run: str, part: Part) -> str:
 
 
 def run_of(status_key: str, key: str) -> tuple[str, Part] | None:
-    """None when the key is none of a run of this mirror."""
+    """The run in a key; None if the key is not of this mirror."""
     prefix = run_prefix(status_key)
     run, _, name = key.removeprefix(prefix).partition("/")
     part = next((part for part in PARTS if part == name), None)
@@ -53,14 +53,14 @@ class RunDefinition:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what is copied, by which the driver knows its own; where it starts is no part of it."""
+        """SHA-256 of the definition, by which the driver recognises its own, without its starting place."""
         return hashlib.sha256(f"{self.handover}\0{self.goal}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class RunOrders:
-    """``follower``: the process that follows the run now. ``replaced``: a new application has taken its place.
-    ``predecessor_left``: the application whose place it takes has left its lanes, or is dead."""
+    """``follower``: the process that follows the run now. ``replaced``: a new application has taken over.
+    ``predecessor_left``: the former application has left its lanes, or is dead."""
 
     follower: str = ""
     stop: bool = False
@@ -90,7 +90,7 @@ ORDERS = JsonRecord(RunOrders, "orders of a run", codec=Codec(lenient=True))
 
 
 def orders_in(value: bytes | None) -> RunOrders:
-    """None given, or garbage: no orders."""
+    """Parsed orders; none for a missing or malformed value."""
     try:
         return ORDERS.loads(value or b"")
     except ValueError:
@@ -102,7 +102,7 @@ _DEFINITION = JsonRecord(RunDefinition, "definition of a run", codec=Codec(lenie
 
 
 def dumps_definition(definition: RunDefinition) -> bytes:
-    """Packed: a producer refuses what is larger than a megabyte, packed by itself or not."""
+    """The compressed definition: producers refuse records above a megabyte before their own compression."""
     return zlib.compress(_DEFINITION.dumps(definition), 9)
 
 
@@ -120,7 +120,7 @@ def loads_definition(value: bytes) -> RunDefinition:
 
 @dataclass(frozen=True, slots=True)
 class RunAddress:
-    """What a submitted driver is given on its command line. Secrets are references, as in every hand-over."""
+    """Command-line argument of a submitted driver. Secrets are references, as in every hand-over."""
 
     status: StatusPlace
     run: str

@@ -1,4 +1,4 @@
-"""Run folders of two applications of one mirror: which of them copies, by files in both folders.
+"""Run folders of two applications of one mirror; files in both folders show which application copies.
 
 A mirror has a home folder and two run folders: the home itself and ``second`` in it. ``<home>/current`` names the one
 with the application that copies. A new application starts in the other folder, warms up, makes its folder the current
@@ -38,7 +38,7 @@ def other(home: Path) -> Path:
 
 
 def make_current(home: Path, run_folder: Path) -> None:
-    """In one step: a reader sees the old name or the new one."""
+    """Sets the current folder atomically: a reader sees the old name or the new one."""
     draft = home / f".{_POINTER}.{os.getpid()}"
     draft.write_text(SECOND if run_folder == home / SECOND else ".", encoding="utf-8")
     draft.replace(home / _POINTER)
@@ -46,15 +46,16 @@ def make_current(home: Path, run_folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunPlace:
-    """Where an application runs. ``needs``: the flows its predecessor copies, which must be ready before it is
-    replaced. Without a home (started manually) it is always current."""
+    """The run folder of an application. ``needs``: flows of its predecessor, which must be ready before the takeover.
+    Without a home (started manually) it is always current."""
 
     run_folder: Path
     home: Path | None = None
     needs: tuple[str, ...] = ()
 
     def is_current(self) -> bool:
-        """Also where the folders are gone or cannot be read: that is no word of a successor."""
+        """Whether this application is the current one; True for missing or unreadable folders, which prove no
+        successor."""
         return self.home is None or not pointed(self.home) or current(self.home) == self.run_folder
 
     def take(self) -> None:
@@ -68,7 +69,7 @@ class RunPlace:
         return self.home if self.run_folder == self.home / SECOND else self.home / SECOND
 
     def predecessor_left(self) -> bool:
-        """It said so, or its driver is dead."""
+        """Whether the predecessor has reported its end, or its driver is dead."""
         before = self.predecessor
         return before is None or (before / _LEFT).exists() or not alive(read_object(before / _DRIVER).get("pid"))
 
@@ -89,8 +90,8 @@ def settle(run_folder: Path, home: Path, needs: tuple[str, ...]) -> None:
 
 
 def written(run_folder: Path, name: str) -> str | None:
-    """The text of ``HANDOVER`` or ``GOAL``; None where the job has no goal. Raises HandoverError where it cannot be
-    read, or another hand has changed it since: that is not what was reviewed."""
+    """The text of ``HANDOVER`` or ``GOAL``; None for a job without a goal. Raises HandoverError if the file is
+    unreadable, or was edited since, and so is not the reviewed one."""
     place = _place(run_folder)
     digests, file = place.get("written"), run_folder / name
     wanted = digests.get(name) if isinstance(digests, dict) else None
@@ -110,7 +111,7 @@ def written(run_folder: Path, name: str) -> str | None:
 
 
 def is_as_written(run_folder: Path) -> bool:
-    """Whether a job could start by what the folder holds."""
+    """Whether a job could start from the folder."""
     try:
         if _place(run_folder):
             for name in (HANDOVER, GOAL):
@@ -125,8 +126,7 @@ def _digest(text: str) -> str:
 
 
 def _place(run_folder: Path) -> Mapping[str, object]:
-    """Empty where an application was started manually: then no folder is named as the current one. Raises
-    HandoverError."""
+    """The current folder's name; empty for a manually started application. Raises HandoverError."""
     file = run_folder / PLACE
     try:
         place = read_json(file)

@@ -1,6 +1,6 @@
-"""What the job of ``verify`` is asked, and what it found: one document each, which one side writes and the other reads.
+"""Request and result of the ``verify`` job: one document each, which one side writes and the other reads.
 
-Lengths and digests, never a value: people who read the report may not be allowed to read the records.
+They contain lengths and digests, never values: readers of the report may have no right to read the records.
 """
 
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """Beside the mirror's hand-over; the job itself needs no right to describe configs. ``*_ms``: record timestamps,
-    None: open. ``parquet`` is empty or a folder that the executors can reach. ``sample`` None: all. ``progress``: the
-    file that keeps what is compared; ``resume``: go on from there. ``topics``: by cluster."""
+    """Input besides the mirror's hand-over, so that the job needs no right to describe configs. ``*_ms``: record
+    timestamps, None: open. ``parquet``: empty, or a folder that executors can reach. ``sample``: None for all.
+    ``progress``: file with compared ranges; ``resume``: continue from it. ``topics``: by cluster."""
 
     flows: tuple[str, ...]
     from_ms: int | None
@@ -51,7 +51,7 @@ class VerifyRequest:
 
 
 class Equality(StrEnum):
-    """UNKNOWN: it could not be read or not be confirmed, which never counts as equal."""
+    """UNKNOWN: could not be read or confirmed, which never counts as equal."""
 
     EQUAL = "equal"
     DIFFERENT = "different"
@@ -78,9 +78,8 @@ class ShownRecord:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """``what``: key, value, headers, timestamp, offset, missing, extra or swapped. ``record`` counts from 0, the first
-    compared one. ``count``: how many records in a row are missing, extra or swapped. None: that side has no such
-    record."""
+    """``what``: key, value, headers, timestamp, offset, missing, extra or swapped. ``record``: index among compared
+    records. ``count``: consecutive missing, extra or swapped records. None: that side has no such record."""
 
     record: int
     what: tuple[str, ...]

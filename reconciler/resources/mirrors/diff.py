@@ -1,4 +1,4 @@
-"""Whether a mirror job must start, restart or stop: its running config against the desired one, by fingerprint."""
+"""Decides whether a mirror job must start, restart or stop, by the fingerprints of its running and desired config."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, assert_never
@@ -29,16 +29,15 @@ def compare_mirrors(
     blocked: Mapping[str, str],
     previous: Mapping[str, Mapping[str, Any]],
 ) -> Iterable[Findings]:
-    """``blocked``: flow -> what could not be read, or empty when that is said elsewhere.
-    ``previous``: mirror -> the hand-over its running job was started with.
-    """
+    """``blocked``: flow -> the failed read, or empty if that is reported elsewhere. ``previous``: mirror -> the
+    hand-over of its running job."""
     for mirror in topology.mirrors.values():
         if mirror.unauthenticated:
             note = f"mirror {mirror.name} uses {mirror.master} without spark.authenticate: {UNAUTHENTICATED}"
             yield Findings(notes=(note,))
         live_mirror = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "its job was not looked for"))
         if isinstance(live_mirror, Unknown):
-            # A status cluster that does not answer is reported with that cluster, and with what depends on it.
+            # A silent status cluster is reported with that cluster, and with its dependents.
             heard = not mirror.flows or live.known(topology.status_cluster(mirror)) is not None
             yield Findings(unknown=(live_mirror,) if heard else ())
         elif stuck := sorted(blocked.keys() & set(mirror.flows)):
@@ -47,7 +46,7 @@ def compare_mirrors(
             yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
         else:
             mirrors = mirror_handover(topology, mirror)
-            # Of a job that runs as declared and still copies nothing: no change of the plan helps.
+            # The job runs as declared but copies nothing: no change of a plan helps.
             not_copying: list[str] = []
             if live_mirror.state is JobState.RUNNING:
                 for flow in (look(flow) for flow in live_mirror.flows.values()):
@@ -58,7 +57,7 @@ def compare_mirrors(
             known = known if known is not None and known.get("fingerprint") == live_mirror.fingerprint else None
             yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, known), known)
             before = (previous.get(mirror.name) or {}).get("flows", ())
-            # Flows that look renamed: their positions would be lost without notice.
+            # Flows that look renamed would silently lose their positions.
             hints = tuple(
                 f"flow {new} is new and exactly like flow {old}, which is gone: if it is {old} under another name,"
                 f" write {entry(old, new)}, and its positions, offset map and pauses go along"
@@ -73,7 +72,7 @@ def compare_mirrors(
 def _compare(
     mirror: Mirror, live: LiveMirror, fields: Handover, because: tuple[str, ...], before: Mapping[str, Any] | None
 ) -> Findings:
-    """``before``: the hand-over that its job runs with, or last ran with."""
+    """``before``: the hand-over of the running or last job."""
     fingerprint = str(fields["fingerprint"])
     edits = None if before is None else tuple(_edits(before, fields))
     match live.state:
@@ -81,7 +80,7 @@ def _compare(
             if live.fingerprint == fingerprint and (live.state is JobState.RUNNING or live.unseen is not None):
                 return Findings(settled=(Subject(About.MIRROR, name=mirror.name),))
             if live.fingerprint == fingerprint:
-                # What starts does not copy yet, and may never: it is as declared once it runs.
+                # A starting job may never copy, so it counts as declared only once it runs.
                 since = "" if live.started_at_ms is None else f" since {moment(live.started_at_ms)}"
                 said = f"{since} and does not copy yet{': ' + live.detail if live.detail else ''}"
                 reason = Reason(Why.STARTING, f"its job is starting{said}; apply waits until it runs")
@@ -110,7 +109,7 @@ def _compare(
 
 
 def _edits(before: Mapping[str, Any], fields: Handover) -> Iterable[FlowEdit]:
-    """What the restart means for records of each flow, by the hand-over that the job runs with."""
+    """Effects of the restart on records of each flow, compared with the running job's hand-over."""
     old, _ = flows_before(before, fields)
     new = {flow["name"]: flow for flow in fields["flows"]}
     for name, flow in new.items():
@@ -151,7 +150,7 @@ def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[s
 
 
 def _impact(old: Mapping[str, Mapping[str, Any]], fields: Handover, routing: Routing) -> Iterable[str]:
-    """``old``: the flows before, by what ``fields`` calls them."""
+    """``old``: former flows by their names in ``fields``."""
     new = {flow["name"]: flow for flow in fields["flows"]}
     for name in sorted(old.keys() | new.keys()):
         was, now = _travelling(old.get(name), routing), _travelling(new.get(name), routing)
@@ -159,7 +158,7 @@ def _impact(old: Mapping[str, Mapping[str, Any]], fields: Handover, routing: Rou
             yield f"flow {name}: now also mirrors {_listed(gained)}"
         if lost := sorted(was - now):
             yield f"flow {name}: no longer mirrors {_listed(lost)}; what was copied stays"
-    # Topics that another flow to the same target copied until now: positions belong to a flow and do not go along.
+    # Topics that another flow to the same target copied until now: positions belong to a flow and do not move.
     for name, flow in sorted(new.items()):
         arriving = _travelling(flow, routing) - _travelling(old.get(name), routing)
         for other, left in sorted(old.items()):
@@ -172,7 +171,7 @@ def _impact(old: Mapping[str, Mapping[str, Any]], fields: Handover, routing: Rou
 
 
 def _record_work(fields: Handover, before: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """Of flows whose batches are opened now and were not before."""
+    """Notes on flows that now decompress batches for record work."""
     for flow in fields["flows"]:
         asked, was = _asked(flow), _asked(before.get(flow["name"], {}))
         if asked and not was:
@@ -199,7 +198,7 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
             target,
             heartbeats=bool(flow.get("mirrormaker_topics", {}).get("heartbeats_ms")),
         )
-    except ValueError:  # an old hand-over may name a policy class that is gone
+    except ValueError:  # an old hand-over may name a removed policy class
         return set()
     return {str(TopicRef(source, name)) for name in routing.prospects.names(source) if chosen.why_not(name) is None}
 

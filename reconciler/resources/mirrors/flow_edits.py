@@ -1,7 +1,7 @@
-"""What each edited setting of a flow does to records, positions and groups: a table over the fields of its hand-over.
+"""Effects of each edited setting of a flow on records, positions and groups: a table over the fields of its hand-over.
 
-Compared are two entries of ``flows``, as ``FlowSettings`` writes them. Every field has its words here, in both
-directions, so a job that restarts with another definition never counts as harmless because a field was forgotten.
+It compares two entries of ``flows``, as ``FlowSettings`` writes them. Every field has words in both directions, so that
+no restart counts as harmless because of a forgotten field.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,25 +13,25 @@ from reconciler.resources.flows.names.carried import FlowExpressions, may_leave_
 
 Fields = Mapping[str, Any]
 _Judge = Callable[[str, Fields, Fields], Iterator[FlowEdit]]
-"""The flow's name, and its entry before and after."""
+"""Takes the flow's name, and its entry before and after."""
 
 RESUMES = "what is copied continues at its positions"
 
 
 def flow_edits(before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """Entries of one flow, which may have been renamed; those of an older release lack later fields."""
+    """Compares two entries of one flow, perhaps renamed; entries of an older release lack later fields."""
     for name, judge in EDITS.items():
         if before.get(name) != after.get(name):
             yield from judge(str(after["name"]), before, after)
 
 
 def _derived(_: str, __: Fields, ___: Fields) -> Iterator[FlowEdit]:
-    """A field that only follows from others. A renamed flow is reported with its positions."""
+    """No effect of its own: a field that follows from others. A renamed flow is reported with its positions."""
     return iter(())
 
 
 def _always(path: str, short: str, why: str, risk: Risk, *, lasting: bool = False) -> _Judge:
-    """Of a field whose edit comes to the same, whatever was there and is there now."""
+    """A judge for a field with the same effect for any two values."""
     return lambda flow, _, __: iter((FlowEdit(flow, path, short, why, risk, lasting=lasting),))
 
 
@@ -66,7 +66,7 @@ def _isolation(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """AGAIN is the one kind that copies what the target may have already."""
+    """Edits of ``start``: only AGAIN copies records that the target may already have."""
     why = f"it counts only for partitions without a position; {RESUMES}"
     was, now = _kinds(before["start"]), _kinds(after["start"])
     if AGAIN in now - was:
@@ -80,12 +80,12 @@ def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _kinds(start: Fields) -> set[str]:
-    """``offsets`` alone do not say where other partitions begin."""
+    """Kinds in ``start``; ``offsets`` alone do not cover other partitions."""
     return {start["kind"], start.get("otherwise") or "earliest"} if start["kind"] == "offsets" else {start["kind"]}
 
 
 def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """More topics can only add; whatever narrows the expressions may lose records that the source deletes meanwhile."""
+    """Edits of topics: more topics only add; fewer may lose records that the source deletes meanwhile."""
     name = "topics" if before["topics"] != after["topics"] else "exclude_topics"
     was, now = (
         FlowExpressions(frozenset(each["topics"]), frozenset(each["exclude_topics"])) for each in (before, after)
@@ -107,7 +107,7 @@ def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _excluded(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """Once, where both lists were edited."""
+    """One edit, even if both lists were edited."""
     if before["topics"] == after["topics"]:
         yield from _topics(flow, before, after)
 
@@ -156,8 +156,8 @@ def _offsets(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """Each part that differs has an edit of its own, since one may be harmless and another lose positions. ``groups``
-    None on either side: sync is off."""
+    """One edit for each differing part, since one may be harmless and another lose positions. ``groups`` None: sync is
+    off."""
     was, now = before.get("groups"), after.get("groups")
     if now is None:
         why = (
@@ -205,7 +205,7 @@ def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _rate_limit(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """A lower limit, or the first one, may be less than what comes in; a higher one is harmless."""
+    """A lower or first limit may be below the source's rate; a higher one is harmless."""
     was, now = before.get("rate_limit"), after.get("rate_limit")
     if now is not None and (was is None or now < was):
         why = (
@@ -265,13 +265,13 @@ def _target(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _same_cluster(was: Fields, now: Fields) -> bool | None:
-    """None where one of both declares no ``cluster_id``."""
+    """Whether both ids are equal; None if one declares no ``cluster_id``."""
     ids = was.get("cluster_id"), now.get("cluster_id")
     return ids[0] == ids[1] if all(ids) else None
 
 
 def _connection(flow: str, side: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """Nothing where the files only say which cluster they mean."""
+    """Edits of a connection; none if the files only add the cluster's id."""
     if {**before[side], "cluster_id": ""} != {**after[side], "cluster_id": ""}:
         why = f"the mirror reaches its {side} by another address or login; where that fails, nothing is copied"
         yield FlowEdit(flow, side, f"another connection to its {side}", why, Risk.MEDIUM)

@@ -1,8 +1,8 @@
-"""The hand-over to a mirror job, and the fingerprint of what restarts it when the config changes.
+"""The hand-over to a mirror job, and the fingerprint, by whose change the job restarts.
 
-A flow's hand-over is already canonical (patterns, their alternatives and addresses sorted, without duplicates), and its
-fingerprint covers exactly what is handed over. What the job does not read cannot change it: labels, comments, regions,
-factors, config sync, groups that are not synced. Secrets stay references. Nothing here reads a file or a cluster.
+A flow's hand-over is canonical (sorted patterns, alternatives and addresses, without duplicates), and its fingerprint
+covers exactly its content. Settings that the job does not read cannot change it: labels, comments, regions, factors,
+config sync, groups that are not synced. Secrets stay references. Reads neither files nor clusters.
 """
 
 import json
@@ -49,21 +49,22 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         channel=mirror.channel,
         moved_from=topology.moved_from,
     )
-    # The address of runbooks is no reason to restart a mirror: a running job has the new one from its next start.
+    # Not in the fingerprint: a new address of runbooks is no reason for a restart, and a job gets it at its next start.
     fingerprint = _fingerprint({**handover.document(settings), **submission_of(mirror)})
     return handover.document(replace(settings, fingerprint=fingerprint, docs_url=topology.rules.docs_url))
 
 
 def submission_of(mirror: Mirror) -> Handover:
-    """What spark-submit reads, and not the job; a running job cannot change it either, so the fingerprint covers it.
-    A mirror host gets it beside the hand-over, in Spark's own settings, and knows which of them it accepts."""
+    """Settings for spark-submit, which the job does not read. They cannot change while it runs, so the fingerprint
+    covers them. A mirror host gets them beside the hand-over, as Spark settings, and compares them with its allow
+    list."""
     spark_conf = {**mirror.deployment.spark_conf(mirror.master), **mirror.spark_conf}
     return {"master": mirror.master, "spark_conf": spark_conf}
 
 
 def _flow(topology: Topology, flow: Flow) -> handover.FlowSettings:
-    """All that the job needs, in one canonical form: expressions in one order, filters flattened, and what says nothing
-    left out, so that an edit without effect has the same fingerprint."""
+    """Settings of the job in canonical form: sorted expressions, flattened filters, no empty parts, so that an edit
+    without effect keeps the fingerprint."""
     conditions = flow.on_condition
     provenance = flow.provenance
     settings = handover.FlowSettings(
@@ -103,7 +104,8 @@ def _fingerprint(document: Handover) -> str:
 
 
 def _groups(topology: Topology, flow: Flow) -> handover.GroupSettings:
-    """``returning``: the flow of the other direction, which brings a group's progress back after a failover."""
+    """Group settings. ``returning``: the flow of the other direction, which returns a group's progress after a
+    failover."""
     returning = [other.state_name for other in topology.arriving(flow) if other.source == flow.target]
     return handover.GroupSettings(
         include=in_one_order(flow.groups.include),
@@ -116,7 +118,7 @@ def _groups(topology: Topology, flow: Flow) -> handover.GroupSettings:
 
 
 def _internal_topics(flow: Flow) -> handover.InternalTopics:
-    """The separator only where it is another one than the naming's (KIP-949)."""
+    """The separator of internal topics, if it differs from the naming's (KIP-949)."""
     asked = flow.mirrormaker_topics
     separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
     other = flow.target if asked.offset_syncs == "source" else flow.source
@@ -144,7 +146,7 @@ def handover_text(document: Handover) -> str:
 
 
 def explain_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
-    """One line for each field of two hand-overs that differs, with both values. Literal secrets are not shown."""
+    """A line for each differing field of two hand-overs, with both values and without literal secrets."""
     new = {flow["name"]: flow for flow in after.get("flows", ())}
     old, renamed = flows_before(before, after)
     lines = [f"flow {name}: renamed from {renamed[name]}; {KEEPS}" for name in sorted(renamed)]
@@ -158,19 +160,19 @@ def explain_difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> t
 
 
 def flows_before(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The flows of ``before`` by what ``after`` calls them; and those it renames: name now -> name then."""
+    """Flows of ``before`` by their names in ``after``; and renamed ones: new name -> former name."""
     states = {state_of(flow): str(flow["name"]) for flow in after.get("flows", ())}
     flows = {states.get(state_of(flow), str(flow["name"])): flow for flow in before.get("flows", ())}
     return flows, {name: str(flow["name"]) for name, flow in flows.items() if flow["name"] != name}
 
 
 def _readable(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Groups are handed over only when they are synced; where only one side does, that alone is the difference."""
+    """Fields for a comparison: if only one side syncs groups, that alone is the difference."""
     return {**fields, "groups": {"sync_offsets": True, **fields["groups"]}} if "groups" in fields else fields
 
 
 def _differences(subject: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterable[str]:
-    """Leaf by leaf. Switching group sync on or off is one difference, not one for each of its fields."""
+    """Differences, leaf by leaf. Switching group sync on or off is one difference, not one for each field."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     synced = ("groups", "sync_offsets")
     if (synced in old) != (synced in new):
@@ -197,7 +199,7 @@ def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterable[tu
 
 
 def shown(path: tuple[str, ...], value: object) -> str:
-    """A setting's value for people; a literal secret is hidden, a reference to one is not."""
+    """A setting's value for users; hides a literal secret, but not a reference."""
     if value is None:
         return "(not set)"
     if _SECRET.search(path[-1]) and not _REFERENCE.fullmatch(str(value)):

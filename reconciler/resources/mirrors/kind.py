@@ -28,7 +28,7 @@ IRREVERSIBLE = "irreversible: what is copied meanwhile stays as it is copied"
 
 
 def assess(change: MirrorChange, _: World) -> Assessment:
-    """By what the edits of its flows do to records; a restart whose former definition is not known counts as medium."""
+    """Risk by the effects of edits on records; medium for a restart with an unknown former definition."""
     match change:
         case StartMirror():
             return _edited("", change.edits or ())
@@ -44,7 +44,7 @@ def assess(change: MirrorChange, _: World) -> Assessment:
 
 
 def _edited(pauses: str, edits: Sequence[FlowEdit]) -> Assessment:
-    """The worst of the edits counts; all that do more than pause copying are listed."""
+    """The risk of the worst edit; lists all edits that do more than pause copying."""
     harm = [f"flow {edit.flow}, {edit.setting}: {edit.why}" for edit in edits if edit.risk is not Risk.LOW]
     risks = [*(edit.risk for edit in edits), *([Risk.MEDIUM] if pauses else [])]
     risk = max(risks, key=list(Risk).index, default=Risk.LOW)
@@ -54,7 +54,7 @@ def _edited(pauses: str, edits: Sequence[FlowEdit]) -> Assessment:
 
 
 def states(live: LiveState) -> Callable[[Subject], str]:
-    """State, application and fingerprint: by these an apply notices that a job has changed since the plan."""
+    """State, application and fingerprint, by which an apply notices a job that changed after the plan."""
 
     def state(subject: Subject) -> str:
         mirror = live.mirrors.get(subject.name)
@@ -69,7 +69,7 @@ def states(live: LiveState) -> Callable[[Subject], str]:
 
 
 def deviations(change: MirrorChange) -> Iterator[Deviation]:
-    """For ``drift``: what the job should be, and what it is."""
+    """Desired and actual job, for ``drift``."""
     subject = str(change.subject)
     match change:
         case StartMirror():
@@ -93,7 +93,7 @@ def counts(changes: Sequence[MirrorChange]) -> Counts:
 
 
 def _edits_words(change: MirrorChange) -> str:
-    """`` (records can come twice)``, so that a headline says what a restart is for."""
+    """A suffix such as `` (records can come twice)``, which gives a restart's effect in a headline."""
     edits = [] if isinstance(change, StopMirror) else [e for e in change.edits or () if e.risk is not Risk.LOW]
     edits.sort(key=lambda edit: edit.risk is not Risk.HIGH)
     return f" ({first_of(list(dict.fromkeys(edit.short for edit in edits)), SHOWN)})" if edits else ""

@@ -1,4 +1,4 @@
-"""Pause and resume of a flow: what is asked, whether it exists, and whether the job has confirmed."""
+"""Pause and resume of a flow: parses the request, checks that its scope exists, and judges the job's confirmation."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from reconciler.resources.flows.routes import selector_of
 from reconciler.text import ANY_FOLDER, counted, moment, suggestion
 
 FAILOVER = "failover to "
-"""How the reason of a pause begins that a failover set; the destination follows, and ``;`` before anything else."""
+"""Prefix of the reason of a failover's pause; then the destination, and ``;`` before further text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseRequest:
-    """``flow`` empty: every flow; ``topic`` empty: all of it; ``partition`` -1: all of the topic."""
+    """``flow``: empty for all flows; ``topic``: empty for the whole flow; ``partition``: -1 for the whole topic."""
 
     flow: str = ""
     topic: str = ""
@@ -25,7 +25,8 @@ class PauseRequest:
 
 
 def scopes(topology: Topology, request: PauseRequest) -> tuple[Scope, ...]:
-    """The requested scopes, one a flow. Raises ReconcilerError for a flow that is not declared, or half a request."""
+    """The requested scopes, one for each flow. Raises ReconcilerError for an undeclared flow, or an incomplete
+    request."""
     if request.partition >= 0 and not request.topic:
         raise ReconcilerError(
             f"--partition {request.partition} is given without --topic",
@@ -51,7 +52,8 @@ def scopes(topology: Topology, request: PauseRequest) -> tuple[Scope, ...]:
 
 
 def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> str:
-    """Raises ReconcilerError for a topic or partition the flow does not mirror. What could not be checked, in words."""
+    """Raises ReconcilerError for a topic or partition that the flow does not mirror. Returns words for omitted
+    checks."""
     selector = selector_of(flow)
     known = [] if isinstance(source, Unknown) else [name for name in source.topics if selector.why_not(name) is None]
     why = selector.why_not(scope.topic)
@@ -88,7 +90,7 @@ def resume_command(scope: Scope, folder: str = ANY_FOLDER) -> str:
 
 
 def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
-    """Differences from git that a user asked for, for plans and drift reports."""
+    """Pauses, as intended differences from git, for plans and drift reports."""
     names = []
     for name, flow in sorted(mirror.flows.items()):
         for pause, _ in reported_pauses(name, flow):
@@ -100,16 +102,16 @@ def paused_notes(mirror: LiveMirror) -> tuple[str, ...]:
 
 
 def reported_pauses(name: str, flow: FlowStatus) -> Iterator[tuple[Pause, ReportedPause]]:
-    """The pauses of a flow, each with what its job reports about it."""
+    """Pauses of a flow, each with its job's report."""
     for reported in flow.pauses:
         scope = Scope(name, reported.topic or "", -1 if reported.partition is None else reported.partition)
         yield Pause(scope, reported.since_ms, reported.by, reported.reason), reported
 
 
 def to_lift(scope: Scope, pauses: Iterable[Pause]) -> tuple[Pause, ...]:
-    """What a resume of ``scope`` deletes: every pause within it.
+    """Pauses that a resume of ``scope`` deletes: all within it.
 
-    Raises ReconcilerError while a wider pause covers it: lifting a part of that cannot be said.
+    Raises ReconcilerError while a wider pause covers it, since a part of a pause cannot be lifted.
     """
     held = list(pauses)
     wider = next((pause for pause in held if scope.within(pause.scope) and pause.scope != scope), None)
@@ -123,7 +125,7 @@ def to_lift(scope: Scope, pauses: Iterable[Pause]) -> tuple[Pause, ...]:
 
 
 def failed_over_to(reason: str) -> str:
-    """The cluster to which consumers went, by the reason of a pause; empty where no failover paused."""
+    """The destination of consumers, from the reason of a failover's pause; empty for other pauses."""
     return reason.removeprefix(FAILOVER).partition(";")[0] if reason.startswith(FAILOVER) else ""
 
 
@@ -135,7 +137,7 @@ def words(pause: Pause) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PauseProgress:
-    """How far the job has come. ``runs`` False: no job reads pauses now."""
+    """The job's progress. ``runs``: False if no job reads pauses now."""
 
     runs: bool
     done: bool
@@ -145,7 +147,7 @@ class PauseProgress:
 def progress(
     mirror: LiveMirror | Unknown | None, wanted: Sequence[Scope], *, paused: bool, asked_ms: int
 ) -> PauseProgress:
-    """Whether ``wanted`` are all paused, or none of them any more, by the job's own word after ``asked_ms``."""
+    """Whether the job reports, after ``asked_ms``, all of ``wanted`` as paused, or none of them."""
     if isinstance(mirror, Unknown):
         return PauseProgress(True, False, f"its status record cannot be read: {mirror.error}")
     if mirror is None or mirror.state in (JobState.ABSENT, JobState.STOPPED, JobState.FAILED):

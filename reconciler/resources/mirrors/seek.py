@@ -1,4 +1,4 @@
-"""Seek: where to move positions of a flow, whether that is allowed now, and what it costs."""
+"""Seek: new positions of a flow, whether a seek is allowed now, and its costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +17,9 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition:
-    """One source partition: the next offset to copy (None: no position yet), and what the source has. ``foreign``: the
-    offset that another client committed instead of the mirror. ``former``: the position in a deleted topic of the same
-    name, which says nothing of this one. ``lost_from``: the source offset from which on the target lost its copies."""
+    """One source partition: the next offset to copy (None: no position), and bounds of the source. ``foreign``: an
+    offset that another client committed. ``former``: the position in a deleted topic of the same name, meaningless for
+    this one. ``lost_from``: the source offset from which on the target has lost its copies."""
 
     partition: int
     position: int | None
@@ -36,8 +36,8 @@ class SeekPartition:
 
 @dataclass(frozen=True, slots=True)
 class TopicPositions:
-    """The positions of one topic of a flow, before they moved. ``moved``: partition -> source offset to go on at, empty
-    if only shown. ``left``: partitions of the request that stay, since flow ``taken_from`` has no position for them."""
+    """Positions of one topic of a flow, before a seek. ``moved``: partition -> new source offset, empty if only shown.
+    ``left``: requested partitions that stay, since flow ``taken_from`` has no position for them."""
 
     environment: str
     flow: Flow
@@ -50,7 +50,7 @@ class TopicPositions:
 
 
 def require_place(to: str) -> None:
-    """Raises ReconcilerError for what is no place in any log."""
+    """Raises ReconcilerError for an invalid place."""
     if to not in ("earliest", "latest") and not (to.isascii() and to.isdigit() and len(to) < 20):
         raise ReconcilerError(
             f'--to is "{to}"', "A position is a source offset.", "Write earliest, latest, or an offset such as 1200."
@@ -58,7 +58,7 @@ def require_place(to: str) -> None:
 
 
 def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, int]:
-    """Partition -> offset. Raises ReconcilerError for an invalid place, or one that the source does not have."""
+    """Partition -> offset. Raises ReconcilerError for an invalid place, or one outside of the source's log."""
     if to == "earliest":
         return {part.partition: part.begin for part in standings}
     if to == "latest":
@@ -77,9 +77,9 @@ def destinations(standings: Sequence[SeekPartition], to: str) -> Mapping[int, in
 def taken_over(
     standings: Sequence[SeekPartition], by_name: Mapping[int, int], other: str
 ) -> tuple[Mapping[int, int], tuple[int, ...]]:
-    """Partition -> position of flow ``other``, and the partitions where it has none.
+    """Partition -> position of flow ``other``, and partitions without one.
 
-    Raises ReconcilerError when a position lies outside of what the source has, or when there is none at all.
+    Raises ReconcilerError for a position outside of the source's log, or without any position.
     """
     if not by_name:
         raise ReconcilerError(
@@ -100,7 +100,7 @@ def taken_over(
 
 
 def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions: Sequence[int]) -> None:
-    """Raises ReconcilerError while one of ``partitions`` is copied: its next commit would write over the position."""
+    """Raises ReconcilerError while a job copies one of ``partitions``: its next commit would overwrite the position."""
     if isinstance(mirror, Unknown):
         raise ReconcilerError(
             f"whether {scope} is copied now is not known: {mirror.error}",
@@ -132,8 +132,8 @@ def _still(flow: FlowStatus, topic: str, partition: int) -> bool:
 
 
 def table(standings: Sequence[SeekPartition]) -> list[str]:
-    """Positions that are not the mirror's, or of a deleted topic, are shown as such: moving one means something else
-    then."""
+    """Table of positions. It marks positions of other clients and of deleted topics, since moving them has another
+    meaning."""
     rows = [("partition", "position", "source begins", "source ends", "behind")]
     for part in standings:
         behind = "unknown" if part.behind is None else f"{part.behind:,}"
@@ -145,7 +145,7 @@ def table(standings: Sequence[SeekPartition]) -> list[str]:
 
 
 def costs(standings: Sequence[SeekPartition], chosen: Mapping[int, int]) -> list[str]:
-    """What a move means for records: left out for ever, or copied again."""
+    """Effects of a seek on records: skipped for ever, or copied again."""
     skipped = again = unknown = foreign = former = 0
     for part in standings:
         if part.foreign is not None:

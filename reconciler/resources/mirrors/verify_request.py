@@ -1,4 +1,4 @@
-"""The request to the verify job, and its answer (schemas/verify.schema.json)."""
+"""Builds requests to the verify job, and parses its answer (schemas/verify.schema.json)."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -65,8 +65,7 @@ def require_consistent(request: VerificationRequest) -> None:
 def request_fields(
     request: VerificationRequest, flows: Iterable[str], clusters: Mapping[str, LiveCluster], progress: str
 ) -> dict[str, Any]:
-    """What the job is given beside the mirror's hand-over. ``progress``: the file that keeps what is compared, for
-    ``--resume``."""
+    """The job's input besides the mirror's hand-over. ``progress``: a file with compared ranges, for ``--resume``."""
     size = request.sample
     asked = verification.VerifyRequest(
         tuple(sorted(flows)),
@@ -83,7 +82,7 @@ def request_fields(
 
 
 def answered(document: Mapping[str, Any]) -> tuple[verification.ComparedPartition, ...]:
-    """Raises ReconcilerError for a document of another release."""
+    """Compared partitions. Raises ReconcilerError for a document of another release."""
     if document.get("format_version") != verification.FORMAT_VERSION:
         raise ReconcilerError(
             f"the verify job answered in format {document.get('format_version')!r}, not {verification.FORMAT_VERSION}",
@@ -94,7 +93,7 @@ def answered(document: Mapping[str, Any]) -> tuple[verification.ComparedPartitio
 
 
 def traits_of(cluster: LiveCluster) -> verification.TopicTraits:
-    """How topics have to be compared: compacted ones by key, those with LogAppendTime without timestamps. Unknown where
+    """Traits for the comparison: compacted topics by key, topics with LogAppendTime without timestamps. Unknown if
     configs could not be read."""
     compacted, append_time, unknown = set[str](), set[str](), {*cluster.hidden}
     for topic in cluster.topics.values():

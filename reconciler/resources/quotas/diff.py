@@ -1,7 +1,7 @@
-"""Desired client quotas against the live ones of each cluster: one change a user, client id or address.
+"""Compares desired and live client quotas of each cluster: one change for each user, client id or address.
 
-Only what is written is managed. Keys that an earlier run set and git names no longer go by prune; all others that are
-not written are reported and never touched.
+Only declared keys are managed. Prune removes keys that an earlier run set and git no longer names; other undeclared
+keys are reported and never touched.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,14 +21,13 @@ Keys = Mapping[QuotaEntity, frozenset[str]]
 
 
 def compare_quotas(topology: Topology, live: LiveState, pruning: bool) -> Findings:
-    """``live``: without clusters whose id is not the declared one. What could not be read of them is reported
-    elsewhere. ``pruning``: keys that earlier runs set and git no longer names are removed; else a note names them."""
+    """``live``: without wrong and unread clusters, which are reported elsewhere. ``pruning``: remove keys that earlier
+    runs set and git no longer names; otherwise a note names them."""
     return merged(_cluster(topology, live, name, pruning) for name in sorted(topology.clusters))
 
 
 def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> Findings:
-    """Unknown only where something depends on it: a cluster without declared quotas is merely noted if its quotas
-    cannot be read."""
+    """Compares one cluster. Unreadable quotas are Unknown only if quotas are declared there; otherwise a note."""
     mine = {quota.entity: quota for quota in topology.quotas if name in quota.clusters}
     cluster = live.known(name)
     if cluster is None or cluster.quotas is None:
@@ -50,8 +49,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
 
 
 def _change(cluster: str, quota: Quota, live: Limits) -> AlterQuota | None:
-    """What differs between the entry and the cluster; None for nothing. Limits that the entry does not name stay as
-    they are."""
+    """The change of an entry; None without a difference. Limits that the entry does not name stay."""
     gone = live.keys() if quota.absent else set(quota.remove) & live.keys()
     desired: dict[str, float | None] = {**quota.limits, **dict.fromkeys(gone)}
     limits = tuple(
@@ -71,7 +69,7 @@ def _undeclared(
     quotas: Mapping[QuotaEntity, Limits],
     pruning: bool,
 ) -> Findings:
-    """Keys that no entry names: those that earlier runs set, and everybody else's."""
+    """Undeclared keys: of earlier runs, and of other tools."""
     name = cluster.name
     ours: Keys = {} if isinstance(cluster.quota_keys, Unknown) else cluster.quota_keys
     undeclared = dict(_undeclared_keys(mine, quotas))
@@ -91,14 +89,14 @@ def _undeclared(
             ignored.append(Ignored(Subject(About.QUOTAS, name), "quota-left-over", text))
     names = [str(whom) for whom in ours_left]
     if isinstance(cluster.quota_keys, Unknown):
-        # Without prune the record of earlier runs decides nothing.
+        # Without prune the ownership record is not needed.
         failed = cluster.quota_keys
         doubt = Unknown(f"quotas {name}", failed.error, failed.todo, ("which quotas earlier runs set",))
         return Findings(ignored=tuple(ignored), unknown=(doubt,) if pruning else ())
     if not pruning:
         note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
-    # Entities that have a key which earlier runs set.
+    # Entities with a key of earlier runs.
     there = sum(any(key in quotas.get(whom, NONE) for key in keys) for whom, keys in ours.items())
     refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, there))
     reason = Reason(Why.PRUNE, LEFT_OVER)
@@ -112,7 +110,7 @@ def _undeclared(
 def _undeclared_keys(
     mine: Mapping[QuotaEntity, Quota], quotas: Mapping[QuotaEntity, Limits]
 ) -> Iterator[tuple[QuotaEntity, Limits]]:
-    """Limits that no entry names: of other entities, and other keys of declared ones."""
+    """Undeclared limits: of other entities, and other keys of declared entities."""
     for whom, limits in sorted(quotas.items(), key=lambda pair: str(pair[0])):
         quota = mine.get(whom)
         if quota is None:

@@ -1,4 +1,4 @@
-"""The kind of client quotas: how much clients may use, and where each limit is declared."""
+"""The kind of client quotas: risks of limits, and the place of their declaration."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ AFTER_RULES = 2_000
 
 
 def assess(change: AlterQuota, _: World) -> Assessment:
-    """How much a client uses today is not known to Kafka's admin API, so every tighter limit may meet one."""
+    """Kafka's admin API does not report a client's present use, so every tighter limit may throttle one."""
     tighter = any(
         limit.after is not None and (limit.before is None or limit.after < limit.before) for limit in change.limits
     )
@@ -51,7 +51,7 @@ def cause(planned: Planned, history: History, _: ConfigChange | None) -> FoundCa
     last = history.last(planned.id)
     if last is None or not isinstance(planned.change, AlterQuota):
         return None
-    # Someone changed the quota afterwards only if that run set every limit to what is desired now.
+    # An outside change is certain only if that run set every limit to the present desired value.
     recorded = last.get("change")
     limits = recorded.get("limits") if isinstance(recorded, Mapping) else None
     done = [(limit.get("key"), limit.get("after")) for limit in limits or () if isinstance(limit, Mapping)]
@@ -84,7 +84,7 @@ def quotas_about(basis: ExplainBasis, subject: str) -> tuple[RuleAnswer, ...]:
 
 
 def _answers(basis: ExplainBasis, cluster: str, wanted: set[QuotaPart]) -> Iterator[tuple[QuotaEntity, RuleAnswer]]:
-    """For ``explain``: declared and live limits of each entity that has one of the wanted parts."""
+    """For ``explain``: declared and live limits of each entity with one of the wanted parts."""
     declared = {quota.entity: quota for quota in basis.topology.quotas if cluster in quota.clusters}
     known = basis.live.known(cluster) if cluster in basis.answered else None
     quotas = known.quotas if known is not None and isinstance(known.quotas, Mapping) else None

@@ -1,4 +1,4 @@
-"""Replicas: where they are, where they should be, and moving them.
+"""Replicas: present and desired placement, and reassignments.
 
 Belongs here: replication factors and assignments. Not here: partitions and configs (`resources.topics`).
 """

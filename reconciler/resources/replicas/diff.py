@@ -1,7 +1,7 @@
-"""Replication factors that differ: which replicas would be chosen, or why they cannot be moved now.
+"""Compares replication factors: chooses new replicas, or refuses with the reason.
 
-A cluster or topic in doubt (a broker away, replicas out of sync, someone else's reassignment) is refused with the
-reason; a reassignment of ours that an earlier run left continues, or is finished.
+Doubtful states (a broker that is down, replicas out of sync, a reassignment of another tool) are refused; our own
+reassignment from an earlier run continues, or is finished.
 """
 
 import math
@@ -33,7 +33,7 @@ NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One cluster on which factors are compared."""
+    """One cluster and its facts for the comparison."""
 
     cluster: LiveCluster
     facts: replicas.ReplicaFacts
@@ -45,7 +45,7 @@ class Site:
 
     @property
     def away(self) -> tuple[int, ...]:
-        """Brokers that hold replicas and do not answer."""
+        """Brokers with replicas that are not alive."""
         held = {broker for topic in self.cluster.topics.values() for p in topic.partitions for broker in p.replicas}
         return tuple(sorted(held - self.basis.racks.keys()))
 
@@ -60,7 +60,7 @@ def compare_replicas(topology: Topology, live: LiveState, topics: DesiredTopics)
 
 
 def wants_replicas(desired: DesiredTopic, topic: LiveTopic) -> bool:
-    """Whether git names a factor that the topic does not plainly have."""
+    """Whether git declares a factor, and not all partitions have it."""
     if desired.replication_factor is None:
         return False
     settled = all(len(part.replicas) == desired.replication_factor == len(part.isr) for part in topic.partitions)
@@ -68,7 +68,7 @@ def wants_replicas(desired: DesiredTopic, topic: LiveTopic) -> bool:
 
 
 def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[DesiredTopic]) -> Findings:
-    """``topics``: those that name a factor."""
+    """``topics``: with a declared factor."""
     cluster = live.known(name)
     if cluster is None:
         return Findings()
@@ -80,7 +80,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
     findings = Findings(settled=tuple(of_topic(desired.ref) for desired in settled))
     facts = cluster.replicas
     if not isinstance(facts, replicas.ReplicaFacts):
-        # Without a closer look nothing is planned; a factor that seems right may still be on its way.
+        # Nothing is planned without facts; a factor that seems right may belong to an unfinished reassignment.
         why = facts.error if facts is not None else "it was not looked at closely"
         todo = facts.todo if facts is not None else "Run plan again."
         unseen = [findings]
@@ -108,7 +108,7 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
     factor = desired.replication_factor
     assert factor is not None
     moves = {index: move for index, move in site.moves(topic.name).items() if site.facts.ours(move)}
-    # A partition that a reassignment of ours moves counts with the replicas it had before.
+    # A partition in our own reassignment counts with its former replicas.
     begins = {index: move.before for index, move in moves.items()}
     standing = [
         PartitionReplicas(part.index, begins.get(part.index, part.replicas), part.leader) for part in topic.partitions
@@ -153,7 +153,7 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
 def _refusals(
     site: Site, desired: DesiredTopic, topic: LiveTopic, standing: Sequence[PartitionReplicas]
 ) -> Iterator[Refused]:
-    """Every reason why the factor cannot be changed now."""
+    """All reasons against changing the factor now."""
     factor = desired.replication_factor
     assert factor is not None
     shown = topic.replication_factor or mixed(topic)
@@ -181,7 +181,7 @@ def _refusals(
         why = f"{_few(f'{m.topic}-{m.partition}' for m in others)} is being reassigned by someone else"
         todo = "Wait until it has ended, or cancel it with kafka-reassign-partitions --cancel"
         yield refused(Why.REASSIGNMENT_BY_OTHERS, why, todo)
-    # A move is only begun on partitions that are whole: it would take replicas from those that need them.
+    # A reassignment begins only with all replicas in sync: it would compete with replicas that are catching up.
     alive = site.basis.racks.keys()
     flying = site.moves(topic.name).keys()
     offline = [part.index for part in topic.partitions if set(part.replicas) - alive]
@@ -195,7 +195,7 @@ def _refusals(
     if behind:
         why = f"partition {_few(behind)} has replicas that are not in sync, and a move would take more from them"
         yield refused(Why.UNDER_REPLICATED, why, "Wait until they are in sync, then plan again")
-    # As it will be when the configs of this plan are set, which comes first.
+    # The value after this plan's config changes, which come first.
     wanted = desired.configs.get("min.insync.replicas")
     min_insync = config_values.number(wanted.value if wanted else topic.config("min.insync.replicas"))
     least = None if min_insync is None else int(min_insync)
@@ -207,7 +207,7 @@ def _refusals(
 
 
 def _to_finish(site: Site, changes: Iterable[Change]) -> Iterator[FinishReassignment]:
-    """What an earlier run left, where no change of this plan takes it up."""
+    """Unfinished reassignments of earlier runs that no change of this plan continues."""
     journal = site.facts.journal
     if journal is None or any(isinstance(change, ReassignReplicas) for change in changes):
         return

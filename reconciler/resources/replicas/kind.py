@@ -1,4 +1,4 @@
-"""The kind of replicas: how many copies of a topic there are, and where."""
+"""The kind of replicas: number and placement of a topic's replicas."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import assert_never
@@ -24,7 +24,7 @@ from reconciler.text import counted, size_words
 
 
 def assess(change: ReplicaChange, world: World) -> Assessment:
-    """A single copy, and as many copies as min.insync.replicas, are of high risk; so both are said before the cost of
+    """A single replica, or as many replicas as min.insync.replicas, are a high risk, reported before the cost of
     copying."""
     if isinstance(change, FinishReassignment):
         return Assessment(Risk.LOW)
@@ -50,7 +50,7 @@ def rests_on(change: ReplicaChange, _: Mapping[TopicRef, TopicRef]) -> Iterator[
 
 
 def _brokers(cluster: LiveCluster, _: str) -> str:
-    """Those that live, and where: replicas are placed on them."""
+    """Live brokers and their racks, on which a placement rests."""
     living = sorted(cluster.brokers, key=lambda broker: broker.id)
     return "; ".join(
         f"{broker.id} (rack {broker.rack})" if broker.rack is not None else str(broker.id) for broker in living
@@ -58,14 +58,14 @@ def _brokers(cluster: LiveCluster, _: str) -> str:
 
 
 def _replicas(topic: LiveTopic | None) -> str:
-    """The set of each partition: its order may change while a reassignment is under way."""
+    """The replica set of each partition; its order may change during a reassignment."""
     if topic is None:
         return ABSENT
     return "; ".join(f"{part.index}: {', '.join(map(str, sorted(part.replicas)))}" for part in topic.partitions)
 
 
 def deviations(change: ReplicaChange) -> Iterator[Deviation]:
-    """For ``drift``: a factor that differs, and reassignments of ours that are not over."""
+    """For ``drift``: a different factor, and our own unfinished reassignments."""
     begun = f"{counted(change.in_flight, 'partition')} on the way"
     match change:
         case ReassignReplicas():

@@ -1,7 +1,7 @@
-"""Reads replicas more closely, only on clusters where a plan changes them.
+"""Reads details of replicas, only on clusters where a plan may change them.
 
-They matter when a desired factor is not plainly there, and when a topic names throttled replicas: a reassignment sets
-those before it begins and clears them last.
+They matter if a topic lacks its desired factor, or has throttled replicas, which a reassignment sets first and clears
+last.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from reconciler.resources.topics.defaults import layers_of, replication_factor
 
 
 def with_replicas(topology: Topology, live: LiveState, readers: Mapping[str, ClusterReader]) -> LiveState:
-    """``live`` with the replicas of the clusters where they matter; a look that fails is Unknown for that cluster."""
+    """``live`` with replicas of clusters where they matter; a failed read is Unknown for its cluster."""
     wanted = {name: cluster for name in readers if (cluster := live.known(name)) and matter(topology, cluster)}
     if not wanted:
         return live
@@ -30,7 +30,7 @@ def with_replicas(topology: Topology, live: LiveState, readers: Mapping[str, Clu
 
 
 def matter(topology: Topology, cluster: LiveCluster) -> bool:
-    """Says yes rather too often: which topics of a target its flows make is not worked out here."""
+    """Whether replicas of a cluster matter. Errs towards True, because remote topics of flows are not computed here."""
     declared: list[tuple[str, int]] = []
     if factor := replication_factor(layers_of(topology, cluster.name)):
         declared.append((STATUS_TOPIC, factor))

@@ -1,9 +1,9 @@
-"""Places the replicas of a topic for another factor: racks first, then brokers evenly, with few moves.
+"""Places the replicas of a topic for another factor: over racks first, then evenly over brokers, with few moves.
 
-A replica that stays keeps its place in the order, so the preferred leader does not change; the current leader is never
-taken away. Equal choices are settled by a digest of topic, partition and broker: the same input gives the same
-placement everywhere. Where greedy choices leave brokers uneven, exchanges balance them; no exchange touches a fixed
-replica or spreads a partition over fewer racks. What the copies cost each broker is estimated here, too.
+Remaining replicas keep their order, so the preferred leader does not change; the current leader is never removed. A
+digest of topic, partition and broker decides between equal choices, so the same input gives the same placement
+everywhere. If greedy choices leave brokers uneven, exchanges balance them; no exchange touches a fixed replica or
+spreads a partition over fewer racks. The cost for each broker is estimated here, too.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ Exchange = tuple[int, int, int]
 
 
 def level(candidates: Sequence[Candidate], racks: Mapping[int, str], held: Mapping[int, int]) -> tuple[Candidate, ...]:
-    """``held``: how many replicas of the topic each broker has with ``candidates``."""
+    """``held``: broker -> number of the topic's replicas with ``candidates``."""
     counts = Counter({broker: held.get(broker, 0) for broker in racks})
     current = list(candidates)
     for _ in range(2 * len(candidates)):
@@ -45,7 +45,7 @@ def level(candidates: Sequence[Candidate], racks: Mapping[int, str], held: Mappi
 
 
 def _chain(current: Sequence[Candidate], racks: Mapping[int, str], counts: Mapping[int, int]) -> list[Exchange]:
-    """The shortest one from the fullest broker that can give to one that holds at least two less."""
+    """The shortest chain of exchanges from the fullest possible broker to one with at least two replicas less."""
     if max(counts.values()) - min(counts.values()) < 2:
         return []
     edges: dict[int, dict[int, Exchange]] = {}
@@ -81,7 +81,7 @@ def _as_wide(chosen: Sequence[int], giver: int, taker: int, racks: Mapping[int, 
 
 
 def _followed(current: Sequence[Candidate], chain: list[Exchange], racks: Mapping[int, str]) -> list[Candidate] | None:
-    """All exchanges of the chain, or None where one of them no longer holds after another of the same partition."""
+    """Candidates after all exchanges of the chain; None if one becomes invalid by another of the same partition."""
     moved = list(current)
     for position, giver, taker in chain:
         candidate = moved[position]
@@ -98,7 +98,7 @@ def _followed(current: Sequence[Candidate], chain: list[Exchange], racks: Mappin
 
 @dataclass(frozen=True, slots=True)
 class PartitionReplicas:
-    """A partition as it is: ``leader`` -1 when there is none."""
+    """The present state of a partition. ``leader``: -1 if there is none."""
 
     index: int
     replicas: tuple[int, ...]
@@ -107,14 +107,14 @@ class PartitionReplicas:
 
 @dataclass(frozen=True, slots=True)
 class PlacementBasis:
-    """``racks``: every broker that lives. ``replicas``: how many each holds over all topics."""
+    """``racks``: live broker -> rack. ``replicas``: broker -> number of replicas over all topics."""
 
     racks: Mapping[int, str]
     replicas: Mapping[int, int]
 
 
 def basis(cluster: LiveCluster) -> PlacementBasis:
-    """A broker that reports no rack is a rack of its own."""
+    """Racks and replica counts. A broker without a rack counts as a separate rack."""
     counts = Counter(
         broker for topic in cluster.topics.values() for part in topic.partitions for broker in part.replicas
     )
@@ -128,7 +128,7 @@ def rack_of(broker: Broker) -> str:
 def place(
     topic: str, partitions: Sequence[PartitionReplicas], factor: int, basis: PlacementBasis
 ) -> tuple[Placement, ...]:
-    """One placement for each partition, in their order. Raises ValueError for a factor above the living brokers.
+    """One placement for each partition, in order. Raises ValueError for a factor above the number of live brokers.
 
     A partition only gains replicas or only loses some. Each of them lies on as many racks as its fixed replicas allow.
     """
@@ -140,7 +140,7 @@ def place(
     levelled = level(candidates, basis.racks, choice.held)
     placements = []
     for part, candidate in zip(partitions, levelled, strict=True):
-        # Brokers that stay keep their order: the first of them is the preferred leader.
+        # Remaining brokers keep their order, since the first is the preferred leader.
         kept = [broker for broker in part.replicas if broker in candidate.chosen]
         fresh = [broker for broker in candidate.chosen if broker not in part.replicas]
         placements.append(Placement(part.index, part.replicas, (*kept, *fresh)))
@@ -148,7 +148,7 @@ def place(
 
 
 def after(basis: PlacementBasis, placements: Iterable[Placement]) -> PlacementBasis:
-    """The ground for the next topic."""
+    """The basis for the next topic."""
     counts = Counter(basis.replicas)
     for placement in placements:
         counts.update(placement.added)
@@ -157,7 +157,7 @@ def after(basis: PlacementBasis, placements: Iterable[Placement]) -> PlacementBa
 
 
 class _Choice:
-    """Greedy, one partition after the other; ``held`` counts the topic's replicas on each broker as it goes."""
+    """A greedy choice, partition by partition; ``held`` counts the topic's replicas on each broker meanwhile."""
 
     def __init__(self, topic: str, factor: int, basis: PlacementBasis, held: Counter[int]) -> None:
         self.topic = topic
@@ -171,8 +171,8 @@ class _Choice:
         return self._shrunk(part)
 
     def _grown(self, part: PartitionReplicas) -> Candidate:
-        """Adds replicas one by one, each on the rack with the fewest of the partition, then on the broker that holds
-        least; existing replicas stay, so nothing else is copied."""
+        """Adds replicas one by one: on the rack with the fewest of the partition, there on the broker with the fewest.
+        Existing replicas stay, so nothing else is copied."""
         chosen = list(part.replicas)
         while len(chosen) < self.factor:
             racks = self._racks(chosen)
@@ -185,8 +185,8 @@ class _Choice:
         return Candidate(tuple(chosen), frozenset(part.replicas), frozenset(self.basis.racks))
 
     def _shrunk(self, part: PartitionReplicas) -> Candidate:
-        """Takes replicas from crowded racks first, never the leader, and the preferred leader last: no leadership moves
-        for it."""
+        """Removes replicas from crowded racks first, never the leader, and the preferred leader last, so that no
+        leadership moves."""
         chosen = list(part.replicas)
         while len(chosen) > self.factor:
             racks = self._racks(chosen)
@@ -238,7 +238,7 @@ class _Counts:
 def broker_loads(
     cluster: LiveCluster, facts: ReplicaFacts, placements: Mapping[Partition, Placement]
 ) -> tuple[BrokerLoad, ...]:
-    """Of every living broker, over all topics that the principal sees."""
+    """Loads of live brokers, over all topics that the principal may describe."""
     sizes = largest(facts.sizes)
     before, during, after = _Counts(), _Counts(), _Counts()
     for topic in cluster.topics.values():
@@ -259,7 +259,7 @@ def broker_loads(
 
 
 def loads_of(changes: Iterable[Change], live: LiveState) -> tuple[BrokerLoad, ...]:
-    """The brokers of each cluster on which replicas move, by cluster."""
+    """Loads of all brokers, for clusters with moving replicas."""
     moving: dict[str, dict[Partition, Placement]] = {}
     for change in changes:
         if isinstance(change, ReassignReplicas):
@@ -274,7 +274,7 @@ def loads_of(changes: Iterable[Change], live: LiveState) -> tuple[BrokerLoad, ..
 
 
 def bytes_to_copy(topic: str, placements: Iterable[Placement], facts: ReplicaFacts) -> int:
-    """The replicas to come that do not exist yet."""
+    """Bytes of replicas to create."""
     sizes = largest(facts.sizes)
     return sum(
         max(0, sizes.get((topic, placement.partition), 0) - facts.sizes.get((topic, placement.partition, broker), 0))
@@ -284,7 +284,7 @@ def bytes_to_copy(topic: str, placements: Iterable[Placement], facts: ReplicaFac
 
 
 def seconds_to_copy(placements: Mapping[Partition, Placement], facts: ReplicaFacts, pace: ReassignmentPace) -> float:
-    """At the throttle: the broker that sends or takes the most decides. Preferred leaders send."""
+    """Duration at the throttle, by the broker that sends or receives the most. Preferred leaders send."""
     sizes = largest(facts.sizes)
     sent: Counter[int] = Counter()
     taken: Counter[int] = Counter()

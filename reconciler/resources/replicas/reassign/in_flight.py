@@ -11,14 +11,14 @@ from reconciler.model.replicas import Partition, Placement, ReassignmentPace, la
 from reconciler.text import counted, size_words, time_words
 
 WINDOW_SECONDS = 30.0
-"""The rate is that of the last half minute."""
+"""Seconds over which the rate is measured."""
 
 Sizes = Mapping[tuple[str, int, int], int]
 
 
 @dataclass(slots=True)
 class ReassignmentProgress:
-    """``total`` of partitions; ``done`` of them; bytes are those of the replicas that are added."""
+    """``total``, ``done``: partitions; bytes are of added replicas."""
 
     total: int
     done: int = 0
@@ -27,7 +27,7 @@ class ReassignmentProgress:
     _finished: dict[Partition, int] = field(default_factory=dict)
 
     def look(self, now: float, goals: Mapping[Partition, Placement], flying: set[Partition], sizes: Sizes) -> str:
-        """Records how far the copies are, and says it in words. ``sizes``: of the topics on the way."""
+        """Notes the progress of copies, and returns it in words. ``sizes``: of topics in flight."""
         wanted = largest(sizes)
         here = bytes_left = 0
         for key in flying:
@@ -52,7 +52,7 @@ class ReassignmentProgress:
         return ", ".join(parts)
 
     def stirred(self, now: float) -> None:
-        """Something else than bytes went on."""
+        """Notes progress other than bytes."""
         self.moved_at = now
 
     def rate(self) -> float:
@@ -64,13 +64,13 @@ class ReassignmentProgress:
 
 
 CONFIRM_TRIES = 10
-"""Brokers show what the controller did a moment later."""
+"""Reads until brokers show the controller's change, which they replay a moment later."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentWatch:
-    """``note`` prints for people; ``closed`` says why no further partition may begin, or is empty. ``progress`` gets
-    at each look how far the reassignment is."""
+    """Callbacks. ``note``: prints a line; ``closed``: returns why no further partition may begin, or empty;
+    ``progress``: takes the progress at each turn."""
 
     note: Callable[[str], None]
     closed: Callable[[], str]
@@ -83,7 +83,7 @@ class ReassignmentStopped(ReconcilerError):  # noqa: N818 - says what happened
 
 
 class ReassignmentWindow:
-    """``reached`` and ``lost``, with why: moves that have ended. ``words``: how far the others are."""
+    """``reached``, ``lost`` (with reasons): finished moves. ``words``: progress of the others."""
 
     def __init__(
         self,
@@ -96,8 +96,7 @@ class ReassignmentWindow:
         self.admin = admin
         self.watch = watch
         self.pace = pace
-        # Partitions not asked for yet, asked for (when), reached, and lost with why. At most as many as the pace allows
-        # are under way at once.
+        # Partitions: waiting, requested (with time), reached, and lost (with reason). The pace limits those in flight.
         self.waiting = sorted(goals)
         self.asked: dict[Partition, int] = {}
         self.reached: set[Partition] = set()
@@ -106,7 +105,7 @@ class ReassignmentWindow:
         self.words = ""
 
     def turn(self) -> bool:
-        """Looks, begins what there is room for; True when nothing is left to do."""
+        """One turn: reads, and starts as many moves as the pace allows. True once nothing is left to do."""
         admin, goals = self.admin, self.goals
         moves = {move.key: move for move in admin.moves() if move.key in goals}
         flying = {key for key, move in moves.items() if move.target == goals[key].after}
@@ -116,7 +115,7 @@ class ReassignmentWindow:
         self.asked |= dict.fromkeys(flying, 0)
         topics = {topic for topic, _ in (*self.asked, *self.waiting[: self.pace.partitions_in_flight])}
         live = admin.read(topics).topics if topics else {}
-        # A move that has ended has arrived, or was cancelled from outside.
+        # A move that is no longer in flight has arrived, or another tool has cancelled it.
         for partition in [partition for partition in self.asked if partition not in flying]:
             part = part_of(live, partition)
             if part is not None and part.replicas == self.goals[partition].after:
@@ -147,7 +146,7 @@ class ReassignmentWindow:
                 break
             part = part_of(live, key)
             goal = self.goals[key]
-            # Nothing is taken away while a replica that stays is out of sync.
+            # Removes no replica while a remaining one is out of sync.
             staying = set(goal.after) & set(goal.before)
             if part is not None and (not goal.removed or staying <= set(part.isr)):
                 chosen[key] = goal.after

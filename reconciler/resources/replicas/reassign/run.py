@@ -1,7 +1,8 @@
 """Runs a reassignment: throttled, a few partitions at a time, resumable from the cluster's own state.
 
-The order: journal, throttles, partitions as earlier ones arrive, preferred leaders, throttles away, journal away. A run
-that is killed at any moment leaves what the journal names; the next one goes on there, and nothing else is cleared.
+Steps: write the journal, set throttles, move partitions as earlier ones arrive, elect preferred leaders, clear
+throttles, delete the journal. A run killed at any moment leaves only what the journal names; the next run continues
+there, and clears nothing else.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,13 +21,13 @@ from reconciler.text import first_of, size_words
 POLL_SECONDS = 1.0
 RELEASE_SECONDS = 5.0
 STALL_SECONDS = 120.0
-"""Nothing copied and nothing arrived for so long: something is wrong that waiting does not fix."""
+"""Seconds without copied bytes or finished moves, after which waiting is given up."""
 
 
 def reassign(
     planned: Sequence[Planned], environment: str, admin: ReplicaAdmin, watch: ReassignmentWatch
 ) -> tuple[Outcome, ...]:
-    """One outcome for each of ``planned``, all on one cluster. Raises nothing but an interruption."""
+    """Returns one outcome for each of ``planned``, all on one cluster. Raises only interrupts."""
     began = watch.now()
     run = ReassignmentRun(environment, admin, watch)
     try:
@@ -46,13 +47,13 @@ def reassign(
 
 
 def cancel(environment: str, admin: ReplicaAdmin, watch: ReassignmentWatch) -> int:
-    """Takes back what our journal has on the way, clears our throttles; the number of partitions. Raises ClusterError,
-    and Stopped when Kafka refuses to take one back."""
+    """Cancels moves in our journal and clears our throttles; returns the number of partitions. Raises ClusterError, and
+    ReassignmentStopped if Kafka refuses to cancel one."""
     return ReassignmentRun(environment, admin, watch).cancel()
 
 
 class ReassignmentRun:
-    """One reassignment of one cluster. ``failures``: id of a change -> why."""
+    """One reassignment of one cluster. ``failures``: id of a change -> error."""
 
     def __init__(self, environment: str, admin: ReplicaAdmin, watch: ReassignmentWatch) -> None:
         self.environment = environment
@@ -79,7 +80,7 @@ class ReassignmentRun:
             )
         for change_id, change in changes.items():
             self._take_up(change_id, change, live, facts)
-        # What an earlier run began and no change of now names is waited for, too.
+        # Waits for moves of an earlier run, too, even if no present change names them.
         for move in facts.moves:
             if move.key not in self.goals:
                 self.goals[move.key] = Placement(move.partition, move.before, move.target)
@@ -127,7 +128,7 @@ class ReassignmentRun:
             return
         moves = {move.partition: move for move in facts.moves if move.topic == topic.name}
         goals: dict[Partition, Placement] = {}
-        # Partitions that an earlier step of the plan has added.
+        # Partitions that an earlier step of this plan has added.
         known = {placement.partition for placement in change.placements}
         late = [p for p in topic.partitions if p.index not in known and len(p.replicas) != change.after]
         standing = [PartitionReplicas(part.index, part.replicas, part.leader) for part in late]
@@ -172,7 +173,7 @@ class ReassignmentRun:
         except BaseException:
             self._clear_if_still()
             raise
-        # Leaders go back to the first replica, as Kafka itself does some minutes later.
+        # Elects preferred leaders at once; Kafka's own balancing comes minutes later.
         live = self.admin.read({topic for topic, _ in self.reached}).topics if self.reached else {}
         wanted = [
             (topic.name, part.index)
@@ -185,7 +186,7 @@ class ReassignmentRun:
         self._clear()
 
     def _move(self, pace: ReassignmentPace) -> None:
-        """Until every goal is reached. Raises Stopped when some are not."""
+        """Moves until every goal is reached. Raises ReassignmentStopped if one is not."""
         window = ReassignmentWindow(self.goals, self.admin, self.watch, pace)
         window.reached = self.reached
         released_at = self.watch.now() - RELEASE_SECONDS
@@ -195,7 +196,7 @@ class ReassignmentRun:
             self.watch.progress(window.words)
             now = self.watch.now()
             if now - released_at >= RELEASE_SECONDS:
-                # While others are still moving: our lists must exist for as long as our rates do.
+                # While others are still moving, because our lists must exist as long as our rates.
                 arrived = self.reached - self.released
                 if (
                     self.journal is not None
@@ -218,7 +219,7 @@ class ReassignmentRun:
     # the end
 
     def _clear_if_still(self) -> None:
-        """On the way out of an error: with nothing of ours on the way, the throttles need not stay."""
+        """After an error: clears throttles if none of our moves is in flight."""
         try:
             keys = set(self.goals)
             if not any(move.key in keys for move in self.admin.moves()):
@@ -227,7 +228,7 @@ class ReassignmentRun:
             self.watch.note("throttles may be left; the next apply clears them")
 
     def _clear(self) -> None:
-        """Rates, then lists, then the journal: as long as something of ours is left, something names it."""
+        """Clears rates, then lists, then the journal, so that the journal names every remaining setting of ours."""
         journal = self.journal
         if journal is None:
             return
@@ -235,7 +236,7 @@ class ReassignmentRun:
         failed = self.admin.throttle(tuple(throttles.clear_rates(journal, rates)))
         if failed:
             raise failed[0]
-        # A broker of ours that did not report its rates may still have one.
+        # A broker that did not report its rates may still have one of ours.
         for broker in sorted({broker for broker, _ in journal.brokers} - rates.keys()):
             raise ClusterError(
                 self.admin.name,

@@ -1,9 +1,9 @@
-"""Replication throttles of a reassignment: which keys, which are ours, how they are set and cleared. Pure.
+"""Replication throttles of a reassignment: their keys, owners, and how to set and clear them. Pure functions.
 
-A throttle is two rates on brokers and two lists on topics. Leaders send from the existing replicas, followers fetch
-into the new ones; Kafka never throttles replicas in sync. The lists are set before the rates and cleared after them, so
-that a rate of ours exists only while a topic names it. Settings of others are kept: a rate stays as it is, a list gains
-and loses only our entries.
+A throttle is two rates on brokers and two lists on topics (KIP-73). Leaders send from existing replicas, followers
+fetch into new ones; Kafka never throttles in-sync replicas. Lists are set before rates and cleared after them, so that
+a rate of ours exists only while a topic names it. Settings of other tools are kept: their rates stay, and lists gain
+and lose only our entries.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -25,11 +25,11 @@ def journal_for(
     facts: replicas.ReplicaFacts,
     live: Mapping[str, LiveTopic],
 ) -> replicas.Journal:
-    """What will be ours, beside what ``begun`` (an earlier run's, or an empty one) already made ours."""
+    """The journal of ``begun`` (of an earlier run, or empty), with settings that will be ours."""
     begun = _still_there(begun, facts, live)
     growing = {key: placement for key, placement in goals.items() if placement.added}
     ours = {*begun.rates, rate}
-    # A rate that others set on a broker stays theirs: what becomes ours is cleared in the end.
+    # A rate of another tool stays theirs: the end of the reassignment clears only ours.
     brokers = {
         (broker, key)
         for placement in growing.values()
@@ -48,7 +48,7 @@ def journal_for(
         )
     for (topic, key), wanted in entries.items():
         here = entries_of(live[topic].overrides.get(key, ""))
-        # `*` throttles each partition already.
+        # `*` already throttles every partition.
         if EVERYTHING in here:
             continue
         known = lists.get((topic, key))
@@ -89,7 +89,7 @@ def _still_there(
 
 
 def set_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Iterator[replicas.ThrottleEdit]:
-    """Appends the missing ones."""
+    """Appends missing list entries."""
     for listed in journal.lists:
         here = _there(listed, live) if listed.topic in live else (EVERYTHING,)
         if missing := [entry for entry in listed.entries if entry not in here and EVERYTHING not in here]:
@@ -103,8 +103,8 @@ def set_rates(journal: replicas.Journal, rate: int, rates: Rates) -> Iterator[re
 
 
 def release(journal: replicas.Journal, arrived: Collection[replicas.Partition]) -> Iterator[replicas.ThrottleEdit]:
-    """Removes partitions that need no throttle any more: a follower that is in sync but a record behind would be
-    throttled with the others, and producers with acks=all would wait for it."""
+    """Removes list entries of arrived partitions: an in-sync follower that falls behind by a record would be throttled,
+    and producers with acks=all would wait for it."""
     for listed in journal.lists:
         done = [entry for entry in listed.entries if (listed.topic, int(entry.partition(":")[0])) in arrived]
         if done:
@@ -112,7 +112,7 @@ def release(journal: replicas.Journal, arrived: Collection[replicas.Partition]) 
 
 
 def clear_rates(journal: replicas.Journal, rates: Rates) -> Iterator[replicas.ThrottleEdit]:
-    """Rates that still have a value of ours; a value that others set since then is theirs."""
+    """Clears rates that still have our value; another value is from another tool."""
     mine = set(map(str, journal.rates))
     for broker, key in journal.brokers:
         if rates.get(broker, {}).get(key) in mine:
@@ -120,7 +120,7 @@ def clear_rates(journal: replicas.Journal, rates: Rates) -> Iterator[replicas.Th
 
 
 def clear_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Iterator[replicas.ThrottleEdit]:
-    """Only entries of ours. A list that was made by us is deleted as a whole if no one else has added to it."""
+    """Removes our entries. A list that we made is deleted as a whole unless another tool has added to it."""
     for listed in journal.lists:
         here = _there(listed, live)
         mine = [entry for entry in listed.entries if entry in here]
@@ -132,7 +132,7 @@ def clear_lists(journal: replicas.Journal, live: Mapping[str, LiveTopic]) -> Ite
 
 
 def kept_rates(goals: Iterable[replicas.Placement], journal: replicas.Journal, rates: Rates) -> dict[int, str]:
-    """Brokers that keep a rate set by others, which then limits our copying, too."""
+    """Broker -> rate of another tool, which limits our copying, too."""
     mine = set(map(str, journal.rates))
     by_name: dict[int, str] = {}
     for placement in goals:
@@ -145,7 +145,7 @@ def kept_rates(goals: Iterable[replicas.Placement], journal: replicas.Journal, r
 
 
 def _there(listed: replicas.ListEntries, live: Mapping[str, LiveTopic]) -> tuple[str, ...]:
-    """What the list of that topic holds now, of ours and of others; nothing where the topic is gone."""
+    """The present list of a topic, with entries of all tools; empty for a deleted topic."""
     return entries_of(live[listed.topic].overrides.get(listed.key, "")) if listed.topic in live else ()
 
 
