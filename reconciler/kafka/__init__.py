@@ -1,5 +1,4 @@
 """Kafka's protocol on plain sockets, as far as this project needs it. Knows nothing else of ours.
 
-Belongs here: connections, requests, record batches. Not here: what is done with them (`backends.clusters`, the mirror
-job).
+Belongs here: connections, requests, record batches. Not here: their use (`backends.clusters`, the mirror job).
 """

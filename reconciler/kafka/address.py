@@ -29,12 +29,12 @@ class HostPort:
 
     @property
     def compared(self) -> str:
-        """The host as it is compared with others: two spellings of one host are equal."""
+        """The host in canonical form, equal for two spellings of one host."""
         return str(ipaddress.ip_address(self.host)) if ":" in self.host else self.host.lower().removesuffix(".")
 
 
 def host_port(text: str) -> HostPort:
-    """``name:9092``, ``10.0.0.1:9092``, ``[fd00::1]:9092``. Raises ValueError with what is wrong."""
+    """Parses ``name:9092``, ``10.0.0.1:9092``, ``[fd00::1]:9092``. Raises ValueError with the problem."""
     host, colon, port = text.rpartition(":")
     if not colon or not _PORT.fullmatch(port) or not 0 < int(port) < 2**16:
         raise ValueError(f"{without_login(text)!a} is not host:port with a port from 1 to 65535")
@@ -57,7 +57,7 @@ def host_port(text: str) -> HostPort:
 
 
 def without_login(text: str) -> str:
-    """An address to be shown: what stands before an ``@`` may be a password."""
+    """An address for output, without the part before an ``@``, which may contain a password."""
     return _LOGIN.sub("...@", text)
 
 
@@ -70,7 +70,7 @@ def is_loopback(address: str) -> bool:
 
 
 def url_address(url: str) -> HostPort:
-    """Where requests to ``url`` go. Raises ValueError for what is no plain http or https address."""
+    """The address of ``url``. Raises ValueError for any other than a plain http or https URL."""
     match = _URL.fullmatch(url)
     if match is None:
         raise ValueError(f"{without_login(url)!a} is not https://host/path, with a port where it is not 443")

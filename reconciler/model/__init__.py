@@ -1,4 +1,4 @@
 """Frozen values that the whole program shares: what git declares, what clusters have, what a plan holds.
 
-Belongs here: data and the ports of backends. Not here: functions that decide (`engine`, `resources`).
+Belongs here: data and the ports of backends. Not here: decisions (`engine`, `resources`).
 """

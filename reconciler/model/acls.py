@@ -99,7 +99,7 @@ class AclBinding:
         return self.wildcard or self.name == name
 
     def implied_by(self) -> tuple[AclBinding, ...]:
-        """Rules for the same pattern, principal and host that make this one say nothing new (StandardAuthorizer).
+        """Rules for the same pattern, principal and host that imply this one (StandardAuthorizer).
 
         An allowed READ, WRITE, DELETE or ALTER implies DESCRIBE, ALTER_CONFIGS implies DESCRIBE_CONFIGS, ALL implies
         everything. A denied operation implies nothing but, for ALL, every operation.
@@ -139,12 +139,12 @@ def redundant(binding: AclBinding, among: Iterable[AclBinding] | frozenset[AclBi
 
 
 def word(text: str) -> str:
-    """A principal or a resource's name, in quotes where it could be read as something else."""
+    """A principal or a resource's name, quoted if it is ambiguous."""
     return text if _PLAIN.fullmatch(text) and text.isprintable() else quoted(text)
 
 
 class AccessRole(StrEnum):
-    """What a principal does, from which its rules follow; see ``resources.acls.roles``."""
+    """A principal's role, from which its rules follow; see ``resources.acls.roles``."""
 
     PRODUCER = "producer"
     CONSUMER = "consumer"
@@ -178,7 +178,7 @@ class ExactRule:
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """One entry of ``access``: a role with what it is about, or an ``exact`` rule; never both.
+    """One entry of ``access``: a role with its resources, or an ``exact`` rule; never both.
 
     ``absent``: these rules must not exist, no matter who made them. ``number`` counts entries from 1, in file order.
     ``flows`` are names (role mirror only; empty: all). ``application_id`` is Kafka Streams'.

@@ -1,4 +1,4 @@
-"""Compares topic config values: two spellings of one value; and how a value is shown."""
+"""Compares topic config values in different spellings, and formats them."""
 
 import re
 
@@ -48,7 +48,7 @@ def same(key: str, name: str | None, other: str | None) -> bool:
 
 
 def number(value: str | None) -> float | None:
-    """The value as a number, where -1 of Kafka's limits counts as unlimited. None when it is no number."""
+    """The value as a number, with -1 of Kafka's limits as infinity. None if it is no number."""
     if value is None or not (_INTEGER.fullmatch(value.strip()) or _DECIMAL.fullmatch(value.strip())):
         return None
     seconds = float(value.strip())  # float does not take all that strip takes for space

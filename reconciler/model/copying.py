@@ -29,8 +29,8 @@ class Copying(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlowLook:
-    """How one flow is. ``why``, ``todo``, ``code``: of the condition that says so, where one does. ``but``: how many of
-    its partitions copy, where not all do."""
+    """The state of one flow. ``why``, ``todo``, ``code``: of the deciding condition, if any. ``but``: words for the
+    number of copying partitions, if not all copy."""
 
     flow: str
     copying: Copying

@@ -18,7 +18,7 @@ from reconciler.replication.status import FlowStatus
 
 
 class Source(StrEnum):
-    """Where a config value comes from (DescribeConfigs v1+, ``ConfigEntry.source``)."""
+    """Source of a config value (DescribeConfigs v1+, ``ConfigEntry.source``)."""
 
     TOPIC = "topic"
     BROKER = "dynamic broker"
@@ -33,14 +33,14 @@ class ConfigValue:
     """One config of a topic, as a broker has it or as it will be."""
 
     value: str | None
-    """None when the broker hides it (sensitive)."""
+    """None if the broker hides it (sensitive)."""
     source: Source
     sensitive: bool = False
     read_only: bool = False
     goal: str | None = None
-    """Of a topic as it will be: what is desired in the end, where ``value`` is only a step on the way."""
+    """For a topic after the plan: the final desired value, if ``value`` is only a step towards it."""
     declared: bool = False
-    """Some file says so."""
+    """Whether a file declares the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class LiveTopic:
     configs: Mapping[str, ConfigValue] | Unknown
     """Every key the broker returned, with its source; overrides are those with ``Source.TOPIC``."""
     internal: bool = False
-    """The brokers say so of their own (``__consumer_offsets``)."""
+    """Whether brokers report the topic as internal (``__consumer_offsets``)."""
 
     @property
     def replication_factor(self) -> int | None:
-        """The one factor all partitions share, or None where they differ."""
+        """The common factor of all partitions, None if they differ."""
         if len(self.partitions) == 1:  # asked of every topic, and most have one
             return len(self.partitions[0].replicas)
         factors = {len(p.replicas) for p in self.partitions}
@@ -83,7 +83,7 @@ class LiveTopic:
         return {k: v.value for k, v in self.configs.items() if v.source is Source.TOPIC and v.value is not None}
 
     def config(self, key: str) -> str | None:
-        """Its value; None also where it is hidden or could not be read."""
+        """A config's value; None also if it is hidden or could not be read."""
         entry = None if isinstance(self.configs, Unknown) else self.configs.get(key)
         return entry.value if entry is not None else None
 
@@ -98,7 +98,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What the ownership record says of a rule: for whom it was made, under which title (see ``changes.Grant``)."""
+    """A rule's entry in the ownership record: its maker and title (see ``changes.Grant``)."""
 
     title: str
     maker: str
@@ -106,8 +106,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """How one rule was before a wave touched it, and so what undoing puts back. ``made``: what the ownership record
-    said of it; None: it was not ours."""
+    """State of a rule before a wave, which undoing restores. ``made``: its ownership entry; None: it was not ours."""
 
     there: bool
     made: Made | None = None
@@ -156,23 +155,23 @@ def _nothing() -> Mapping[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class LiveCluster:
-    """Everything read of one cluster. What is None was not read, because nothing that is declared depends on it."""
+    """Everything read from one cluster. None: not read, because no declaration depends on it."""
 
     name: str
     cluster_id: str
     brokers: tuple[Broker, ...]
     topics: Mapping[str, LiveTopic]
-    """What the principal may see; hidden topics are not in it."""
+    """Topics that the principal may describe."""
     sees_all: bool = True
     """False: the principal may not describe every topic, so a topic that was not asked for by name may exist."""
     hidden: Mapping[str, Unknown] = field(default_factory=_nothing)
-    """Of the names that were asked for, those of which the principal may not even know whether they are there."""
+    """Requested names that the principal may not describe, so that even their existence is unknown."""
     replicas: ReplicaFacts | Unknown | None = None
     """None: there was no reason to read them."""
     access: LiveAccess | None = None
     quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
     quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_nothing)
-    """Which keys of whose quotas runs of this environment set, by the ownership record."""
+    """Quota keys that runs of this environment set, by the ownership record."""
     users: LiveUsers | None = None
     defaults: Mapping[str, str] | Unknown = field(default_factory=_nothing)
     """By one broker, read where no topic shows what a new one has (``usual_configs``)."""
@@ -185,7 +184,7 @@ class LiveCluster:
 
     @property
     def partitions_amiss(self) -> tuple[int, int]:
-        """How many have no leader, and how many lack replicas that are in sync."""
+        """Number of leaderless partitions, and of under-replicated ones."""
         partitions = [partition for topic in self.topics.values() for partition in topic.partitions]
         leaderless = sum(partition.leader < 0 for partition in partitions)
         return leaderless, sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
@@ -210,7 +209,7 @@ BrokerConfigs = Mapping[str, ConfigValue]
 
 
 def broker_configs(different: Iterable[Mapping[str, ConfigValue]]) -> dict[str, ConfigValue]:
-    """What a topic of a cluster has without overrides, as far as its topics show. ``different``: their configs."""
+    """Values of a topic without overrides, as far as the cluster's topics show them. ``different``: their configs."""
     config_values: dict[str, ConfigValue] = {}
     for each_configs in different:
         for key, value in each_configs.items():
@@ -220,7 +219,7 @@ def broker_configs(different: Iterable[Mapping[str, ConfigValue]]) -> dict[str, 
 
 
 def different_configs(cluster: LiveCluster) -> list[Mapping[str, ConfigValue]]:
-    """The configs of all topics, those that are one object once: of ten thousand topics perhaps fifty."""
+    """Distinct config objects of all topics: of ten thousand topics perhaps fifty."""
     every = {id(topic.configs): topic.configs for topic in cluster.topics.values()}
     return [config_values for config_values in every.values() if not isinstance(config_values, Unknown)]
 
@@ -241,7 +240,7 @@ _UNITS = (("ms", 1), ("minutes", 60_000), ("hours", 3_600_000))
 
 
 def broker_defaults(configs: Mapping[str, str | None]) -> Mapping[str, str]:
-    """What a topic without an override has on a broker with ``configs``, by the topic's own names."""
+    """Values of a topic without overrides on a broker with ``configs``, by topic config names."""
     defaults = {key: value for key, name in _OF_BROKERS.items() if (value := configs.get(name)) is not None}
     for key, stem in _TIMES.items():
         said = ((configs.get(f"{stem}.{unit}"), factor) for unit, factor in _UNITS)
@@ -262,7 +261,7 @@ def shows_defaults(cluster: LiveCluster) -> bool:
 
 
 def usual_configs(cluster: LiveCluster) -> dict[str, ConfigValue]:
-    """What a topic of ``cluster`` has without overrides: as its topics show, else as a broker says."""
+    """Values of a topic of ``cluster`` without overrides: as topics show them, else from a broker."""
     told = cluster.defaults if isinstance(cluster.defaults, Mapping) else {}
     defaults = {key: ConfigValue(value, Source.BUILT_IN) for key, value in told.items()}
     return {**defaults, **broker_configs(different_configs(cluster))}
@@ -292,31 +291,30 @@ class LiveMirror:
     application_id: str | None = None
     """Spark's; None before any was seen."""
     fingerprint: str | None = None
-    """Of the hand-over that it runs with, or last ran with."""
+    """Fingerprint of the running or last hand-over."""
     started_at_ms: int | None = None
     updated_at_ms: int | None = None
     pid: int | None = None
-    """Of its Spark driver, on ``host``."""
+    """Pid of its Spark driver on ``host``."""
     detail: str = ""
-    """Why it is in this state, as it says or as the runner found."""
+    """The reason of its state, from its report or the runner."""
     flows: Mapping[str, FlowStatus] = field(default_factory=lambda: MappingProxyType({}))
     late_ms: int = 0
-    """How much longer than two status intervals ago that record was made; its lag is as old."""
+    """Age of the last record beyond two status intervals; its lags are as old."""
     gone: bool = False
     """This machine ran it, and its process has ended."""
     host: str = ""
-    """Where its driver runs, as it says."""
+    """Host of its driver, from its report."""
     unseen: Unknown | None = None
-    """Why its process, of which nothing else is known then, cannot be observed."""
+    """Why its process cannot be observed; then its state is unknown."""
     run: str = ""
-    """In deploy mode cluster: by which its driver is given orders from any machine."""
+    """In deploy mode cluster: the run id, by which any machine can send orders to its driver."""
     unkept: str = ""
-    """Why nothing would start its application again after a crash; empty where something would, or where that is not
-    known here."""
+    """Why no process would restart its application after a crash; empty if one would, or if unknown."""
 
     @property
     def lag_is_current(self) -> bool:
-        """Whether the lags in ``flows`` are those of now: a source grows between reports."""
+        """Whether the lags in ``flows`` are current, since a source grows between reports."""
         return self.state is JobState.RUNNING and self.late_ms <= LAG_LATE_MS
 
 

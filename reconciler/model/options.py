@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Autonomy(StrEnum):
-    """What a run may do unattended."""
+    """Changes that a run may make unattended."""
 
     NONE = "none"
     SAFE = "safe"
@@ -24,7 +24,7 @@ class TableFormat(StrEnum):
 
 
 class LogSide(StrEnum):
-    """Whose records, of those that only one side of a flow has."""
+    """The side of a flow with records of its own."""
 
     SOURCE = "source"
     TARGET = "target"
@@ -32,7 +32,7 @@ class LogSide(StrEnum):
 
 
 class KeepDiverged(StrEnum):
-    """What a failback does with records that only the old source has, before it deletes their topic."""
+    """Treatment of the old source's own records, before a failback deletes their topic."""
 
     TO_TOPIC = "to-topic"
     TO_FILE = "to-file"
@@ -48,10 +48,10 @@ class MapFormat(StrEnum):
 
 
 CONFIRM_S = 60.0
-"""How long a mirror job may take to confirm a pause."""
+"""Seconds within which a mirror job must confirm a pause."""
 WITHIN_S = 20.0
-"""How long all questions of doctor may take together."""
+"""Seconds for all questions of doctor."""
 PROBE_PATIENCE_S = 10.0
-"""How long brokers may take to show access changes."""
+"""Seconds within which brokers must show access changes."""
 CONNECTOR = "MirrorSourceConnector"
 """The name that MirrorMaker 2 gives its source connector when it runs by itself."""

@@ -24,15 +24,14 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class SeenCluster:
-    """How a cluster looked when the plan was made; apply checks ``cluster_id`` again. None: not looked at, or not
-    reported."""
+    """A cluster at planning time; apply checks ``cluster_id`` again. None: not read, or not reported."""
 
     name: str
     cluster_id: str | None
     brokers: int
     topics: int
     acls: int | None = None
-    """How many rules, as ``quotas`` and ``users``."""
+    """Number of rules; ``quotas`` and ``users`` likewise."""
     sees_all: bool = True
     """False: it hides topics from the principal."""
     metadata_version: int | None = None
@@ -45,7 +44,7 @@ class SeenCluster:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Fingerprint of one observed subject that a change rests on, with words to say what moved."""
+    """Fingerprint of an observed subject behind a change, with words for messages about a difference."""
 
     subject: Subject
     fingerprint: str
@@ -82,57 +81,57 @@ class Planned:
     """One change with its place in the order."""
 
     id: str
-    """Stable for one change of one subject, so that two plans can be compared."""
+    """Stable for a change of a subject, so that plans can be compared."""
     change: Change
     stage: str
     risk: str
     risk_why: str
     reversibility: str
-    """How it is taken back, or that it is not."""
+    """How to revert it, or that this is impossible."""
     needs: tuple[str, ...] = ()
     """Ids of changes that must succeed first."""
     needs_why: str = ""
     stakes: Stakes | None = None
-    """What its cluster reported about a dangerous change; None where it was not asked."""
+    """The cluster's facts about a dangerous change; None if not asked."""
     wave: str = field(default="", metadata=SPARSE)
-    """Of the plan's rollout; empty without one."""
+    """Wave of the plan's rollout; empty without one."""
     wave_why: str = field(default="", metadata=SPARSE)
     """Why it is a later one than that of its cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be done, in order, and what would not. Preview and execution walk ``changes`` in this order."""
+    """Changes in order, and findings without a change. Preview and execution walk ``changes`` in this order."""
 
     basis: Basis
     changes: tuple[Planned, ...] = ()
     refused: tuple[Refused, ...] = ()
-    """Stops the whole plan: the rest is safe only after a person has looked."""
+    """Stops the whole plan: the rest is safe only after a person has checked it."""
     unknown: tuple[Unknown, ...] = ()
-    """What could not be read; it stops the plan as well."""
+    """Failed reads, which stop the plan, too."""
     unmanaged: tuple[Unmanaged, ...] = ()
     """Topics that nothing asks for; never touched."""
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
     ignored: tuple[Ignored, ...] = ()
-    """Differences that are left alone, with why."""
+    """Ignored differences, with reasons."""
     notes: tuple[str, ...] = ()
     unchanged: int = 0
-    """How many subjects are as declared."""
+    """Number of subjects in their declared state."""
     loads: tuple[BrokerLoad, ...] = ()
-    """Brokers of clusters whose replicas move."""
+    """Loads of brokers, for clusters with moving replicas."""
     shifts: tuple[AccessShift, ...] = ()
     """Who gains and who loses access by all of it together."""
     rollout: Course | None = field(default=None, metadata=SPARSE)
-    """The waves that it goes in."""
+    """The waves of the plan."""
     outside: tuple[OutsideChange, ...] = field(default=(), metadata=SPARSE)
     """What changed and was done by no apply."""
     adopted_acls: tuple[AdoptedAcl, ...] = field(default=(), metadata=SPARSE)
-    """What it takes over without a change."""
+    """Rules that it adopts without a change."""
     format_version: int = field(default=FORMAT_VERSION)
 
     @property
     def exit_code(self) -> ExitCode:
-        """The one place that decides what a plan means for a caller."""
+        """The exit code for callers, decided only here."""
         if self.unknown:
             return ExitCode.ERROR
         if self.refused:
@@ -154,7 +153,7 @@ class Result(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one planned change. ``error`` has what, why and what to do."""
+    """The result of one planned change. ``error``: problem, reason and remedy."""
 
     id: str
     result: Result

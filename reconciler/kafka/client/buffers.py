@@ -13,8 +13,8 @@ KEEP = 64 << 20
 
 
 class Spares:
-    """Free memory, shared by all lanes of a process and kept from lease to lease, up to ``keep`` bytes:
-    what was not wanted for longest goes first, so that sizes of before make room for those of now."""
+    """Free buffers, shared by all lanes of a process and kept between leases, up to ``keep`` bytes; the least recently
+    used are freed first."""
 
     def __init__(self, keep: int = KEEP) -> None:
         self._lock = threading.Lock()
@@ -54,7 +54,7 @@ class Spares:
 
 
 class Buffer:
-    """Bytes of one response frame. Each owner of a view holds it; the last ``release`` gives it back."""
+    """Bytes of one response frame, reference-counted: the last ``release`` returns it to the pool."""
 
     __slots__ = ("_holds", "_pool", "data")
 
@@ -75,7 +75,7 @@ class Buffer:
 
 
 class BufferPool:
-    """What one cluster's connections have in use. ``held``: bytes given out."""
+    """Buffers in use by one cluster's connections. ``held``: bytes in use."""
 
     def __init__(self, spares: Spares | None = None) -> None:
         self._spares = spares or _SPARES

@@ -113,7 +113,7 @@ class ClusterClient(BrokerConnections):
         self.cluster_id = cluster_id
 
     def mean(self, cluster_id: str) -> None:
-        """From now on the cluster with this id is expected, where it is not empty."""
+        """Expects the cluster with this id from now on, unless it is empty."""
         if cluster_id and self.cluster_id != cluster_id:
             self.close()
             self.cluster_id = cluster_id
@@ -243,12 +243,12 @@ class ClusterClient(BrokerConnections):
 
 
 def _left_out(key: Key, cluster: str) -> BrokerError:
-    """Of a partition that an answer does not name: what was asked is not known."""
+    """The error of a partition that a response does not contain."""
     return BrokerError(5, f"an answer of {cluster} leaves out {key[0]}-{key[1]}")
 
 
 def printed_id(topic_id: bytes) -> str:
-    """As Kafka prints it, empty where there is none."""
+    """A topic id as Kafka prints it; empty without one."""
     return "" if topic_id == NO_ID.bytes else base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 

@@ -31,14 +31,14 @@ in 17 minutes), while 64 lanes that share a line of 1 Mbit/s get twice as much e
 LONGEST_THROTTLE_S = 60.0
 """A broker may ask for more (KIP-219); a connection that waits longer would look hung."""
 READ_AT_ONCE = 8 << 20
-"""Bytes of one connection, before the others of the loop have their turn."""
+"""Bytes to read from one connection before others of the loop get their turn."""
 VECTORS = 512
 """Parts of one system call; Linux takes 1024 (IOV_MAX)."""
 _HEAD = struct.Struct(">ihhih")
 
 
 class _Asked(NamedTuple):
-    """A request without an answer. ``end``: how many bytes the connection has sent once it is written."""
+    """A request without a response. ``end``: bytes that the connection has sent once the request is written."""
 
     correlation: int
     answer: asyncio.Future[Frame]
@@ -62,13 +62,13 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._client_id = settings.client_id.encode()
-        # Requests by correlation id, in order: a broker answers those of one connection in the order in which they were
-        # sent, so the first that waits is the one the next frame answers.
+        # Requests by correlation id, in order: a broker answers requests of one connection in the order of sending, so
+        # the next frame belongs to the first waiting request.
         self._correlation = itertools.count(1)
         self.round_trip = 0.0
         self._waiting: deque[_Asked] = deque()
-        # What the socket has not taken yet. ``_enqueued`` and ``_sent`` count bytes since the beginning: by them a
-        # request knows when it has left as a whole, from which its round trip is measured.
+        # Bytes that the socket has not taken yet. ``_enqueued`` and ``_sent`` count bytes since the beginning, which
+        # shows when a request has left completely: its round trip is measured from then.
         self._unsent: deque[memoryview] = deque()
         self._enqueued = self._sent = 0
         self._moved = 0.0
@@ -209,8 +209,8 @@ class Connection:
     # socket
 
     def _enqueue(self, correlation: int, parts: list[memoryview], patience: float | None) -> asyncio.Future[Frame]:
-        """A future for the answer. An error of a connection that is closed already is marked as seen: the caller may
-        never await it, and asyncio would log that. TLS gets one part, since each write becomes a record of its own."""
+        """A future for the response. An error of a closed connection is marked as retrieved, because asyncio would log
+        it if the caller never awaits it. TLS gets one part, since each write becomes a separate TLS record."""
         future: asyncio.Future[Frame] = self._loop.create_future()
         if self.closed is not None:
             future.set_exception(self.closed)
@@ -246,7 +246,7 @@ class Connection:
                 if self._sent == self._enqueued:
                     unsent.clear()
                     break
-                # The call may end anywhere: in the middle of one part, or behind several.
+                # The call may end anywhere: in the middle of one part, or after several.
                 while sent >= len(unsent[0]):
                     sent -= len(unsent.popleft())
                 if sent:

@@ -1,4 +1,4 @@
-"""Connections to the brokers of one cluster: each opened when it is needed, and again after it was lost."""
+"""Connections to the brokers of one cluster, opened on demand and reopened after a loss."""
 
 import asyncio
 import random
@@ -56,8 +56,8 @@ class BrokerConnections:
                 if not held.expired or held.in_flight:
                     return held
                 held.close()
-            # A broker that is down is not dialled again by each request. Without an address of its own any bootstrap
-            # server will do.
+            # Not every request dials a broker that is down. For a broker without a known address, any bootstrap server
+            # will do.
             failed, until = self._failures.get(node, (0, 0.0))
             await asyncio.sleep(max(0.0, until - time.monotonic()))
             addresses = [self._nodes[node]] if node in self._nodes else list(self._bootstrap)
@@ -92,11 +92,11 @@ class BrokerConnections:
         return node in self._nodes
 
     def address_of(self, node: int) -> tuple[str, int]:
-        """Host and port, as another broker returned them. Raises KeyError where none has."""
+        """Host and port from metadata. Raises KeyError if unknown."""
         return self._nodes[node]
 
     def learn(self, node: int, host: str, port: int) -> None:
-        """Where a broker listens, as another one returned it."""
+        """Notes a broker's address from metadata."""
         if self._nodes.get(node, (host, port)) != (host, port):
             for key, connection in list(self._connections.items()):
                 if key[0] == node:

@@ -27,7 +27,7 @@ from reconciler.kafka.protocol.api_versions import API_VERSIONS, VERSION, pack_a
 
 _UNSUPPORTED_VERSION = 35
 _LOGINS = ThreadPoolExecutor(8, "login")
-"""Where a KDC or a token endpoint is waited for: one that is silent must not keep names from being resolved."""
+"""Threads for KDC and token endpoints, so that a silent one does not block DNS lookups."""
 _PATIENCE_OF_LOGIN = 0.8
 """Share of the connect timeout: less than all of it, so that the error names the login."""
 _WHY_REFUSED = {
@@ -35,7 +35,8 @@ _WHY_REFUSED = {
     "sasl.kerberos.principal.to.local.rules have no name for this principal"
 }
 SILENCE_SECONDS = 2.0
-"""How long an address may be silent until the next is tried beside it: the kernel of a frozen broker accepts."""
+"""Seconds of silence after which the next address is tried in parallel: the kernel of a frozen broker still accepts
+connections."""
 
 
 async def connect_first(

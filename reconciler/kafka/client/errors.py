@@ -1,4 +1,4 @@
-"""Errors between a client and a broker, by what the caller has to do about them."""
+"""Errors between a client and a broker, classified by the caller's reaction."""
 
 _FIRST = -1
 _NAMES = """
@@ -78,7 +78,7 @@ class CertificateRefusedError(ConnectionLostError):
 
 
 def lost(words: str, error: OSError) -> ConnectionLostError:
-    """What a failed socket means."""
+    """The error for a failed socket."""
     reason = (getattr(error, "reason", "") or "").upper()
     refused = "_ALERT_" in reason and any(why in reason for why in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE"))
     return (CertificateRefusedError if refused else ConnectionLostError)(f"{words}: {error}")

@@ -60,7 +60,7 @@ class GroupClient:
         return groups
 
     async def described(self, groups: Iterable[ListedGroup]) -> dict[str, DescribedGroup]:
-        """Members of classic and consumer groups; other kinds are left out."""
+        """Members of classic and consumer groups; other types are left out."""
         described_groups: dict[str, DescribedGroup] = {}
         wanted = {group.group: group.kind for group in groups if group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER)}
 
@@ -93,9 +93,8 @@ class GroupClient:
     async def offsets(
         self, groups: Iterable[str], *, stable: bool = False, share: Collection[str] = ()
     ) -> dict[str, GroupOffsets]:
-        """All committed offsets of each group; of those that are ``share`` groups their start offsets. ``stable``:
-        partitions with an undecided transactional commit are named in ``unstable`` instead of being returned with their
-        last decided offset."""
+        """All committed offsets of each group; for ``share`` groups their start offsets. ``stable``: list partitions
+        with an undecided transactional commit in ``unstable`` (KIP-447), instead of their last decided offset."""
         offsets: dict[str, GroupOffsets] = {}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
@@ -136,9 +135,9 @@ class GroupClient:
     async def commit(
         self, wanted: Mapping[str, Mapping[Key, CommittedOffset]], *, share: Collection[str] = ()
     ) -> dict[str, dict[Key, int]]:
-        """Kafka's error code of each partition. 25 (UNKNOWN_MEMBER_ID), and of ``share`` groups, whose start offset is
-        set, 68 (NON_EMPTY_GROUP): the group has active members, nothing was written, which the coordinator decides at
-        that very moment."""
+        """Commits offsets; returns the error code of each partition. 25 (UNKNOWN_MEMBER_ID), or 68 (NON_EMPTY_GROUP)
+        for start offsets of ``share`` groups: the group has members, and the coordinator has written nothing. It
+        decides at the moment of the write, so no member can join unnoticed."""
         by_name: dict[str, dict[Key, int]] = {}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
@@ -178,7 +177,7 @@ class GroupClient:
             again: list[str] = []
             by_node: dict[int, list[str]] = {}
             for name in waiting:
-                # Asked for once a group, and again after it moved.
+                # Looked up once for each group, and again after a move.
                 node = self._coordinators.get(name)
                 if node is None:
                     node = await _patiently(partial(self.cluster.coordinator, name, GROUP))

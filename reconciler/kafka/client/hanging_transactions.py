@@ -20,7 +20,7 @@ Open = tuple[tuple[int, int], ...]
 
 
 class HangingTransactionError(WireError):
-    """A transaction of ours hangs and how it ended is not known: nothing may be written after it."""
+    """A transaction of ours hangs with an unknown result, so nothing may be written after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,10 @@ async def look(cluster: ClusterClient, keys: Iterable[Key]) -> OpenByPartition:
 
 
 async def settle(cluster: ClusterClient, keys: Iterable[Key], *identities: Identity) -> frozenset[Key]:
-    """Right after ``identity.start`` of each: ends what hangs of their producers as it was decided.
+    """Right after ``identity.start`` of each: ends hanging transactions of their producers in the way that was decided.
 
-    Gives the partitions without a leader: before anything is written there, start again. Raises
-    HangingTransactionError, and what ``identity`` raises.
+    Returns partitions without a leader, which need another start before any write. Raises HangingTransactionError, and
+    as ``identity``.
     """
     looked = await look(cluster, keys)
 
@@ -72,7 +72,7 @@ async def settle(cluster: ClusterClient, keys: Iterable[Key], *identities: Ident
                     " its records"
                 )
             by_decision[decided].add(key)
-        # The group's positions hang with the transaction before this start, also where no partition does.
+        # The group's positions may hang with the former transaction even if no partition does.
         for decided in (True, False):
             if committed is decided or by_decision[decided]:
                 await identity.finish(by_decision[decided], committed=decided)

@@ -1,4 +1,4 @@
-"""Log end offsets of partitions: what the leader's log holds, replicated or not.
+"""Log end offsets of partitions: the end of the leader's log, replicated or not.
 
 ListOffsets gives clients the high watermark, which lies before the log end while followers are behind. A
 writer that must append behind the last record needs the end itself: OffsetForLeaderEpoch for the leader's current epoch
@@ -71,8 +71,8 @@ def ask(cluster: ClusterClient, connection: Connection, keys: Iterable[Key]) -> 
 
 
 def pack(epochs: Mapping[Key, int]) -> bytes:
-    """OffsetForLeaderEpoch: by partition the epoch that is asked for, which is sent as the current leader epoch as
-    well, so that a broker that is behind refuses (KIP-320)."""
+    """OffsetForLeaderEpoch for one epoch of each partition, sent as the current leader epoch, too, so that a broker
+    with older metadata refuses (KIP-320)."""
     entries = {key: _ASKED.pack(key[1], epoch, epoch) + NO_TAGS for key, epoch in epochs.items()}
     return b"".join((_CLIENT, topics_of(entries), NO_TAGS))
 

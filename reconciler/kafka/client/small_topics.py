@@ -1,7 +1,7 @@
 """Reads and appends to small topics, such as the offset map: a few records, from an offset to the end.
 
-For what a mirror keeps beside its records. Appending outside of a transaction is not idempotent: write only what may
-be there twice.
+For a mirror's own records. Appending outside of a transaction is not idempotent: use it only for records that may be
+duplicated.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ HEADER_BYTES = 64 << 10
 MOST_APPENDED = 5_000
 NO_TIMESTAMP, INVALID_TIMESTAMP = -1, 32
 _CHECKSUM_AT = 17
-"""Of the CRC in a batch's header."""
+"""Position of the CRC in a batch's header."""
 _NOT_APPENDED = frozenset({2, 87})
 """CORRUPT_MESSAGE, INVALID_RECORD."""
 
@@ -109,7 +109,7 @@ async def append_in(
 
 
 async def append_batch(cluster: ClusterClient, key: Key, batch: bytearray, writer: Identity, sequence: int) -> Produced:
-    """As ``append_in``, of records as ``encode`` gives them; outside of a transaction for a ``writer`` without one."""
+    """Like ``append_in``, for records encoded by ``encode``; outside of a transaction for a ``writer`` without one."""
     await leaders(cluster, [key[0]])
     raw = memoryview(batch)
     seal(raw, (writer.producer_id, writer.epoch), sequence, transactional=writer.transactional)
@@ -139,7 +139,7 @@ def _refused(cluster: ClusterClient, answer: Produced) -> BrokerError:
 async def _answers(
     cluster: ClusterClient, node: int, batches: Mapping[Key, memoryview], writer: Identity | None = None
 ) -> list[Produced]:
-    """One Produce request to one broker, on a connection of its own: a slow append must not hold up fetches."""
+    """One Produce request to one broker, on a separate connection, so that a slow append does not delay fetches."""
     connection = await cluster.connection(node, "append")
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     version = writer.produce_version if writer is not None else producing.CLASSIC
@@ -154,8 +154,8 @@ async def _answers(
 
 
 async def let_write(cluster: ClusterClient, keys: Collection[Key]) -> frozenset[Key]:
-    """Partitions that this login may write, without a record written: a broker asks its authorizer before it checks a
-    batch, and appends none whose checksum is wrong (CORRUPT_MESSAGE; INVALID_RECORD). Raises BrokerError."""
+    """Partitions that this login may write. Writes no record: brokers authorize before they validate a batch, and
+    refuse one with a wrong checksum (CORRUPT_MESSAGE; INVALID_RECORD). Raises BrokerError."""
     try:
         await leaders(cluster, sorted({topic for topic, _ in keys}))
     except BrokerError as error:
@@ -178,10 +178,10 @@ async def let_write(cluster: ClusterClient, keys: Collection[Key]) -> frozenset[
 async def read(
     cluster: ClusterClient, offsets: Mapping[Key, int], ends: Mapping[Key, int], *, committed: bool = False
 ) -> AsyncIterator[FetchedPartition]:
-    """Answers of Fetch from ``offsets`` until each partition has been read to its end in ``ends``, in order.
+    """Yields Fetch responses from ``offsets`` until each partition is read to its end in ``ends``, in order.
 
-    Batches may begin before and reach behind what was asked for. The records of an answer are gone when the next one is
-    asked for. Raises BrokerError or ConnectionLostError.
+    Batches may begin before the requested offset and reach beyond the end. Records of a response are only valid until
+    the next one is requested. Raises BrokerError or ConnectionLostError.
     """
     unread = {key: offset for key, offset in offsets.items() if offset < ends[key]}
     while unread:
@@ -207,9 +207,9 @@ async def fetched(
 
 
 async def batches_at(cluster: ClusterClient, offsets: Mapping[Key, int]) -> dict[Key, Batch]:
-    """The headers of the batches that hold ``offsets``, or of the next ones: compaction may have removed them. As few
-    bytes are asked for as a small batch has; where one is larger, brokers give it to the first partition of a request.
-    Partitions that have none, or none that can be read, are left out. Raises as ``read``."""
+    """Headers of the batches at ``offsets``, or of the next ones, since compaction may have removed batches. Requests
+    only the bytes of a small batch; brokers return a larger one for the first partition of a request. Partitions
+    without a readable batch are left out. Raises as ``read``."""
     held, unread, size = dict[Key, Batch](), dict(offsets), HEADER_BYTES
     while unread:
         before = len(held)
@@ -246,15 +246,15 @@ def key_values(answer: FetchedPartition) -> Iterator[KeyValue]:
 def delivered(
     answer: FetchedPartition, begin: int = 0, end: int = sys.maxsize, *, committed: bool = False
 ) -> Iterator[Record]:
-    """The records of an answer that readers get, from offset ``begin`` to before ``end``. No batch outside is opened.
+    """Records of a response in [``begin``, ``end``) that a consumer would get. Decompresses no batch outside.
 
-    ``committed``: as the answer was asked for; without those of aborted transactions. Raises CorruptBatchError."""
+    ``committed``: the isolation level of the request; without aborted records. Raises CorruptBatchError."""
     for batch in delivered_batches(answer, begin, end, committed=committed):
         yield from (record for record in records_of(answer.records, batch) if begin <= record.offset < end)
 
 
 def delivered_batches(answer: FetchedPartition, begin: int, end: int, *, committed: bool) -> Iterator[Batch]:
-    """As ``delivered``: those that may hold such a record."""
+    """Batches that may contain a record of ``delivered``."""
     keep = CommittedFilter(answer.records, answer.aborted if committed else ())
     for batch in scan(answer.records):
         # A message of formats 0 and 1 has the offset of the last record inside it.
@@ -308,12 +308,12 @@ async def _fetch(
 
 
 async def ends(cluster: ClusterClient, keys: Sequence[Key], *, committed: bool = False) -> dict[Key, int]:
-    """Where partitions end now: high watermark, or last stable offset. Raises BrokerError, ConnectionLostError."""
+    """Present ends of partitions: high watermark, or last stable offset. Raises BrokerError, ConnectionLostError."""
     return await bounds(cluster, keys, LATEST, committed=committed)
 
 
 async def bounds(cluster: ClusterClient, keys: Iterable[Key], timestamp: int, *, committed: bool) -> dict[Key, int]:
-    """As ``ClusterClient.list_offsets``, of all or none. Raises BrokerError, ConnectionLostError."""
+    """``ClusterClient.list_offsets``, all or none. Raises BrokerError, ConnectionLostError."""
     offsets: dict[Key, int] = {}
     for key, offset in (await cluster.list_offsets(dict.fromkeys(keys, timestamp), committed=committed)).items():
         if isinstance(offset, BrokerError):

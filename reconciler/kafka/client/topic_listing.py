@@ -16,7 +16,7 @@ LISTED_WITHIN = 15.0
 
 
 class TopicListing:
-    """``read`` gives the very same object until something changed; a leader or in-sync replica counts as something."""
+    """``read`` returns the same object until the metadata changes, including leaders and in-sync replicas."""
 
     def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
@@ -41,7 +41,7 @@ class TopicListing:
         try:
             connection, frame = await self._ask(names)
         except ConnectionLostError:
-            # The broker may have closed a connection that lay idle since the last look.
+            # The broker may have closed the connection, which was idle since the last read.
             connection, frame = await self._ask(names)
         try:
             reader, head = topics.open_metadata(frame.body)

@@ -24,9 +24,9 @@ from reconciler.kafka.protocol.transactions import EndedTransaction, Transaction
 
 
 class Endings:
-    """How the transactions of one transactional.id ended, as far as this process knows.
+    """Results of the transactions of one transactional.id, as far as this process knows.
 
-    All that began here was committed, but for what a fence or a closing session aborted.
+    All transactions of this process were committed, except those that a fence or a closing session aborted.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,8 @@ class Endings:
         self._first.setdefault(producer_id, epoch)
 
     def ended(self, producer_id: int, epoch: int, *, committed: bool, version_2: bool) -> None:
-        """In the classic protocol an epoch has many transactions: one that was aborted makes them all uncertain."""
+        """Notes a result. In the classic protocol an epoch has many transactions, so one abort makes all of them
+        uncertain."""
         uncertain = not committed and not version_2 and epoch >= self._first.get(producer_id, epoch + 1)
         self._known[producer_id, epoch] = None if uncertain else committed
 
@@ -50,21 +51,22 @@ class Endings:
 
 
 class Aborted(Endings):
-    """For a transactional.id whose transactions are all aborted."""
+    """For a transactional.id with only aborted transactions."""
 
     def of(self, producer_id: int, epoch: int) -> bool | None:  # noqa: ARG002 - of any
         return False
 
 
 TRANSACTION_TIMEOUT_MS = 60_000
-"""After it the coordinator aborts what a killed holder left open; readers of committed records wait until then."""
+"""Timeout after which the coordinator aborts a killed holder's transaction; read_committed consumers wait until
+then."""
 RETRIED_FOR = 25.0
-"""Seconds; shorter than a transaction's timeout, so that what is tried again is still the same transaction."""
+"""Seconds of retries; shorter than the transaction timeout, so that a retry is still about the same transaction."""
 _PAUSE_FIRST, _PAUSE_LAST = 0.005, 0.5
 _COMPLETE_LOOK, _COMPLETE_WITHIN = 0.0005, 0.05
-"""Seconds between looks whether a transaction's markers are written, and how long it is looked (``complete``)."""
+"""Seconds between two checks for a transaction's markers, and in total (``complete``)."""
 _FAR = 0.02
-"""Seconds of round trip from which on looking would take longer than what it saves."""
+"""Round trip in seconds from which on such a check takes longer than it saves."""
 _NOTHING_OPEN = frozenset({48, 49})  # INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING: expired, or another's by now
 _AGAIN = errors.COORDINATOR_MOVED | {7, 13, errors.CONCURRENT_TRANSACTIONS}
 
@@ -171,8 +173,8 @@ class Identity:
         self.endings.began(self.producer_id, self.epoch)
 
     async def _let_go(self, former: Identity, before: TransactionState | None) -> TransactionState | None:
-        """Aborts what the same holder left open: InitProducerId would do so whosever it is. Gives the state that counts
-        for how the last transaction ended."""
+        """Aborts the same holder's open transaction, because InitProducerId would abort any holder's. Returns the state
+        that shows how the last transaction ended."""
         self.producer_id, self.epoch, self.version_2 = former.producer_id, former.epoch, former.version_2
         try:
             await self.end(committed=False)
@@ -181,7 +183,7 @@ class Identity:
                 raise
             return await self.state() if before is not None and before.state == "Ongoing" else before
         finally:
-            self.disturbed = False  # markers that are missing are looked for before anything is written
+            self.disturbed = False  # missing markers are searched for before any write
         return before
 
     async def finish(self, keys: Iterable[Key], *, committed: bool) -> None:
@@ -221,12 +223,12 @@ class Identity:
         await self._patiently(TRANSACTION, ask)
 
     async def abort(self, joining: Iterable[Key], sent: Callable[[Connection], None]) -> None:
-        """Classic only: aborts the transaction. Where it needs no records, partitions join it now: both requests are
-        under way together, since a broker carries those of a connection out in order.
+        """Classic protocol only: aborts the transaction. A transaction without records gets its partitions now: both
+        requests are pipelined, since a broker processes requests of a connection in order.
 
-        ``sent`` is called when they are, with their connection: what it sends there is carried out behind them, and
-        says nothing unless this returns. Nothing is repeated: ``disturbed`` where either got an error that may pass, or
-        no answer. Raises BrokerError, FencedError and ConnectionLostError.
+        ``sent``: called after sending, with the connection; its requests are processed after these, and their results
+        only count if this method returns. Nothing is retried: ``disturbed`` after a transient error or without a
+        response. Raises BrokerError, FencedError and ConnectionLostError.
         """
         connection = await self.coordinator()
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
@@ -270,8 +272,8 @@ class Identity:
         return True
 
     async def _end(self, *, committed: bool, newest: int) -> EndedTransaction:
-        """EndTxn, tried again while the coordinator moves. A second try may meet a transaction that the first one
-        ended, which is why the producer counts as disturbed afterwards."""
+        """EndTxn with retries while the coordinator moves. A retry may find a transaction that the first attempt ended,
+        so the producer counts as disturbed afterwards."""
         tried, key = 0, transaction_requests.END
 
         async def ask(connection: Connection) -> EndedTransaction:
@@ -289,7 +291,7 @@ class Identity:
         return ended
 
     async def state(self) -> TransactionState | None:
-        """As the coordinator has it; no producer is fenced. None: the broker is older, or does not say."""
+        """The coordinator's state (DescribeTransactions), without fencing. None if the broker is older, or refuses."""
         return await self._patiently(TRANSACTION, self._state)
 
     async def complete(self) -> None:
@@ -310,7 +312,7 @@ class Identity:
             await asyncio.sleep(_COMPLETE_LOOK)
 
     async def _state(self, connection: Connection) -> TransactionState | None:
-        """None: the broker is older, or does not say."""
+        """The state; None if the broker is older, or refuses."""
         transaction = await transaction_requests.ask(connection, str(self.transactional_id))
         if transaction is not None and transaction.error in _AGAIN:
             raise errors.BrokerError(transaction.error, f"state of {self.transactional_id}")
@@ -330,8 +332,8 @@ class Identity:
         errors.check((await connection.call(request)).error_code, f"adding group {self._group} to the transaction")
 
     async def _commit_offsets(self, connection: Connection, positions: Mapping[Key, CommittedOffset]) -> None:
-        """TxnOffsetCommit inside a transaction, else OffsetCommit without a member: what a group takes only while no
-        consumer is in it. Every position has to be answered: one that is missing would count as committed."""
+        """TxnOffsetCommit inside a transaction, else OffsetCommit without a member, which coordinators accept only for
+        a group without members. The response must contain every position: a missing one would count as committed."""
         if self.transactional:
             key, lowest = transaction_requests.COMMIT_OFFSETS, transaction_requests.COMMIT_VERSION
             newest = transaction_requests.COMMIT_NEWEST if self.version_2 else lowest

@@ -1,4 +1,4 @@
 """Requests and responses of Kafka's protocol, one module for each family, with their versions.
 
-Belongs here: bytes of one request and its answer. Not here: sending it (`client`), record batches (`records`).
+Belongs here: bytes of a request and its response. Not here: sending it (`client`), record batches (`records`).
 """

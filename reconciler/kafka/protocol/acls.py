@@ -30,7 +30,7 @@ _FILTER = (
 
 
 class Acl(NamedTuple):
-    """Numbers are those of Kafka's enums ResourceType, PatternType, AclOperation and AclPermissionType."""
+    """Numbers of Kafka's enums ResourceType, PatternType, AclOperation and AclPermissionType."""
 
     resource: int
     name: str
@@ -42,7 +42,7 @@ class Acl(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """``code`` 0: done. ``matched``: how many rules a deletion met; -1 for a creation."""
+    """``code``: 0 for success. ``matched``: number of rules that a deletion matched; -1 for a creation."""
 
     code: int
     message: str = ""
@@ -52,7 +52,7 @@ class Answer(NamedTuple):
 async def described(
     connection: Connection, patience: float | None = None, *, resource: tuple[int, str] | None = None
 ) -> list[Acl]:
-    """Every rule, or those of one ``resource`` (type, name), as this broker's authorizer knows it now.
+    """All rules, or those of one ``resource`` (type, name), in this broker's authorizer.
 
     Raises BrokerError (54: no authorizer, 31: denied).
     """

@@ -21,13 +21,13 @@ class Offered(NamedTuple):
 
 
 def pack_api_versions(software: str, version: str) -> bytes:
-    """KIP-511: who asks."""
+    """ApiVersions with the client's software name and version (KIP-511)."""
     return string(software) + string(version) + NO_TAGS
 
 
 @reading("an ApiVersions")
 def unpack_api_versions(frame: memoryview) -> tuple[int, Offered]:
-    """(throttle in ms, what is offered). Raises MalformedResponseError."""
+    """(throttle in ms, API key -> versions). Raises MalformedResponseError."""
     reader = ResponseReader(frame, tagged=False)
     error = reader.int16()
     if error:

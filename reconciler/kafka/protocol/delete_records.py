@@ -17,10 +17,10 @@ Key = tuple[str, int]
 
 
 async def delete_records(cluster: ClusterClient, before: Mapping[Key, int]) -> None:
-    """Deletes what lies before an offset, by topic and partition; the offset is the first one afterwards.
+    """Deletes records before an offset of each partition; the offset is the new log start.
 
-    Takes the leaders that ``cluster.topics`` names. May be repeated. Raises BrokerError (29: the right Delete on the
-    topic is missing; 1: the offset lies beyond the high watermark) and ConnectionLostError.
+    Uses the leaders in ``cluster.topics``. May be repeated. Raises BrokerError (29: Delete on the topic is missing; 1:
+    the offset is beyond the high watermark) and ConnectionLostError.
     """
     by_node = cluster.by_leader(before)
     if lost := by_node.get(NO_LEADER):
@@ -36,7 +36,7 @@ async def _at(cluster: ClusterClient, node: int, before: Mapping[Key, int]) -> N
 
 
 def pack(before: Mapping[Key, int], timeout_ms: int) -> bytes:
-    """Version 2. ``before``: by partition, the first offset that is kept."""
+    """Version 2. ``before``: partition -> first offset to keep."""
     entries = {key: _PARTITION.pack(key[1], offset) + NO_TAGS for key, offset in before.items()}
     return b"".join((topics_of(entries), struct.pack(">i", timeout_ms), NO_TAGS))
 

@@ -63,7 +63,7 @@ class FetchSession:
             return
         known = (before, self._forgotten.get(key))
         if any(entry is not None and entry.topic_id != want.topic_id for entry in known):
-            self.reset()  # the broker goes on telling that the topic of before is gone, as long as it is in the session
+            self.reset()  # the broker reports the former topic as missing while it is in the session
         self.wanted[key] = self._changed[key] = want
         self._forgotten.pop(key, None)
 

@@ -39,8 +39,7 @@ class FetchedPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """``error``: of the fetch session (KIP-227), as Kafka's code; partitions have their own. Only those that have news
-    are in it."""
+    """``error``: code of the fetch session (KIP-227); partitions have their own. Contains only partitions with news."""
 
     throttle_ms: int
     error: int

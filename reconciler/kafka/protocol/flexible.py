@@ -11,7 +11,7 @@ from reconciler.kafka.client.errors import MalformedResponseError
 NO_TAGS = b"\0"
 NULL = b"\0"
 MOST_ENTRIES, MOST_TAGS = 1_000_000, 10_000
-"""Of one list, of one place for tagged fields: what Kafka 4.4 reads, too."""
+"""Limits of one list, and of tagged fields in one place, as in Kafka 4.4."""
 _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
@@ -56,7 +56,7 @@ def reading(answer: str) -> Iterator[None]:
 class ResponseReader:
     """Reads one response; ``frame`` begins with the correlation id. Raises ValueError, IndexError or struct.error.
 
-    ``at`` is public: a hot loop reads it, goes on by itself and writes it back.
+    ``at`` is public: a hot loop reads it, parses by itself, and writes it back.
     """
 
     __slots__ = ("at", "frame")
@@ -155,7 +155,7 @@ class ResponseReader:
             self.take(self.uint())
 
     def by_partition(self, layout: struct.Struct) -> Iterator[tuple[str, tuple[Any, ...]]]:
-        """Topics, each with its partitions: the topic's name and the numbers of one partition."""
+        """Yields the topic's name and the numbers of one partition, for all topics."""
         for _ in range(self.count()):
             topic = self.string()
             for _ in range(self.count()):
@@ -190,4 +190,4 @@ class ClassicReader(ResponseReader):
         return self.take(max(self.int32(), 0))
 
     def tags(self) -> None:
-        """There are none."""
+        """Classic encoding has no tagged fields."""

@@ -85,7 +85,7 @@ NEWEST: dict[Any, int] = {  # DeleteTopics, Fetch, Produce: the last ones that n
 
 
 def api_name(key: int) -> str:
-    """As Kafka writes it; the number of an error that this codec does not know."""
+    """Kafka's name of an API; the number if unknown here."""
     return ApiKey(key).name if key in ApiKey.__members__.values() else str(key)
 
 
@@ -111,7 +111,7 @@ def _response_of(header: Any) -> Any:
 
 
 def decode(request: Any, frame: memoryview) -> Any:
-    """The answer to ``request``; ``frame`` begins with the correlation id. Raises MalformedResponseError."""
+    """The response to ``request``; ``frame`` begins with the correlation id. Raises MalformedResponseError."""
     response = _response_of(request.header)
     body = io.BytesIO(bytes(frame))
     try:

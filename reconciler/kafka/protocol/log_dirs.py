@@ -10,9 +10,9 @@ from reconciler.kafka.protocol import generated as protocol
 
 
 async def sizes(cluster: ClusterClient, partitions: Mapping[str, int]) -> dict[Key, int]:
-    """Bytes over all replicas, by topic and partition. ``partitions``: topic -> how many it has.
+    """Partition -> bytes over all replicas. ``partitions``: topic -> partition count.
 
-    Raises BrokerError (31: not allowed to describe the cluster) and ConnectionLostError; no answer is half an answer.
+    Raises BrokerError (31: no right to describe the cluster) and ConnectionLostError; never returns a partial answer.
     """
     await cluster.refresh(())
     parts = await asyncio.gather(*(_of_broker(cluster, node, partitions) for node in cluster.brokers))

@@ -1,7 +1,7 @@
 """Metadata and DescribeConfigs of very many topics, at a tenth of the usual cost.
 
-Topics of one cluster mostly share the same thirty config entries. A list of entries whose bytes were seen before is not
-decoded again, and equal lists are one object.
+Topics of one cluster mostly share the same thirty config entries. Lists with known bytes are not decoded again, and
+equal lists are one object.
 """
 
 import struct
@@ -13,7 +13,7 @@ from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, co
 METADATA, METADATA_LOWEST, METADATA_NEWEST = 3, 11, 12
 DESCRIBE_CONFIGS, CONFIGS_VERSION = 32, 4
 SEEN_LISTS = 32
-"""Byte patterns that are kept of what was read last: most topics have the same few lists."""
+"""Most recent byte patterns to remember: most topics have the same few lists."""
 SEEN_NODES = 6
 KEPT_BYTES = 128
 """Longer patterns hardly ever come again."""
@@ -27,7 +27,7 @@ _IDENTITY = struct.Struct(">16s?")  # topic id, internal
 
 
 class PartitionOf(NamedTuple):
-    """``leader``: its broker's id, -1 while there is none. ``isr``: the replicas in sync."""
+    """``leader``: broker id, -1 without one. ``isr``: in-sync replicas."""
 
     number: int
     leader: int
@@ -53,7 +53,7 @@ class BrokerOf(NamedTuple):
 
 
 class ClusterOf(NamedTuple):
-    """One answer. ``throttle``: for how long the broker does not listen now, in ms."""
+    """One response. ``throttle``: ms for which the broker mutes the connection."""
 
     throttle: int
     cluster_id: str
@@ -81,7 +81,7 @@ class ConfigsOf(NamedTuple):
 
 
 def pack_metadata(names: Sequence[str] | None) -> bytes:
-    """Of ``names``, or of every topic we may see. Creates none."""
+    """Metadata of ``names``, or of every topic that the principal may describe. Never auto-creates."""
     topics = NULL if names is None else count(len(names)) + b"".join(_NO_ID + string(n) + NO_TAGS for n in names)
     return topics + b"\0\0" + NO_TAGS  # no auto-creation, no authorized operations
 
@@ -123,8 +123,8 @@ def _broker(reader: ResponseReader) -> BrokerOf:
 
 
 class _PartitionLists:
-    """The partitions of a topic, and what ends it. Most topics have one partition and brokers are few, so short lists
-    whose bytes were seen before are not read again."""
+    """Partitions of a topic, up to the topic's end. Most topics have one partition and brokers are few, so short lists
+    with known bytes are not decoded again."""
 
     def __init__(self) -> None:
         self._seen: dict[bytes, tuple[PartitionOf, ...]] = {}
@@ -189,7 +189,7 @@ def pack_describe_configs(names: Sequence[str]) -> bytes:
 
 
 class ConfigReader:
-    """Reads answers of one cluster; remembers the lists of entries it saw last."""
+    """Reads responses of one cluster; remembers recent lists of entries."""
 
     def __init__(self) -> None:
         self._seen: list[tuple[bytes, tuple[ConfigOf, ...]]] = []

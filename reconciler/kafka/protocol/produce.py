@@ -1,7 +1,7 @@
 """Produce requests: versions 8 (idempotent) and 12 (KIP-890), one batch per partition per request.
 
-Two batches of one partition in a request would be lost silently (the broker keeps the later entry), so the request is a
-mapping by partition and cannot say it.
+Of two batches of one partition in a request, the broker would silently drop the first, so a request is a mapping by
+partition, which cannot contain two.
 """
 
 import struct
@@ -22,8 +22,8 @@ Key = tuple[str, int]
 
 
 class Produced(NamedTuple):
-    """One partition's answer. ``message``: the broker's words about a refusal. ``stamp``: the time in ms that the topic
-    gives records in place of their own, -1 where they keep it."""
+    """One partition's result. ``message``: the broker's text for a refusal. ``stamp``: the time in ms that
+    LogAppendTime gives records, -1 if they keep their own."""
 
     topic: str
     partition: int

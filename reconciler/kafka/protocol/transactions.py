@@ -1,5 +1,5 @@
-"""What a coordinator is asked about transactions: DescribeTransactions and ListTransactions (KIP-664, from Kafka 3.0),
-and packed without a schema for those who end hundreds a second AddPartitionsToTxn, TxnOffsetCommit and EndTxn."""
+"""Requests to transaction coordinators: DescribeTransactions and ListTransactions (KIP-664, from Kafka 3.0), and
+hand-packed AddPartitionsToTxn, TxnOffsetCommit and EndTxn, for lanes that end hundreds of transactions a second."""
 
 import asyncio
 import struct
@@ -62,7 +62,8 @@ class TransactionState:
 
     @property
     def committed(self) -> bool | None:
-        """How the last transaction ends once its producer is fenced. None: there is none, or none is known."""
+        """Whether the last transaction is committed once its producer is fenced. None: there is none, or it is
+        unknown."""
         if self.state in _COMMITTED:
             return True
         return False if self.state in _ABORTED else None
@@ -82,14 +83,14 @@ class TransactionState:
 
 
 async def ask(connection: Connection, transactional_id: str) -> TransactionState | None:
-    """Of its coordinator. None: the broker is older. Raises ConnectionLostError and MalformedResponseError."""
+    """Asks the id's coordinator. None: the broker is older. Raises ConnectionLostError and MalformedResponseError."""
     _, newest = connection.versions.get(DESCRIBE_TRANSACTIONS, (0, -1))
     return None if newest < VERSION else await answered(connection, send(connection, transactional_id))
 
 
 async def listed(connection: Connection, producer_ids: Sequence[int]) -> Mapping[int, str]:
-    """Transactional ids of these producers, as far as this broker coordinates them and its principal may describe them;
-    empty where it is older. Raises BrokerError, ConnectionLostError and MalformedResponseError."""
+    """Transactional ids of these producers that this broker coordinates and the principal may describe; empty for an
+    older broker. Raises BrokerError, ConnectionLostError and MalformedResponseError."""
     _, newest = connection.versions.get(LIST_TRANSACTIONS, (0, -1))
     if newest < VERSION or not producer_ids:
         return {}
@@ -115,7 +116,7 @@ async def answered(connection: Connection, sent: asyncio.Future[Frame]) -> Trans
 
 
 class PendingAbort(NamedTuple):
-    """Of a transaction that partitions join, if any, and that is aborted: both answers."""
+    """Both pending responses: partitions that join a transaction, if any, and its abort."""
 
     added: asyncio.Future[Frame] | None
     ended: asyncio.Future[Frame]
@@ -173,7 +174,7 @@ def unpack(frame: memoryview) -> TransactionState:
 
 
 def pack_list(producer_ids: Sequence[int]) -> bytes:
-    """In whatever state."""
+    """ListTransactions of producers, in any state."""
     return b"".join((count(0), count(len(producer_ids)), struct.pack(f">{len(producer_ids)}q", *producer_ids), NO_TAGS))
 
 
@@ -233,7 +234,7 @@ class EndedTransaction(NamedTuple):
 
 @reading("an EndTxn")
 def unpack_end(frame: memoryview, version: int = END_VERSION) -> tuple[int, EndedTransaction]:
-    """(throttle in ms, how it ended)."""
+    """(throttle in ms, result)."""
     reader = ResponseReader(frame)
     throttle, error = reader.int32(), reader.int16()
     ended = EndedTransaction(error, *(reader.fixed(_HOLDER) if version >= END_NEWEST else ()))

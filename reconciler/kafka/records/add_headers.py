@@ -10,7 +10,7 @@ from reconciler.kafka.records.records import signed, varint
 
 
 def with_headers_added(view: memoryview, batch: Batch, count: int, more: bytes) -> bytearray:
-    """``more``: ``count`` encoded headers, put behind those of each record. To be sealed.
+    """The batch with ``more``, ``count`` encoded headers, appended to each record's. The caller must seal it.
 
     Raises CorruptBatchError or MalformedResponseError.
     """

@@ -27,7 +27,7 @@ _MARKER = struct.Struct(">hh")
 
 
 class CorruptBatchError(Exception):
-    """A source batch whose checksum does not match its bytes. ``offset``: its base offset."""
+    """A source batch with a wrong checksum. ``offset``: its base offset."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"the checksum of the batch at offset {offset} does not match its bytes")
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
 
 def scan(view: memoryview) -> list[Batch]:
-    """Every whole batch in ``view``; a cut one at the end is left out. Raises MalformedResponseError."""
+    """Every whole batch in ``view``, without a truncated one at the end. Raises MalformedResponseError."""
     batches: list[Batch] = []
     position, end = 0, len(view)
     while end - position >= 17:

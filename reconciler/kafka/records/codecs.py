@@ -20,8 +20,8 @@ _ROOMS: list[bytearray] = []
 _MOST_KEPT = 16 << 20
 """Bytes of the room for decompressed batches that a thread keeps."""
 MOST_OPENED = 128 << 20
-"""Bytes of records of one batch. A hundred times what a topic takes by default; any producer could make 30 GB of
-one megabyte."""
+"""Limit of a batch's decompressed bytes: a hundred times a topic's default, since any producer could compress 30 GB
+into one megabyte."""
 _MOST_OF_A_BYTE = {NONE: 1, GZIP: 1032, SNAPPY: 32, LZ4: 255, ZSTD: 32768}
 """What one byte can become: deflate's longest match, LZ4's length bytes, zstd's run of a whole block in four bytes; of
 snappy's copies 64 bytes for two, and at most the length that a block begins with."""
@@ -63,7 +63,8 @@ def decompress(codec: int, data: memoryview, room: bytearray | None = None) -> m
 
 
 def decompressed(codec: int, data: memoryview) -> bytes:
-    """As ``decompress``, in memory of its own. lz4 opens each in the same place: new memory costs more than that."""
+    """``decompress`` into separate memory. lz4 reuses one buffer for all batches, because new memory costs more than
+    copying."""
     room = _ROOMS.pop() if _ROOMS else bytearray()  # one for each thread that is at it
     opened = decompress(codec, data, room).tobytes()
     if len(room) <= _MOST_KEPT:
@@ -72,7 +73,8 @@ def decompressed(codec: int, data: memoryview) -> bytes:
 
 
 def _bounded(module: Any, codec: int, data: memoryview) -> memoryview:
-    """Where it can become too much, into memory that ends there; of that only what is written to is taken."""
+    """Decompresses data that may exceed the limit into memory of that size, of which only written pages are
+    allocated."""
     if not may_be_too_much(codec, len(data)):
         return memoryview(module.decompress(data))
     room = mmap.mmap(-1, MOST_OPENED)
@@ -121,7 +123,7 @@ def with_right_checksum(frame: memoryview) -> memoryview:
 
 
 def _xxh32(data: bytes) -> int:
-    """Of fewer than 16 bytes, seed 0 (xxHash specification, "XXH32")."""
+    """XXH32 of fewer than 16 bytes, seed 0 (xxHash specification)."""
     word = 0xFFFFFFFF
     number, position = 374761393 + len(data) & word, 0
     while position + 4 <= len(data):
@@ -172,7 +174,7 @@ def _from_snappy(data: memoryview) -> memoryview:
 
 
 def _snappy_block(data: memoryview, room: int) -> memoryview:
-    """A block begins with the length of what it becomes."""
+    """Decompresses a block, which begins with its decompressed length."""
     if cramjam.snappy.decompress_raw_len(data) > room:
         raise TooMuchToOpenError(SNAPPY)
     return memoryview(cramjam.snappy.decompress_raw(data))

@@ -9,7 +9,7 @@ HeaderBytes = tuple[bytes, bytes | None]
 
 
 def headers_at(tail: memoryview) -> int:
-    """Where the header count lies: all before it is key and value with their lengths."""
+    """Index of the header count, after key and value with their lengths."""
     size = tail[0]
     if size < 0x80:
         at, size = 1, (size >> 1) ^ -(size & 1)
@@ -54,7 +54,7 @@ def appended(tail: memoryview, at: int, count: int, more: bytes) -> memoryview:
 
 
 def with_headers(tail: memoryview, at: int, headers: list[HeaderBytes]) -> memoryview:
-    """The tail with these headers instead of its own."""
+    """The tail with its headers replaced."""
     return memoryview(b"".join((tail[:at], varint(len(headers)), *(encoded(*header) for header in headers))))
 
 

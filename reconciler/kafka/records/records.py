@@ -13,7 +13,7 @@ from reconciler.kafka.records.codecs import compress, decompress
 from reconciler.kafka.records.legacy_formats import legacy_records
 
 GATHER_BYTES = 512 << 10
-"""Of a gathered batch, uncompressed, as ``GATHER_RECORDS``."""
+"""Limit of a gathered batch's uncompressed bytes, like ``GATHER_RECORDS``."""
 GATHER_RECORDS = 10_000
 GATHER_OPENED = 64 << 20
 """Bytes of decompressed records that may wait to share a batch."""
@@ -50,7 +50,7 @@ def _zigzag(number: int) -> bytes:
 
 
 _SMALLER = 4096
-"""Varints of numbers below it are looked up."""
+"""Numbers below it have their varint in a table."""
 _SMALL = tuple(_zigzag(number) for number in range(_SMALLER))
 
 
@@ -91,7 +91,7 @@ def records_of(view: memoryview, batch: Batch) -> list[Record]:
 
 
 def records_in(body: memoryview, batch: Batch) -> list[Record]:
-    """As ``records_of``, of what a batch of format 2 holds once it is decompressed. Raises MalformedResponseError."""
+    """``records_of`` for the decompressed body of a batch of format 2. Raises MalformedResponseError."""
     append_time = batch.max_timestamp if batch.attributes & APPEND_TIME else None
     records: list[Record] = []
     position, end, base, first = 0, len(body), batch.base, batch.base_timestamp
@@ -173,7 +173,7 @@ class Rebuilt(NamedTuple):
 
 
 def spans_of(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
-    """(first offset, how many) of each consecutive part; ``records`` is not empty and in order."""
+    """(first offset, count) of each consecutive part; ``records``: not empty, in order."""
     begin = records[0].offset
     if records[-1].offset - begin == len(records) - 1:
         return ((begin, len(records)),)
@@ -201,7 +201,7 @@ def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iter
 
 
 def fitting(records: list[Record], codec: int, largest: int, next_offset: int) -> Iterator[Rebuilt]:
-    """As ``rebuild``, of existing records."""
+    """``rebuild`` for existing records."""
     out = encode(records, codec)
     if len(out) <= largest or len(records) == 1:
         yield Rebuilt(out, spans_of(records), len(records), next_offset)
@@ -212,7 +212,7 @@ def fitting(records: list[Record], codec: int, largest: int, next_offset: int) -
 
 
 def codec_of(view: memoryview, batch: Batch) -> int:
-    """Of a batch of any format."""
+    """The codec of a batch of any format."""
     at = 22 if batch.magic == 2 else 17
     return view[batch.start + at] & CODEC
 
@@ -231,7 +231,7 @@ def _single(view: memoryview, batch: Batch) -> list[Record]:
 
 
 def gather(view: memoryview, batches: Sequence[Batch], largest: int) -> Iterator[tuple[Rebuilt, Batch]]:
-    """Consecutive batches of one partition as few bigger ones, each with its last source batch."""
+    """Merges consecutive batches of one partition into few bigger ones, each with its last source batch."""
     limit = min(GATHER_BYTES, largest // 2)
     held: list[Record] = []
     size, opened, codec, last = 0, 0, -1, None

@@ -19,8 +19,8 @@ from reconciler.model.changes import (
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """``settled``: subjects of which a declared field is as desired; ``as_desired``: of which all are. ``outside``:
-    what an apply did not do."""
+    """``settled``: subjects with one declared field as desired; ``as_desired``: with all fields as desired.
+    ``outside``: changes that no apply made."""
 
     changes: tuple[Change, ...] = ()
     refused: tuple[Refused, ...] = ()

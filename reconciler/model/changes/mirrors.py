@@ -9,8 +9,8 @@ from reconciler.replication.json_codec import SPARSE
 
 @dataclass(frozen=True, slots=True)
 class FlowEdit:
-    """What one edited setting of a flow does. ``setting``: as in YAML; ``short``: for a headline; ``lasting``: taking
-    the edit back does not undo it."""
+    """The effect of one edited setting of a flow. ``setting``: as in YAML; ``short``: for a headline; ``lasting``:
+    reverting the edit does not undo it."""
 
     flow: str
     setting: str
@@ -71,8 +71,8 @@ class StartMirror(_Begun):
 
 @dataclass(frozen=True, slots=True)
 class RestartMirror(_Begun):
-    """``before``, ``fingerprint``: of the hand-over that the job runs with, and of the desired one. ``edits`` None: the
-    former hand-over is unknown, so what the restart changes cannot be said."""
+    """``before``, ``fingerprint``: of the running job's hand-over, and of the desired one. ``edits``: None if the
+    former hand-over, and so the effect of the restart, is unknown."""
 
     word = "restart_mirror"
     verb = "restart"

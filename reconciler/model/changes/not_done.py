@@ -1,4 +1,4 @@
-"""What a plan names and will not do: refused, unmanaged and ignored things, and what changed other than by an apply."""
+"""Findings of a plan without a change: refused, unmanaged and ignored subjects, and changes from outside."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from reconciler.replication.json_codec import SPARSE
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A desired state that cannot be granted. Blocks apply (exit 3) and is shown beside the changes.
+    """An impossible desired state. Blocks apply (exit 3) and is shown beside the changes.
 
-    ``wished`` and ``found`` where a live value differs from it, and is therefore drift as well.
+    ``wished``, ``found``: if a live value differs from the desired one, which is then drift, too.
     """
 
     subject: Subject
@@ -49,7 +49,7 @@ class Unmanaged:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedAcl:
-    """A rule of a cluster whose access is declared that is neither declared nor made by us. Never touched."""
+    """A rule that is neither declared nor ours, on a cluster with declared access. Never touched."""
 
     cluster: str
     acl: AclBinding
@@ -57,8 +57,8 @@ class UnmanagedAcl:
 
 @dataclass(frozen=True, slots=True)
 class AdoptedAcl:
-    """A rule that is declared and was there before any run of ours: ``apply`` records it as ours, and changes nothing
-    on the cluster. Taken out of the files, it is deleted from then on. ``title``, ``maker``: as of ``Grant``."""
+    """A declared rule that existed before any run of ours: ``apply`` records it as ours without changing the cluster.
+    From then on, removing it from the files deletes it. ``title``, ``maker``: as of ``Grant``."""
 
     cluster: str
     acl: AclBinding
@@ -80,13 +80,13 @@ class Outside(StrEnum):
 
 
 COUNTED = (Outside.RECREATED, Outside.UNDECLARED)
-"""What is drift although no planned change shows it."""
+"""Kinds that are drift without a planned change."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedAgain:
-    """The source of a copy that is gone. ``records``: offsets between its begin and end, so at most; ``bytes``: on the
-    disks of all replicas. None: unknown, and why."""
+    """The source of a deleted copy. ``records``: upper bound, from its offsets; ``bytes``: on disks of all replicas.
+    None: unknown, with the reason."""
 
     source: Subject
     records: int | None = None
@@ -96,9 +96,9 @@ class CopiedAgain:
 
 @dataclass(frozen=True, slots=True)
 class OutsideChange:
-    """``subject``: a topic or a cluster; ``key``: of a config, else empty. ``before`` and ``after`` in words.
-    ``since``: the apply that left ``before``, or empty. ``why``: what it means, where that is not plain.
-    ``copied_again``: what the end of a copy leads to."""
+    """``subject``: a topic or a cluster; ``key``: of a config, else empty. ``before``, ``after``: in words. ``since``:
+    the apply that left ``before``, or empty. ``why``: the effect, if it is not obvious. ``copied_again``: the effect of
+    a deleted copy."""
 
     kind: Outside
     subject: Subject

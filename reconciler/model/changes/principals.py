@@ -11,8 +11,8 @@ from reconciler.model.users import Mechanism, user_words
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Why a rule is desired. ``title`` is what a reviewer reads, and the heading of equal changes
-    (``User:orders-app: producer on orders``). ``maker``: ``declared``, or ``flow <name>`` that derived it."""
+    """Why a rule is desired. ``title``: for reviewers, and the heading of equal changes (``User:orders-app: producer on
+    orders``). ``maker``: ``declared``, or the deriving ``flow <name>``."""
 
     title: str
     maker: str
@@ -79,7 +79,7 @@ class LimitChange:
 
 @dataclass(frozen=True, slots=True)
 class AlterQuota(BaseChange):
-    """The keys of one entity that differ; its other keys do not change."""
+    """Changed keys of one entity; its other keys stay."""
 
     kind = KindName.QUOTAS
     word = "alter_quota"
@@ -170,7 +170,7 @@ class AlterUser(_UserChange):
 
 @dataclass(frozen=True, slots=True)
 class DeleteUser(_UserChange):
-    """Deletes credentials of a SCRAM user. ``left``: those it keeps; with none of them the user is gone."""
+    """Deletes credentials of a SCRAM user. ``left``: remaining ones; without any the user is deleted."""
 
     word = "delete_user"
     verb = "delete-user"

@@ -1,4 +1,4 @@
-"""What a finding or an observation is about, as a value; texts such as ``cluster east`` are made of it."""
+"""The subject of a finding or an observation, as a value; texts such as ``cluster east`` are derived from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reconciler.text import grouped
 
 
 class About(StrEnum):
-    """What a subject is; the value is its text, which saved plans and JSON documents hold.
+    """The type of a subject; its value is in saved plans and JSON documents.
 
     Names that end in ``STATE`` and those of one rule, replica set or broker list are only observed.
     """
@@ -38,7 +38,8 @@ class About(StrEnum):
 
 
 class Subject(NamedTuple):
-    """``cluster`` is empty for what belongs to no one cluster; ``field``: of a topic, where it concerns only that."""
+    """``cluster``: empty for a subject of no single cluster; ``field``: a field of a topic, if only that is
+    concerned."""
 
     about: About
     cluster: str = ""
@@ -52,7 +53,7 @@ class Subject(NamedTuple):
 
     @property
     def whole(self) -> Subject:
-        """The topic of which this is a field; else itself."""
+        """The topic of a field; else the subject itself."""
         return self._replace(field="") if self.field else self
 
     @classmethod

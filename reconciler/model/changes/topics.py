@@ -17,19 +17,19 @@ class ConfigChange:
     key: str
     before: str | None
     before_source: str
-    """Where today's value comes from (``Source``); empty for a new topic."""
+    """Source of the present value (``Source``); empty for a new topic."""
     after: str | None
-    """None removes the override."""
+    """New value; None removes the override."""
     origin: str
-    """Where the desired value comes from, in words."""
+    """Source of the desired value, in words."""
     goal: str | None = None
-    """What is desired in the end, where ``after`` is only a step on the way."""
+    """The final desired value, if ``after`` is only a step towards it."""
     undeclared: bool = field(default=False, metadata=SPARSE)
-    """It comes from the source topic, and no file declares it."""
+    """Whether the value comes from the source topic, and no file declares it."""
 
     @property
     def source(self) -> str:
-        """``east/orders`` of ``source east/orders, a step to 1d``; empty for what comes from no source topic."""
+        """``east/orders`` in ``source east/orders, a step to 1d``; empty for a value without a source topic."""
         word, _, ref = self.origin.partition(" ")
         return ref.partition(",")[0] if word == "source" else ""
 
@@ -45,7 +45,7 @@ class _TopicChange(ChangeOfTopic):
 
 
 class _DesiredTopicChange(_TopicChange):
-    """A topic that exists for a reason, other than one that goes."""
+    """A change of a topic that stays, unlike a deletion."""
 
     __slots__ = ()
     role: Role
@@ -104,7 +104,7 @@ class AddPartitions(_DesiredTopicChange):
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs(_DesiredTopicChange):
-    """Overrides of one topic that are set or taken off."""
+    """Sets or removes overrides of one topic."""
 
     word = "alter_configs"
     verb = "configs"
@@ -112,7 +112,7 @@ class AlterConfigs(_DesiredTopicChange):
 
     ref: TopicRef
     topic_id: str
-    """Of the topic that was compared: one that was recreated since is not changed."""
+    """Id of the compared topic: a topic that was recreated since is not changed."""
     configs: tuple[ConfigChange, ...]
     role: Role
     reason: Reason
@@ -125,7 +125,7 @@ class AlterConfigs(_DesiredTopicChange):
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic(_TopicChange):
-    """From a tombstone or by prune, and only the topic with this id."""
+    """Deletes a topic by a tombstone or by prune, and only the topic with this id."""
 
     word = "delete_topic"
     verb = "delete"
@@ -159,11 +159,11 @@ class ReassignReplicas(ChangeOfTopic):
     """None: the partitions differ."""
     after: int
     partitions: int
-    """How many the topic will have; those to come are placed once they exist."""
+    """Planned partition count; new partitions are placed once they exist."""
     placements: tuple[Placement, ...]
-    """Those that change."""
+    """Changed placements."""
     in_flight: int
-    """How many an earlier run began."""
+    """Number of partitions that an earlier run began."""
     bytes_to_copy: int
     """Missing of all new replicas; ``seconds``: for it, at the throttle."""
     seconds: int
@@ -179,8 +179,8 @@ class ReassignReplicas(ChangeOfTopic):
 
 @dataclass(frozen=True, slots=True)
 class FinishReassignment(BaseChange):
-    """What an earlier run of ours left on a cluster: waits for ``in_flight`` partitions, clears the throttles it set on
-    ``brokers`` and ``topics``, and nothing else."""
+    """Finishes an earlier run's reassignment: waits for ``in_flight`` partitions, and clears only the throttles that it
+    set on ``brokers`` and ``topics``."""
 
     kind = KindName.REPLICAS
     stage = Stage.REPLICAS

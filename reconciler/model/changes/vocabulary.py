@@ -1,5 +1,4 @@
-"""What every change says of itself: its kind, its sign, its risk, when it comes, and why, as machines know the
-reason."""
+"""Common properties of changes: kind, sign, risk, stage, and machine-readable reasons."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -110,7 +109,7 @@ class Why(StrEnum):
 
 
 class KindName(StrEnum):
-    """Of a kind of resource. What the engine does with it is in its record (``engine.kinds``)."""
+    """Name of a kind of resource. The kind's record is in ``engine.kinds``."""
 
     TOPICS = "topics"
     REPLICAS = "replicas"
@@ -137,9 +136,9 @@ class Risk(StrEnum):
 
 
 class Stage(StrEnum):
-    """The order over all clusters. Target topics exist before anything flows; removals come last.
+    """The order over all clusters. Target topics are created before anything flows; removals come last.
 
-    What is denied is denied before a topic is made that it is about; what is allowed, once the topic is there.
+    Denials precede the creation of their topic, grants follow it.
     """
 
     DENIALS = "denials"
@@ -170,10 +169,10 @@ class Reason:
 
 
 class BaseChange:
-    """What changes of every kind say of themselves. Each class of ``Change`` has ``cluster`` (empty for what belongs to
-    no one cluster), ``subject`` and ``stage`` besides.
+    """Common properties of changes of every kind. Each class of ``Change`` also has ``cluster`` (empty for a change of
+    no single cluster), ``subject`` and ``stage``.
 
-    ``word``: of the schemas. ``verb``: what its id begins with.
+    ``word``: in the schemas. ``verb``: prefix of its id.
     """
 
     __slots__ = ()
@@ -183,12 +182,12 @@ class BaseChange:
 
     @property
     def id(self) -> str:
-        """Stable over plans: what is done to what."""
+        """Verb and subject; stable across plans."""
         raise NotImplementedError
 
     @property
     def batch(self) -> str:
-        """Equal for changes of one stage and cluster that may travel in one request."""
+        """Equal for changes of one stage and cluster that may share one request."""
         return type(self).__name__
 
     @property

@@ -1,5 +1,4 @@
 """What git declares: clusters, topics, flows, mirrors, rollout, and the rules that apply to them.
 
-Belongs here: values built from YAML. Not here: how they are built (`environment.declarations`), live values
-(`model.live`).
+Belongs here: values built from YAML. Not here: building them (`environment.declarations`), live values (`model.live`).
 """

@@ -1,4 +1,4 @@
-"""Hooks of a cut-over, as git declares them: what is run, called or written at one of its steps."""
+"""Hooks of a cut-over, as git declares them: a program, an HTTP call, or a file to write at one of its steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,9 +20,9 @@ class HookKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CutoverHook:
-    """``target``: a program's path, a URL, or a file's path; it holds no reference. ``arguments``, values of
-    ``headers`` and ``text`` (a body, or what the file holds) may hold references to secrets. ``status``: what an HTTP
-    call must answer. ``ca``: file of the authorities that a call trusts, empty for the system's."""
+    """``target``: a program's path, a URL, or a file's path, without references. ``arguments``, values of ``headers``,
+    and ``text`` (a body, or the file's content) may contain references to secrets. ``status``: required HTTP status.
+    ``ca``: file of trusted authorities, empty for the system's."""
 
     kind: HookKind
     target: str

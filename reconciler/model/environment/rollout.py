@@ -1,6 +1,6 @@
 """A rollout as declared: waves in order, gates between them, soak time. Frozen values.
 
-``Rollout`` is what git declares, ``Course`` what a plan makes of it: waves with the clusters they come to.
+``Rollout``: as declared in git; ``Course``: its waves in a plan, with resolved clusters.
 """
 
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ class MirrorGate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """What must hold before a wave, after it, and all through its soak. Counts are of partitions, the most allowed.
+    """Conditions before a wave, after it, and during its soak. Counts are the most allowed partitions.
 
-    ``lag_ms``: the most a flow may be behind; None: not checked. ``wait_ms``: how long it may take after a wave until
-    all hold.
+    ``lag_ms``: greatest allowed lag of a flow; None: not checked. ``wait_ms``: longest time after a wave until all
+    gates hold.
     """
 
     offline_partitions: int = 0
@@ -53,7 +53,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class CourseWave:
-    """``clusters``: all that the wave comes to, by name."""
+    """``clusters``: names of the wave's clusters."""
 
     name: str
     clusters: tuple[str, ...]

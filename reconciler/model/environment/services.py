@@ -1,4 +1,4 @@
-"""Kafka as a service: what each offers, as its documentation says. What was not found there is None: unknown.
+"""Managed Kafka services: features by their documentation. None: not documented, so unknown.
 
 Read on 2026-11-27, and none of them was reached:
 
@@ -30,7 +30,7 @@ from reconciler.model.environment.topology import Cluster
 
 AWS_ADDRESS = re.compile(r"\.kafka(?:-serverless)?\.([a-z]{2}(?:-[a-z]+)+-[0-9])(?:\.vpce)?\.amazonaws\.com")
 APACHE = "apache"
-"""Brokers that somebody runs as Kafka's own documentation says; also where nothing is known."""
+"""Self-managed Apache Kafka; also the default if the service is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ServiceOffer:
         return ""
 
     def factor(self, asked: int | None) -> int | None:
-        """The replication factor that is in fact to be asked for, and to be compared. None: it is the service's own."""
+        """The effective replication factor, for requests and comparisons. None: the service decides."""
         if self.own_factor:
             return None
         return asked if asked is None else max(asked, self.least_factor)
@@ -186,7 +186,8 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
 
 @lru_cache(maxsize=1024)
 def guessed_service(bootstrap_servers: tuple[str, ...]) -> str:
-    """A key of ``SERVICES`` whose host names all bootstrap servers have; else ``apache``. Asked for each topic."""
+    """The key of ``SERVICES`` that matches all bootstrap servers; else ``apache``. Cached, since it is called for each
+    topic."""
     hosts = [server.rpartition(":")[0].lower() for server in bootstrap_servers]
     for name, offer in SERVICES.items():
         if hosts and all(any(fnmatchcase(host, form) for form in offer.hosts) for host in hosts):
@@ -195,7 +196,7 @@ def guessed_service(bootstrap_servers: tuple[str, ...]) -> str:
 
 
 def offer_of(cluster: Cluster) -> ServiceOffer:
-    """What the cluster's service offers, by ``service`` or else by its addresses."""
+    """The offer of the cluster's service, from ``service`` or guessed from its addresses."""
     return SERVICES.get(cluster.service or guessed_service(cluster.bootstrap_servers), NO_SERVICE)
 
 

@@ -40,9 +40,9 @@ class ConfigSync:
     exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
     """Expressions of config names that are left to the copy."""
     use_defaults_from: str = "target"
-    """``target`` or ``source`` (KIP-894): whose default a config has that the source does not override."""
+    """``target`` or ``source`` (KIP-894): the cluster with the default of configs that the source does not override."""
     carry_undeclared_limits: bool = field(default=False, metadata=SPARSE)
-    """Also an undeclared lower limit of the source, without asking each time."""
+    """Carries even an undeclared lower limit of the source, without asking each time."""
 
 
 GROUPS_INTERVAL_MS = 3_000
@@ -50,44 +50,44 @@ GROUPS_INTERVAL_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which consumer groups travel with a flow, and how their offsets are kept on the target."""
+    """Consumer groups of a flow, and the sync of their offsets to the target."""
 
     include: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = EXCLUDED_GROUPS
     """MirrorMaker 2's unless written; exclusions win."""
     sync_offsets: bool = False
-    """False: groups are only looked at by a failover."""
+    """False: only a failover reads groups."""
     interval_ms: int = GROUPS_INTERVAL_MS
     follow_rewinds: bool = False
     """A group that goes back at the source goes back at the target, too."""
     both_ways: bool = field(default=False, metadata=SPARSE)
-    """Of a flow that keeps offsets: what groups commit on the target is kept on the source, too."""
+    """For a flow that keeps offsets: commits of groups on the target are synced to the source, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorMakerTopics:
-    """MirrorMaker 2's own internal topics, for tools built for it. Checkpoints come with synced groups, the others only
-    when asked for."""
+    """MirrorMaker 2's internal topics, for its tools. Checkpoints come with synced groups, the others only on
+    request."""
 
     heartbeats: int | None = None
     """Interval in ms, or None."""
     offset_syncs: str | None = None
-    """``source`` or ``target``, where they lie, or None."""
+    """Cluster of the topic: ``source`` or ``target``; None: not written."""
     internal_separator: bool = True
     """KIP-949: False for names as before 3.1."""
 
 
 class OffsetsKept(StrEnum):
-    """What the offsets of copies are. TRANSLATED: the target's own, and the offset map translates between them. SAME:
-    record 4711 of the source is record 4711 of the copy."""
+    """Offsets of copies. TRANSLATED: the target's own, with an offset map between both. SAME: record 4711 of the source
+    is record 4711 of the copy."""
 
     TRANSLATED = handover.TRANSLATED
     SAME = handover.SAME
 
 
 class CopyMode(StrEnum):
-    """Who may write remote topics of a flow, as far as rules decide it. READ_ONLY: the mirror alone. WRITABLE: whom
-    the cluster's rules allow; rules that READ_ONLY made are taken back."""
+    """Writers of a flow's remote topics, as far as rules decide. READ_ONLY: only the mirror. WRITABLE: all principals
+    that the cluster's rules allow; rules of READ_ONLY are removed."""
 
     READ_ONLY = "read_only"
     WRITABLE = "writable"
@@ -98,7 +98,7 @@ class Objectives:
     """What drills of a flow are measured against, in milliseconds; None: not declared."""
 
     rto_ms: int | None = None
-    """Until a group has read a record that was written at the target."""
+    """Objective for the time until a group has read a record written at the target."""
     rpo_ms: int | None = None
     """Age of the oldest record that is not copied."""
     drill_every_ms: int | None = None
@@ -107,7 +107,7 @@ class Objectives:
 
 @dataclass(frozen=True, slots=True)
 class AccessSync:
-    """Flow-derived access: who may read a source topic may read its remote topic. ``groups``: also its group rules.
+    """Flow-derived access: readers of a source topic may read its remote topic. ``groups``: also its group rules.
 
     ``principals``: a principal's name on the source -> its name on the target, where it differs.
     """
@@ -127,7 +127,7 @@ class Principal(StrEnum):
 
 
 OURS = (Principal.PLAN, Principal.APPLY, Principal.MIRROR)
-"""Without PROBE: an application's login, with which a cut-over asks whether its fence holds, and nothing else."""
+"""Without PROBE, an application's login, with which a cut-over only checks its fence."""
 
 
 def _nothing() -> Mapping[Any, Any]:
@@ -146,8 +146,7 @@ class TopicRef:
 
 
 class Undeclared(StrEnum):
-    """What becomes of an override that is set on a topic and that no file declares. DRIFT: it counts as a difference
-    and stays; REMOVE: it is removed."""
+    """Treatment of an undeclared override. DRIFT: a reported difference that stays; REMOVE: it is removed."""
 
     IGNORE = "ignore"
     DRIFT = "drift"
@@ -161,11 +160,11 @@ class TopicDefaults:
     partitions: int | None = None
     replication_factor: int | None = None
     configs: Mapping[str, str] = field(default_factory=_nothing)
-    """By Kafka's names."""
+    """Configs by Kafka's names."""
     lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
     """Config -> the most that one apply may lower it by."""
     undeclared: Undeclared | None = field(default=None, metadata=SPARSE)
-    """In the end, where no layer decides, it is ``ignore``."""
+    """None: the next layer decides; ``ignore`` without any."""
     where: Where = field(default=NOWHERE, compare=False)
 
 
@@ -177,7 +176,7 @@ class Cluster:
     """The alias, by which remote topics are named."""
     bootstrap_servers: tuple[str, ...]
     cluster_id: str | None = None
-    """None: whichever cluster answers at the servers is taken for it."""
+    """None: any cluster that answers at the servers is accepted."""
     region: str | None = None
     """For waves of a rollout, and the map."""
     client: Mapping[str, str] = field(default_factory=_nothing)
@@ -195,7 +194,7 @@ class Cluster:
     not_contacted: str = field(default="", compare=False)
     """What changed in its connection since the base, where no credentials may follow; else empty."""
     listable: tuple[str, ...] = field(default=(), compare=False)
-    """The words of RECONCILER_ALLOW that would allow all of it; empty where none do."""
+    """Words of RECONCILER_ALLOW that would allow the change; empty if none can."""
 
     def client_for(self, principal: Principal) -> dict[str, str]:
         return {**self.client, **self.principals.get(principal, {})}
@@ -211,7 +210,7 @@ class Topic:
     replication_factor: int | None = None
     configs: Mapping[str, str] = field(default_factory=_nothing)
     labels: Mapping[str, str] = field(default_factory=_nothing)
-    """For people and for ``--label``; no broker sees them."""
+    """For users and ``--label``; not sent to brokers."""
     class_name: str = ""
     """An entry of ``Rules.classes``, or empty."""
     lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
@@ -230,8 +229,8 @@ class Isolation(StrEnum):
 
 
 class Carry(StrEnum):
-    """Which records a flow with provenance carries. LOCAL: those written at its source. FORWARD: also those that came
-    there from other clusters, unless they have been at the target."""
+    """Records that a flow with provenance carries. LOCAL: records written at its source. FORWARD: also records from
+    other clusters that have not been at the target."""
 
     LOCAL = "local"
     FORWARD = "forward"
@@ -246,19 +245,19 @@ class Flow:
     target: str
     topics: tuple[str, ...]
     exclude_topics: tuple[str, ...] = ()
-    """Beside those that no flow ever carries (``policy.EXCLUDED_TOPICS``)."""
+    """In addition to topics that no flow carries (``policy.EXCLUDED_TOPICS``)."""
     naming: Naming = field(default_factory=Naming)
     replication_factor: int | None = None
-    """Of remote topics; None: as the target's layers say."""
+    """Factor of remote topics; None: from the target's layers."""
     delivery: Delivery = Delivery.EXACTLY_ONCE
     isolation: Isolation = Isolation.READ_COMMITTED
     start: Start = field(default_factory=Start)
     lanes: int = 2
-    """How many lanes share its partitions, each with a transactional id of its own."""
+    """Number of lanes that share its partitions, each with its own transactional id."""
     rate_limit: int | None = None
     """Bytes per second over all lanes; None: no limit."""
     on_condition: Mapping[str, str] = field(default_factory=_nothing)
-    """Condition -> ``continue``; what it does not name stops its partition."""
+    """Condition -> ``continue``; other conditions stop their partition."""
     configs: ConfigSync = field(default_factory=ConfigSync)
     groups: Groups = field(default_factory=Groups)
     access: AccessSync = field(default_factory=AccessSync)
@@ -270,10 +269,10 @@ class Flow:
     headers: tuple[AddedHeader, ...] = ()
     """Added to each copy."""
     provenance: Carry | None = None
-    """None: copies are not marked with where they were."""
+    """None: copies get no provenance header."""
     offsets: OffsetsKept = field(default=OffsetsKept.TRANSLATED, metadata=SPARSE)
     filler_limit: int | None = field(default=None, metadata=SPARSE)
-    """Of a flow that keeps offsets: the most empty offsets that a partition of a new copy may be begun with; None:
+    """For a flow that keeps offsets: limit of filler records at the beginning of a new copy's partition; None:
     ``replication.offsets.same.FILLER_LIMIT``."""
     moved_from: str = field(default="", metadata=SPARSE)
     """Not of its entry but of ``moved``: the first name of a flow that was renamed."""
@@ -303,7 +302,7 @@ class Flow:
 
 
 SPARK_SECRET = "spark.authenticate.secret"  # noqa: S105  # a name
-"""What a standalone cluster, its workers and its applications know each other by; a reference in ``spark_conf``."""
+"""The shared secret of a standalone cluster, its workers and applications; a reference in ``spark_conf``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,13 +311,13 @@ class Mirror:
 
     name: str
     flows: tuple[str, ...]
-    """Names; by default every flow whose target is the mirror's name."""
+    """Names of flows; by default every flow to the cluster with the mirror's name."""
     master: str = "local[2]"
-    """As spark-submit takes it."""
+    """The master for spark-submit."""
     parallelism: int = 2
-    """How many Spark tasks copy at once, each on a core."""
+    """Number of concurrent Spark tasks, one per core."""
     spark_conf: Mapping[str, str] = field(default_factory=_nothing)
-    """Over what this program sets itself."""
+    """Overrides settings of this program."""
     refresh_interval_ms: int = 5_000
     """How often the job looks for topics that match."""
     status_interval_ms: int = 2_000
@@ -329,15 +328,15 @@ class Mirror:
     verify_conf: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
     """Spark settings of ``verify`` alone, over the others."""
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
-    """Where tasks reach the driver; None: as Spark's own settings say."""
+    """Address at which tasks reach the driver; None: from Spark's settings."""
     hosted: bool = field(default=False, metadata=SPARSE)
     """Mirror hosts keep it running, not a supervisor of this machine."""
     where: Where = field(default=NOWHERE, compare=False)
 
     @property
     def unauthenticated(self) -> bool:
-        """Its Spark cluster lets in anyone who reaches it, as far as this environment says. YARN, Kubernetes and local
-        masters make a secret for each application."""
+        """Whether the Spark cluster accepts any client, as far as this environment shows. YARN, Kubernetes and local
+        masters generate a secret for each application."""
         declared = self.spark_conf.get("spark.authenticate", "true" if SPARK_SECRET in self.spark_conf else "false")
         return self.master.startswith("spark://") and declared != "true"
 
@@ -355,7 +354,7 @@ class Tombstone:
     cluster: str
     topic: str
     topic_id: str
-    """As Kafka prints it. A topic of the same name that came later is never deleted by it."""
+    """As Kafka prints it, so that a later topic of the same name is never deleted."""
     reason: str
     expires: str
     """The last day (UTC, ISO 8601) on which it counts."""
@@ -381,7 +380,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Topics whose whole name ``pattern`` matches are never deleted, on any cluster."""
+    """Topics that match ``pattern`` (whole names) are never deleted, on any cluster."""
 
     pattern: str
     where: Where = field(default=NOWHERE, compare=False)
@@ -389,7 +388,7 @@ class Protection:
 
 @dataclass(frozen=True, slots=True)
 class ShrinkLimit:
-    """How much may go at once unasked: a loss is too large when it is more than ``percent`` and at least ``least``."""
+    """Limit of a loss without consent: a loss is too large if it exceeds ``percent`` and is at least ``least``."""
 
     percent: int = 20
     least: int = 5
@@ -401,23 +400,23 @@ class AuditTopic:
 
     topic: str
     cluster: str = ""
-    """Empty: where the environment's lock is kept."""
+    """Empty: the cluster that keeps the environment's lock."""
     where: Where = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What counts for the whole environment: values for its topics, and what must not be lost."""
+    """Settings of the whole environment: defaults of topics, and protections."""
 
     defaults: TopicDefaults = TopicDefaults()
     classes: Mapping[str, TopicDefaults] = field(default_factory=_nothing)
-    """By name, layers that topics choose by ``class``."""
+    """Class name -> layer, which topics choose by ``class``."""
     protected: tuple[Protection, ...] = ()
     """Names that no command deletes."""
     shrink_limit: ShrinkLimit = ShrinkLimit()
     audit: AuditTopic | None = None
     docs_url: str = field(default="", metadata=SPARSE)
-    """Where the pages of this project are read, so that runbooks are links."""
+    """URL of this project's pages, so that runbooks are links."""
     webhooks: tuple[Webhook, ...] = field(default=(), metadata=SPARSE)
 
 
@@ -425,7 +424,7 @@ class Rules:
 class Topology:
     """One environment folder. Mappings are keyed by name, in the order of the files.
 
-    ``*_declared``: the section is written, perhaps empty, so that what left it is looked for.
+    ``*_declared``: the section exists, perhaps empty, so that removed entries are searched for.
     """
 
     environment: str
@@ -443,11 +442,11 @@ class Topology:
     users_declared: bool = False
     rollout: Rollout | None = field(default=None, metadata=SPARSE)
     hooks: Mapping[str, CutoverHook] = field(default_factory=_nothing, metadata=SPARSE)
-    """Of cut-overs, by step."""
+    """Step of a cut-over -> hook."""
     moved_from: tuple[str, ...] = field(default=(), metadata=SPARSE)
     """Names that the environment had, by ``moved``: flows that it began under them are its own."""
     lock_home: str = field(default="", compare=False)
-    """Not from git: the cluster where a session found the lock; empty before it looked (decision 107)."""
+    """Not from git: the cluster where a session found the lock; empty before the search (decision 107)."""
 
     @property
     def clusters_alone(self) -> bool:
@@ -463,7 +462,7 @@ class Topology:
         return TopicRef(audit.cluster or min(self.clusters), audit.topic) if audit else None
 
     def arriving(self, flow: Flow) -> tuple[Flow, ...]:
-        """Flows with provenance into the source of a flow with provenance: whose copies it must know."""
+        """For a flow with provenance: the flows with provenance to its source, since it must recognise their copies."""
         if flow.provenance is None:
             return ()
         into = (other for other in self.flows.values() if other.target == flow.source)

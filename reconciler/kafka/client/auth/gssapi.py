@@ -20,7 +20,7 @@ from reconciler.kafka.client.errors import AuthenticationFailedError, SettingErr
 
 LIBRARY = "libgssapi_krb5.so.2"
 PATIENCE_S = 8.0
-"""How long a login waits for another one that asks the KDC on behalf of the same keytab."""
+"""Seconds that a login waits for another login that asks the KDC for the same keytab."""
 
 
 # <gssapi/gssapi.h>, <gssapi/gssapi_ext.h>
@@ -177,7 +177,7 @@ def _name(held: contextlib.ExitStack, text: str, kind: _Oid) -> c_void_p:
 
 
 def _credential(held: contextlib.ExitStack, login: KerberosLogin) -> c_void_p:
-    """Without a keytab and a principal none: MIT then chooses one of the ticket cache."""
+    """The credential; none without keytab and principal, and MIT then chooses one from the ticket cache."""
     credential = c_void_p()
     if not (login.keytab or login.principal):
         return credential
@@ -277,7 +277,7 @@ def _who(login: KerberosLogin) -> str:
 
 
 def _reason(error: _GssError, login: KerberosLogin, host: str) -> str:
-    """What exists, what is required, and what to do."""
+    """The found state, the requirement, and the remedy."""
     who = _who(login)
     at_end = f"no Kerberos ticket of {{who}} for {{service}}: {error}"
     signs = {error.code} if login.keytab else {error.code, error.major}

@@ -1,4 +1,4 @@
-"""Which principals a keytab holds: MIT's file format, version 0x0502, all of it big-endian. No key is kept."""
+"""Reads the principals in a keytab (MIT's file format, version 0x0502, big-endian). Keeps no key."""
 
 import struct
 from pathlib import Path
@@ -7,7 +7,7 @@ MOST_BYTES = 1 << 20
 
 
 def principals_in(path: str) -> tuple[str, ...]:
-    """``name/instance@REALM``, each once, in the file's order. Raises OSError, or ValueError for what is no keytab."""
+    """Distinct ``name/instance@REALM`` in file order. Raises OSError, or ValueError for a file that is no keytab."""
     with Path(path).open("rb") as file:
         content = file.read(MOST_BYTES + 1)
     if content[:2] != b"\5\2" or len(content) > MOST_BYTES:
@@ -20,7 +20,7 @@ def principals_in(path: str) -> tuple[str, ...]:
                 principals.append(_principal(content[at + 4 : at + 4 + size]))
             elif size == 0:
                 break
-            at += 4 + abs(size)  # an entry that was removed leaves a hole, whose size is negative
+            at += 4 + abs(size)  # a removed entry leaves a hole with a negative size
     except (struct.error, UnicodeDecodeError):
         raise ValueError("it is a damaged keytab: an entry ends too early") from None
     if not principals:
@@ -39,8 +39,8 @@ def _principal(entry: bytes) -> str:
 
 
 def keytab_problem(path: str, principal: str, written: str = "") -> str:
-    """Why no ticket of ``principal`` can come from the keytab, with what to do; empty where one can. ``written``: the
-    path as the setting has it. ``principal`` may be empty: the first one is taken."""
+    """Why the keytab gives no ticket of ``principal``, with a remedy; empty if it does. ``written``: the path in the
+    setting. ``principal``: empty for the first one in the file."""
     shown = written or path
     try:
         held = principals_in(path)

@@ -1,9 +1,9 @@
-"""The one seam for access tokens: our own connections and librdkafka get them here, whatever gives them.
+"""The only source of access tokens for our own connections and librdkafka, for every method.
 
-A token is kept in this process until 80 % of its life, per settings, and asked for by one thread at a time. Where it
-cannot be renewed, it is used as long as it is valid. After a refusal the endpoint is left alone for a while: identity
-providers limit requests, and lock clients. A token that a broker refused is renewed soon: what was wrong with it may
-have been corrected at the provider.
+This process caches a token for each group of settings until 80 % of its life; one thread at a time asks for a new one.
+If renewal fails, the old token is used while it is valid. After a refusal the endpoint is not asked for a while,
+because identity providers limit requests and lock clients. A token that a broker refused is renewed soon, because the
+provider's configuration may have been corrected.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from reconciler.kafka.client.auth.tokens.web import AccessToken, TokenRefusedErr
 from reconciler.kafka.client.errors import SettingError
 
 RENEWED_AT = 0.8
-"""Of a token's life: then a new one is got while the old one still counts."""
+"""Part of a token's life after which a new one is requested, while the old one is still valid."""
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED = 1.0, 30.0, 5.0
 """Seconds between questions: doubled where the endpoint is busy; after a refusal for good at most the last."""
 LIBRDKAFKA_ASKS = 10.0
@@ -34,9 +34,8 @@ _ALIASES = {
 
 
 class _Kept:
-    """What is known under one set of settings. ``lock`` is held while the endpoint is asked. The three times are
-    monotonic, so that a clock that is set right does not put them off. ``life``: seconds that a broker grants a
-    token, by its own clock."""
+    """The cache entry of one group of settings. ``lock``: held while the endpoint is asked. Times are monotonic, so
+    that an adjusted clock does not shift them. ``life``: seconds that a broker grants a token, by its clock."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -58,7 +57,7 @@ _lock = threading.Lock()
 
 
 def oauth_settings(client: Mapping[str, str]) -> dict[str, str]:
-    """Those of ``client`` that decide about tokens."""
+    """Settings of ``client`` that affect tokens."""
     of_oauth = ("sasl.oauth", "https.", "enable.sasl.oauth")
     return {_ALIASES.get(name, name): value for name, value in client.items() if name.startswith(of_oauth)}
 
@@ -72,7 +71,7 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
     stale, valid = kept.refused, kept.valid()  # in the reverse of the order in which another thread sets them
     if valid is not None and time.monotonic() < kept.renew_at:
         return valid
-    # Who has a valid token does not wait for another thread's question, unless a broker refused that token.
+    # With a valid token no caller waits for another thread's request, unless a broker refused the token.
     if not kept.lock.acquire(blocking=valid is None or stale):
         assert valid is not None
         return valid
@@ -83,7 +82,8 @@ def token(oauth: Mapping[str, str]) -> AccessToken:
 
 
 def refused(oauth: Mapping[str, str], given: AccessToken) -> bool:
-    """A broker refused ``given``: the next token is asked for ``LONGEST_REFUSED`` seconds after it. True from then."""
+    """Notes that a broker refused ``given``; the next token is requested ``LONGEST_REFUSED`` seconds after it. True
+    from then on."""
     kept = _of(oauth)
     if kept.token is not given:
         return kept.token is not None
@@ -199,15 +199,15 @@ def pairs(words: list[str]) -> dict[str, str]:
 
 
 def librdkafka_settings(client: Mapping[str, str]) -> dict[str, object]:
-    """``client`` for a client of librdkafka: its tokens come from here, by ``oauth_cb``. Secrets are resolved."""
+    """``client`` for librdkafka, with tokens from this module by ``oauth_cb``. Secrets are resolved."""
     mechanism = client.get("sasl.mechanisms", client.get("sasl.mechanism", "")).upper()
     if mechanism != "OAUTHBEARER" or client.get(_METHOD, "default").lower() == "default":
         return dict(client)
     oauth = oauth_settings(client)
 
     def given(_: str) -> tuple[str, float, str, dict[str, str]]:
-        """librdkafka ends where a token is refused, and asks again at 80 % of its life: soon, to have another one
-        before a broker's clock ends this one."""
+        """librdkafka fails on a refused token, and requests the next one at 80 % of its life; a shortened life makes it
+        renew before the broker's clock ends the token."""
         kept = _of(oauth)
         kept.renew_at = min(kept.renew_at, kept.given_at + kept.life * RENEWED_AT)
         held = token(oauth)

@@ -19,10 +19,11 @@ Exchange = Generator[bytes, bytes, None]
 
 
 def exchange(settings: SaslSettings, host: str = "") -> Exchange:
-    """The client's side; ``host``: the broker's, as it was dialled, for GSSAPI. Only the first step blocks.
+    """The client's side of an exchange; ``host``: the dialled host of the broker, for GSSAPI. Only the first step
+    blocks.
 
-    Raises AuthenticationFailedError when the broker cannot prove itself (SCRAM, GSSAPI) or refuses us, or there is no
-    token or ticket to show.
+    Raises AuthenticationFailedError if the broker cannot prove itself (SCRAM, GSSAPI) or refuses us, or without a token
+    or ticket.
     """
     match settings.mechanism:
         case "PLAIN":
@@ -49,9 +50,9 @@ def exchange(settings: SaslSettings, host: str = "") -> Exchange:
 
 
 def _scram(settings: SaslSettings, digest: str) -> Exchange:
-    """RFC 5802, with Kafka's names SCRAM-SHA-256 and -512: yields what to send, and is sent what the broker answers. No
-    channel binding (``biws`` is "n,,"). Fewer than 4096 rounds are refused, as Kafka's own client does (KIP-84), and
-    the broker has to prove that it knows the password as well: else anybody could play the broker."""
+    """SCRAM-SHA-256 and -512 (RFC 5802): yields messages, and is sent the broker's. No channel binding (``biws`` is
+    "n,,"). Refuses fewer than 4096 iterations, like Kafka's client (KIP-84). The broker must prove that it knows the
+    password, too, or another server could impersonate it."""
     nonce = secrets.token_urlsafe(24)
     user = settings.username.replace("=", "=3D").replace(",", "=2C")
     first_bare = f"n={user},r={nonce}"

@@ -1,8 +1,8 @@
-"""Which of librdkafka's settings may be given, which our own connections honour, and what to use instead of others.
+"""Allowed settings of librdkafka, those that our own connections support, and replacements of the others.
 
-Pure, and nothing is opened: an environment can be judged before any connection. Names and meaning: librdkafka 2.16,
-CONFIGURATION.md. What may be given is a list: an edit of an environment must not run code, and some settings load
-libraries or call a shell. A setting that decides about security is honoured or refused, never ignored.
+Pure functions, so an environment can be checked before any connection. Names and meaning: librdkafka 2.16,
+CONFIGURATION.md. Settings are allowed by a list, because an edit of an environment must not run code, and some settings
+load libraries or call a shell. A security setting is honoured or refused, never ignored.
 """
 
 import re
@@ -16,7 +16,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"
 BY_PASSWORD = MECHANISMS[:3]
 PROTOCOLS = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
 DECIDES = ("ssl.", "ssl_", "sasl.", "security.", "https.", "enable.ssl", "enable.sasl", "oauthbearer_")
-"""Beginnings of settings that decide which credentials a client shows, and to whom."""
+"""Prefixes of settings that decide which credentials a client sends, and to which server."""
 HONOURED = frozenset(
     {
         "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
@@ -76,7 +76,7 @@ TUNING = frozenset(
         "debug", "log_level", "log.connection.close", "statistics.interval.ms", "enable.metrics.push",
     }
 )  # fmt: skip
-"""Settings for speed and patience of a client. They change neither its peer nor what it runs or reads."""
+"""Settings for a client's performance and timeouts. They affect neither its peer nor code or files that it uses."""
 TOKEN_METHODS = ("oidc", "aws_msk_iam", "aws_sts", "azure", "gcp")
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_ENDPOINT = "sasl.oauthbearer.token.endpoint.url"  # noqa: S105 - a name
@@ -156,14 +156,14 @@ _WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "enable.sasl.oauthbearer.unsecure.jwt": (("true", "false"), ""),
     "broker.address.family": (("any", "v4", "v6"), ""),
 }
-"""Settings of few values, in lower case, and why there are only these where it is not plain."""
+"""Settings with few allowed values, in lower case, with the reason where it is not obvious."""
 _MSK_IAM = "It is a mechanism of Java clients; MSK takes OAUTHBEARER with sasl.oauthbearer.method aws_msk_iam, too"
 _WHY_NOT: Mapping[tuple[str, str], str] = {
     ("sasl.mechanism", "aws_msk_iam"): _MSK_IAM,
     ("sasl.mechanisms", "aws_msk_iam"): _MSK_IAM,
     ("ssl.endpoint.identification.algorithm", ""): "A blank turns the check of host names off in Java clients only",
 }
-"""Why a value that people write is none of ``_WORDS``."""
+"""Why a common value is not in ``_WORDS``."""
 _OF_EVERY_CLIENT = ("security.protocol", "sasl.mechanism", "sasl.mechanisms", "ssl.endpoint.identification.algorithm")
 
 
@@ -200,7 +200,7 @@ def useless(client: Mapping[str, str | None]) -> tuple[Refusal, ...]:
 
 
 def forbidden(client: Iterable[str]) -> tuple[Refusal, ...]:
-    """Settings that no client is given, one refusal each: those that are not on the list."""
+    """Refusals of settings that are not in the list."""
     unlisted = (setting for setting in sorted(client) if setting not in _LISTED)
     return tuple(_refusal(setting) for setting in unlisted if not setting.startswith(_LIBRDKAFKA_ONLY))
 
@@ -210,8 +210,8 @@ def by_kerberos(client: Mapping[str, str]) -> bool:
 
 
 def not_by_librdkafka(client: Mapping[str, str]) -> str:
-    """Why librdkafka is given nothing of these settings; empty where it may log in with them. It renews tickets by
-    ``kinit`` in a shell, also where no keytab is named."""
+    """Why librdkafka must not get these settings, or empty. It renews Kerberos tickets by ``kinit`` in a shell, even
+    without a keytab."""
     if not by_kerberos(client):
         return ""
     return "sasl.mechanism is GSSAPI: our own connections speak Kerberos, and librdkafka gets none of it"
@@ -296,7 +296,7 @@ _SHAPES = (
 
 
 def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
-    """What is wrong only beside other settings."""
+    """Problems of combined settings."""
     protocol = (client.get("security.protocol", "plaintext") or "").lower()
     if protocol not in PROTOCOLS or not protocol.startswith("sasl"):
         return
@@ -318,7 +318,7 @@ def _together(client: Mapping[str, str | None]) -> Iterator[Refusal]:
 
 
 def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
-    """Credentials that are missing, and those that no broker would see."""
+    """Missing credentials, and credentials that no mechanism uses."""
     protocol = client.get("security.protocol", "plaintext")
     given = [name for name in ("sasl.username", "sasl.password", "sasl.mechanism", "sasl.mechanisms") if name in client]
     if protocol is not None and protocol.lower() in PROTOCOLS and not protocol.lower().startswith("sasl"):
@@ -350,7 +350,7 @@ def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
 
 
 def _needed(client: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Without the prefix sasl.oauthbearer. What a cloud's variables may give, too, is not needed here."""
+    """Required settings, without the prefix sasl.oauthbearer, and without those that a cloud's variables may supply."""
     method = (client.get("sasl.oauthbearer.method", "default") or "").lower()
     key = next(
         (f"assertion.{name}" for name in ("file", "private.key.pem") if f"sasl.oauthbearer.assertion.{name}" in client),

@@ -14,10 +14,10 @@ _OPENSSL_NAMES = {"P-256": "prime256v1", "P-384": "secp384r1", "P-521": "secp521
 
 
 class Renewed:
-    """A TLS context that follows its files: the next connection uses a certificate that was renewed there.
+    """A TLS context that reloads its files, so that the next connection uses a renewed certificate.
 
-    Certificates live for days where a machine renews them, and a lane for weeks. Raises SettingError when it is made;
-    later, files that cannot be used (half of them may be written) leave the context as it was.
+    Automatically renewed certificates live for days, a lane for weeks. Raises SettingError at creation; later, unusable
+    files (perhaps half-written) leave the context unchanged.
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
@@ -79,8 +79,8 @@ def context_of(client: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def unreadable_file(client: Mapping[str, str], written: Mapping[str, str]) -> str:
-    """The first setting whose file cannot be read, with the path as it was ``written``, before references were
-    resolved; nothing when all can be. OpenSSL's errors name neither the file nor the setting."""
+    """The first setting with an unreadable file, with the path as ``written``, before references were resolved; empty
+    if all are readable. OpenSSL's errors name neither file nor setting."""
     for setting in _FILES:
         place = client.get(setting, "")
         if place in ("", "probe") or Path(place).is_dir():
@@ -110,7 +110,7 @@ def trusting(client: Mapping[str, str], prefix: str) -> ssl.SSLContext:
 
 
 def _key_material(stack: contextlib.ExitStack, client: Mapping[str, str], kind: str) -> str | None:
-    """OpenSSL reads key material from files only; one that is made for it is private and gone at once."""
+    """Key material as files, since OpenSSL reads only files; a temporary one is private, and deleted at once."""
     if client.get(f"{kind}.location"):
         return client[f"{kind}.location"]
     if not client.get(f"{kind}.pem"):

@@ -31,8 +31,8 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """``state`` as the broker says it (``Empty``, ``Stable``, ...), empty from brokers before Kafka 2.6.
-    ``protocol`` is the protocol type: ``consumer``, ``connect``, or empty for a group that only ever committed.
+    """``state``: the broker's word (``Empty``, ``Stable``, ...), empty before Kafka 2.6. ``protocol``: the protocol
+    type, ``consumer``, ``connect``, or empty for a group that never had members.
     ``coordinator``: node id of the broker that listed it."""
 
     group: str
@@ -52,7 +52,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """``error``: Kafka's code; then nothing else counts. ``assignor``: ``stream`` means a Kafka Streams application."""
+    """``error``: Kafka's code; if set, other fields are meaningless. ``assignor``: ``stream`` means Kafka Streams."""
 
     group: str
     state: str
@@ -158,7 +158,7 @@ def _consumer(reader: ResponseReader) -> DescribedGroup:
 
 
 def _consumer_member(reader: ResponseReader) -> Member:
-    """ConsumerGroupDescribe (KIP-848). Current and target assignment are both there; the current one is what the member
+    """A member in ConsumerGroupDescribe (KIP-848). Of current and target assignment, the current one is what the member
     reads now."""
     member_id, _, _ = reader.string(), reader.string(), reader.string()
     reader.int32()
@@ -172,7 +172,7 @@ def _consumer_member(reader: ResponseReader) -> Member:
 
 
 def _assignment(reader: ResponseReader) -> tuple[Key, ...]:
-    """Topic ids are passed over: the names beside them are what this program compares."""
+    """An assignment by topic names; skips the topic ids beside them."""
     entries: list[Key] = []
     for _ in range(reader.count()):
         reader.uuid()

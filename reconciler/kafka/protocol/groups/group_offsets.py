@@ -96,12 +96,12 @@ def _offsets(reader: ResponseReader) -> GroupOffsets:
 
 
 def pack_commit(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
-    """As a client that is no member: the coordinator refuses it while the group has members."""
+    """OffsetCommit without a member: the coordinator refuses it while the group has members."""
     return b"".join((string(group), NO_MEMBER, pack_offsets(offsets), NO_TAGS))
 
 
 def pack_offsets(offsets: Mapping[Key, CommittedOffset]) -> bytes:
-    """By topic, as all requests that commit them have them."""
+    """Offsets by topic, in the layout of all commit requests."""
     packed = _PARTITION.pack
     entries = {
         key: packed(key[1], at.offset, at.leader_epoch) + string(at.metadata) + NO_TAGS for key, at in offsets.items()

@@ -1,7 +1,7 @@
 """DescribeShareGroupOffsets and AlterShareGroupOffsets, both layout 0 (KIP-932): start offsets of share groups.
 
-A share group has no committed offsets. Its start offset in a partition is that of the first record that is not
-acknowledged; what is acknowledged beyond it is known to the broker alone.
+A share group has no committed offsets. Its start offset in a partition is that of the first unacknowledged record; only
+the broker knows acknowledgements after it.
 """
 
 import struct

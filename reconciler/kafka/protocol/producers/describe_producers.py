@@ -1,4 +1,4 @@
-"""DescribeProducers (KIP-664, from Kafka 2.8): who writes to a partition, how far, in which transaction."""
+"""DescribeProducers (KIP-664, from Kafka 2.8): active producers of a partition, with sequences and transactions."""
 
 import struct
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,8 @@ Producers = tuple[ActiveProducer, ...]
 
 
 async def ask(connection: Connection, keys: Iterable[Key]) -> Mapping[Key, int | Producers] | None:
-    """Of the broker that leads them. None: it is older. Raises ConnectionLostError and MalformedResponseError."""
+    """Asks the leader of these partitions. None: the broker is older. Raises ConnectionLostError and
+    MalformedResponseError."""
     _, newest = connection.versions.get(DESCRIBE_PRODUCERS, (0, -1))
     if newest < VERSION:
         return None

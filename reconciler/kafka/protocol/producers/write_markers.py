@@ -21,7 +21,7 @@ Key = tuple[str, int]
 
 
 class Epochs(NamedTuple):
-    """Of a marker. -1: the leader knows none of its producer id."""
+    """Epochs of a marker. -1: the leader does not know the producer id."""
 
     producer: int = -1
     coordinator: int = -1

@@ -1,4 +1,4 @@
 """Access tokens for OAUTHBEARER, one module for each ``sasl.oauthbearer.method``.
 
-Belongs here: how a token is asked for at a provider. Not here: keeping and renewing it (``auth.oauth``).
+Belongs here: requesting a token from a provider. Not here: caching and renewing it (``auth.oauth``).
 """

@@ -13,7 +13,8 @@ _PREFIX = "sasl.oauthbearer.assertion."
 
 
 def assertion(oauth: Mapping[str, str], client: str, audience: str) -> str:
-    """What the ``assertion.*`` settings say, a file or a key. Raises SettingError, without a secret in its text."""
+    """The assertion of the ``assertion.*`` settings, from a file or signed by a key. Raises SettingError, without a
+    secret in its text."""
     if path := oauth.get(f"{_PREFIX}file"):
         return text_of_file(path, f"{_PREFIX}file")
     key = oauth.get(f"{_PREFIX}private.key.pem", "")

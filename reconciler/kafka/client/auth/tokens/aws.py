@@ -28,7 +28,8 @@ _CONTAINER_HOSTS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhos
 
 
 def of_msk_iam(oauth: Mapping[str, str]) -> web.AccessToken:
-    """As the signers of AWS make it: base64url of a URL for kafka-cluster:Connect, valid for 15 minutes at most."""
+    """A token like those of AWS' signers: base64url of a presigned URL for kafka-cluster:Connect, valid for at most 15
+    minutes."""
     at, now, signer = _region(oauth), time.time(), _keys(oauth)
     life = LIFE if signer.expires_at is None else max(1, min(LIFE, int(signer.expires_at - now)))
     url = f"https://kafka.{at}.amazonaws.com/"
@@ -65,7 +66,7 @@ def _region(oauth: Mapping[str, str]) -> str:
 
 
 def _keys(oauth: Mapping[str, str]) -> AwsKeys:
-    """Those to sign with, of the role ``aws.role_arn`` where one is set. Raises SettingError, TokenRefusedError."""
+    """Keys for signing, of the role ``aws.role_arn`` if set. Raises SettingError, TokenRefusedError."""
     own = _of_profile(oauth[f"{_PREFIX}profile"]) if oauth.get(f"{_PREFIX}profile") else _default(oauth)
     if not (role := oauth.get(f"{_PREFIX}role_arn")):
         return own

@@ -1,4 +1,4 @@
-"""What may be shown of a token: what a broker compares, never what proves an identity."""
+"""Parts of a token for output: claims that a broker compares, never the proof of identity."""
 
 import base64
 import json
@@ -11,12 +11,13 @@ _COMPARED = ("iss", "aud", "sub", "scope")
 
 
 def claims(text: str) -> Mapping[str, object]:
-    """Of a JWT, without looking at its signature; nothing of an opaque token."""
+    """Claims of a JWT, without checking its signature; empty for an opaque token."""
     return _part(text, 1)
 
 
 def compared(text: str) -> str:
-    """For the end of a broker's refusal: brokers give a reason in their log only. Empty for an opaque token."""
+    """Claims to append to a broker's refusal, since brokers log the reason but do not send it. Empty for an opaque
+    token."""
     of_token = claims(text)
     named = [f"{name} {of_token[name]!r}" for name in _COMPARED if name in of_token]
     if kid := _part(text, 0).get("kid"):
@@ -33,7 +34,7 @@ def compared(text: str) -> str:
 
 
 def _of_presigned_url(text: str) -> list[str]:
-    """Of AWS: access key id and scope, time and life, without the signature."""
+    """Parts of AWS' presigned URL: access key id, scope, time and life, without the signature."""
     parts = urlsplit(_decoded(text).decode(errors="replace"))
     query = parse_qs(parts.query)
     names = {"X-Amz-Credential": "credential", "X-Amz-Date": "date", "X-Amz-Expires": "life"}
@@ -41,8 +42,8 @@ def _of_presigned_url(text: str) -> list[str]:
 
 
 def _part(text: str, number: int) -> Mapping[str, object]:
-    """Header (0) or claims (1) of a JWT, without looking at its signature: these are for words in an error. Empty for
-    anything else."""
+    """Header (0) or claims (1) of a JWT, without checking its signature, for error messages. Empty for any other
+    text."""
     parts = text.split(".")
     if len(parts) != 3:
         return {}

@@ -23,7 +23,7 @@ _SHOWN = 200
 
 
 class TokenRefusedError(AuthenticationFailedError):
-    """``retry_after``: seconds that the endpoint asked for, or None. ``busy``: it answered 429 or 5xx, or nothing."""
+    """``retry_after``: seconds that the endpoint demands, or None. ``busy``: it answered 429 or 5xx, or not at all."""
 
     def __init__(self, text: str, retry_after: float | None = None, busy: bool = False) -> None:
         super().__init__(text)
@@ -42,8 +42,8 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class IdentityEndpoint:
-    """``oauth``: settings, for ``https.ca``. ``todo``: what to do where it refuses. ``hidden``: secrets that its answer
-    may repeat. ``local``: an address of this machine or its host, which no proxy reaches."""
+    """``oauth``: settings, for ``https.ca``. ``todo``: the remedy for a refusal. ``hidden``: secrets that its answer
+    may repeat. ``local``: an address of this machine or its host, which no proxy can reach."""
 
     url: str
     oauth: Mapping[str, str] = field(repr=False)
@@ -57,7 +57,7 @@ class IdentityEndpoint:
 
     @property
     def through(self) -> str:
-        """The proxy that the variables name for it, in words, without a login; empty where there is none."""
+        """Words for the proxy from the environment, without a login; empty without a proxy."""
         scheme = self.url.partition(":")[0]
         proxy = "" if self.local or urllib.request.proxy_bypass(self.where) else urllib.request.getproxies().get(scheme)
         shown = (proxy or "").rpartition("@")[2].partition("://")
@@ -77,7 +77,7 @@ def ask(
     form: Mapping[str, str] | None = None,
     method: str | None = None,
 ) -> tuple[Message, bytes]:
-    """Headers and body of the answer. Raises SettingError for an address that is none, TokenRefusedError else."""
+    """Headers and body of the answer. Raises SettingError for an invalid address, else TokenRefusedError."""
     try:
         where = endpoint.where
     except ValueError as error:
@@ -121,7 +121,7 @@ def ask(
 def ask_json(
     endpoint: IdentityEndpoint, headers: Mapping[str, str], form: Mapping[str, str] | None = None
 ) -> Mapping[str, object]:
-    """As ``ask``, of an answer that is one JSON object."""
+    """Like ``ask``, for an answer that is one JSON object."""
     answered, body = ask(endpoint, {"Accept": "application/json", **headers}, form)
     try:
         document = json.loads(body)
@@ -149,14 +149,14 @@ def access_token(
 
 
 def proper_token(text: str, where: str) -> str:
-    """``text``, where it can travel in SASL's message (RFC 6750, section 2.1); else TokenRefusedError."""
+    """``text`` if SASL's message can carry it (RFC 6750, section 2.1); else raises TokenRefusedError."""
     if not text.isascii() or not text.isprintable() or " " in text:
         raise TokenRefusedError(f"no token from {where}: what it gives has characters that no token has")
     return text
 
 
 def _life(expires_in: object, text: str) -> float:
-    """In seconds from now: what the answer says, else what the token says, else little."""
+    """Life in seconds from now: from the answer, else from the token, else a short one."""
     if isinstance(expires_in, (int, float, str)) and not isinstance(expires_in, bool):
         try:
             life = float(expires_in)
@@ -168,7 +168,7 @@ def _life(expires_in: object, text: str) -> float:
 
 
 def life_of(text: str, unknown: float) -> float:
-    """In seconds from now, as a JWT says itself; ``unknown`` where it does not."""
+    """Life in seconds from now, from a JWT; ``unknown`` without one."""
     expires = claims(text).get("exp")
     return max(expires - time.time(), 0.0) if isinstance(expires, (int, float)) else unknown
 
@@ -189,7 +189,7 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
     if not words and b"<Code>" in body:  # AWS' services
         parts = [body.partition(f"<{name}>".encode())[2].partition(b"<")[0] for name in ("Code", "Message")]
         words = ": ".join(part.decode(errors="replace") for part in parts)
-    # An endpoint may repeat what it was sent, and errors are shown in logs and plans.
+    # An endpoint may repeat its input, and errors appear in logs and plans.
     for secret in endpoint.hidden:
         words = words.replace(secret, "***") if secret else words
     words = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())[:_SHOWN]
@@ -205,8 +205,8 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
 
 
 def text_of_file(path: str, named_by: str = "", encoding: str = "utf-8") -> str:
-    """Without space around it. ``named_by``: the setting or variable that names the file. Raises TokenRefusedError for
-    one that cannot be read or is empty: others rewrite such files, and it may be there soon."""
+    """The stripped text of a file. ``named_by``: the setting or variable with its path. Raises TokenRefusedError, which
+    is retried, for an unreadable or empty file: another program may be rewriting it."""
     which = f"{named_by} names {path}, which" if named_by else path
     try:
         text = Path(path).read_text(encoding).strip()
