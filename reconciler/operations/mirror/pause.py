@@ -44,6 +44,7 @@ def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: 
     with open_session(folder, Principal.APPLY) as session:
         wanted = scopes(session.topology, request)
         _require_exist(session, wanted, say)
+        _require_topic(session, wanted)
         held = {pause.scope: pause for scope in wanted for pause in _held(session, scope.flow)}
         fresh = {scope: _fresh(scope, reason) for scope in wanted if scope not in held}
         for scope in wanted:
@@ -127,7 +128,7 @@ def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
             raise ReconcilerError(
                 f"{cluster} has no topic {STATUS_TOPIC}: what is paused is not known",
                 "Pauses are kept there. A job that runs continues with those that it has read.",
-                "Create the topic: reconciler apply ENV. Then resume again.",
+                "Create the topic: reconciler apply ENV. Then run this again.",
             )
 
 
