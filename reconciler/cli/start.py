@@ -15,7 +15,7 @@ def main() -> None:
     changes_nothing = sys.argv[1:2] and sys.argv[1] in CHANGE_NOTHING
     if changes_nothing:
         signal.signal(signal.SIGINT, _leave)
-        gc.disable()  # they are over in seconds, and nearly all that they make is kept to their end
+        gc.disable()  # commands end within seconds, and keep nearly all objects until then
     try:
         from reconciler.render.console import run_app
 
@@ -47,13 +47,14 @@ def open_standard_streams() -> None:
 
 
 def _end(code: object) -> None:
-    """At once: all connections are closed, all is written, and to take a million objects apart is no use to anybody."""
+    """Exits at once: connections are closed and output is written, and freeing a million objects would only take
+    time."""
     if not isinstance(code, int):
         return
     for out in (sys.stdout, sys.stderr):
         try:
             out.flush()
-        except (OSError, ValueError, AttributeError):  # its reader is gone; closed, or never open
+        except (OSError, ValueError, AttributeError):  # without a reader, closed, or never open
             return
     os._exit(code)
 

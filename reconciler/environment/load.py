@@ -99,7 +99,7 @@ def load(
     places, doubled = collect(documents)
     problems += doubled
 
-    # Entries with a problem so far are left out, so that rules judge only what was read as it was written.
+    # Entries with a problem are left out, so that rules judge only correctly read values.
     builder = _Builder(places, {(p.where.file, p.where.line, p.where.column) for p in problems}, problems)
     expired_before = today or datetime.now(UTC).date()
     read_clusters = builder.build("clusters", clusters.build_cluster)
@@ -136,7 +136,7 @@ def load(
         moved_from=moved.earlier_names(environment, renames),
     )
 
-    # A cluster with a problem is judged by its logins at least; what is said of a place already is not said again.
+    # Of a cluster with a problem at least the logins are checked; a place gets no second problem.
     entries = [(name, place) for (of, name), place in places.entries.items() if of == "clusters"]
     half = [
         clusters.half_read_cluster(Reading("clusters", *each)) for each in entries if each[0] not in topology.clusters
@@ -173,8 +173,8 @@ class _Builder:
         self.problems = problems
 
     def build(self, section: str, make: Callable[[Reading], Noun]) -> list[Noun]:
-        """Entries of one section. One that the schema refuses is not built, but its values are still judged, so that
-        a user sees every problem at once."""
+        """Entries of one section. An entry that the schema refuses is not built, but its values are still checked, so
+        that the user sees every problem at once."""
         nouns = []
         for (of, name), place in self.places.entries.items():
             if of != section:

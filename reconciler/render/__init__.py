@@ -1,4 +1,4 @@
 """Values to words: plans and reports for people (text, Markdown, HTML) and machines (JSON).
 
-Belongs here: wording, layout, escaping. Not here: deciding what is worth saying (`engine`).
+Belongs here: wording, layout, escaping. Not here: deciding what to report (`engine`).
 """

@@ -1,8 +1,8 @@
-"""Accepts drift: writes the live value of a declared field into its YAML, at the place where it is declared, and an
-override that no file declares among the configs of its topic.
+"""Accepts drift: writes the live value of a declared field into its place in the YAML, and an undeclared override into
+the configs of its topic.
 
-Only the value's own characters change, so comments, order and layout stay. The result is loaded again and must differ
-from before in exactly the accepted fields.
+Only the characters of the value change, so comments, order and layout stay. The result is loaded again, and must differ
+in exactly the accepted fields.
 """
 
 import json
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """One field of one topic. ``text`` is what is written, ``found`` what it means to Kafka."""
+    """One field of one topic. ``text``: as written in YAML, ``found``: its value in Kafka."""
 
     topic: str
     field: str
@@ -86,7 +86,7 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
             "\n".join(f"  {name}" for name in refused),
             "Leave these out, or edit the files yourself.",
         )
-    # An edit of text can mean more than its value, behind an anchor for one: what the new files declare decides.
+    # An edit of text can change more than one value, such as behind an anchor: the loaded result decides.
     _require_only(topology, load({**texts, **changed}, topology.environment, expired_too=True), accepted.values())
     return Acceptance(tuple(accepted.values()), changed)
 
@@ -101,7 +101,7 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
         description = "no topic of this name is declared there"
         return [], [f"{description}; a remote topic follows its source, and what is not declared is left as it is"]
 
-    # On each of its clusters, since one declaration counts for all of them; first on the cluster that was asked for.
+    # One declaration counts for all clusters of the topic, so all are compared, the requested one first.
     topics: dict[str, LiveTopic] = {}
     for place in (cluster, *(other for other in desired.clusters if other != cluster)):
         known = live.known(place)
@@ -119,7 +119,7 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
     counts = [name for name, count in ((PARTITIONS, desired.partitions), (FACTOR, desired.replication_factor)) if count]
     layers = layers_of(topology, cluster, desired)
     drifted: set[str] = set()
-    if undeclared(layers) is Undeclared.DRIFT:  # else an override that no file declares is left as it is
+    if undeclared(layers) is Undeclared.DRIFT:  # otherwise an undeclared override is no drift
         drifted = topics[cluster].overrides.keys() - configs(layers).keys() - THROTTLES
     fields = [field] if field else [*counts, *sorted({*desired.configs, *drifted})]
     accepted: list[Accepted] = []
@@ -137,8 +137,8 @@ def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Acc
 
 
 def _field(desired: Topic, field: str, layers: Layers, topics: Mapping[str, LiveTopic]) -> Accepted | str:
-    """What to write, or why it cannot be written; empty if the field differs on no cluster of the topic. ``layers``: of
-    the cluster that was asked for."""
+    """The text to write, or the reason against it; empty if the field differs on no cluster of the topic. ``layers``:
+    of the requested cluster."""
     name, everywhere = desired.name, list(topics.values())
     if field in (PARTITIONS, FACTOR):
         declared: int | None = getattr(desired, field)

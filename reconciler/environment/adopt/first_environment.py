@@ -28,8 +28,7 @@ class FirstFlow:
 
 @dataclass(frozen=True, slots=True)
 class FirstEnvironment:
-    """``files``: by their paths in the environment's folder. ``users_left``: how many SCRAM users of a cluster no file
-    declares."""
+    """``files``: by path in the environment's folder. ``users_left``: cluster -> number of undeclared SCRAM users."""
 
     files: Mapping[str, str]
     adoptions: tuple[Adoption, ...]
@@ -85,7 +84,7 @@ def require_valid(files: Mapping[str, str], name: str) -> None:
 
 
 def _upstream(cluster: str, flows: Sequence[FirstFlow]) -> set[str]:
-    """All clusters from which something comes to ``cluster``, over any number of hops; in a ring also itself."""
+    """All clusters upstream of ``cluster``, over any number of hops; in a ring also itself."""
     above: set[str] = set()
     waiting = [cluster]
     while waiting:
@@ -97,7 +96,7 @@ def _upstream(cluster: str, flows: Sequence[FirstFlow]) -> set[str]:
 
 
 def _clusters_text(clusters: Sequence[Cluster]) -> str:
-    """What was answered about clusters, before they were read."""
+    """YAML of clusters from answers alone, before they are read."""
     lines = (line for cluster in clusters for line in (*cluster_head(cluster), *logins(cluster)))
     return "\n".join(["clusters:", *lines]) + "\n"
 

@@ -27,14 +27,14 @@ _HAS_CONTROLS = "it contains characters that are not allowed in a topology"
 
 @dataclass(frozen=True, slots=True)
 class Adopted(Generic[Entry]):
-    """``left_out``: what the cluster has and no entry can hold, with the reason."""
+    """``left_out``: live objects that no entry can express, with reasons."""
 
     entries: tuple[Entry, ...] = ()
     left_out: tuple[str, ...] = ()
 
 
 def adopt_access(cluster: str, bindings: Iterable[acls.AclBinding]) -> Adopted[acls.AccessRule]:
-    """Rules of one principal that differ in name, operation or host only are put together."""
+    """Access entries; rules of one principal that differ only in name, operation or host are merged."""
     taken: list[acls.AclBinding] = []
     left_out: list[str] = []
     for acl in sorted(bindings):
@@ -75,7 +75,7 @@ def adopt_access(cluster: str, bindings: Iterable[acls.AclBinding]) -> Adopted[a
 
 
 def adopt_quotas(cluster: str, live: Mapping[QuotaEntity, Limits]) -> Adopted[Quota]:
-    """In the order of their entities; one entry each."""
+    """One quota entry for each entity, sorted."""
     quotas: list[Quota] = []
     left_out: list[str] = []
     for whom, limits in sorted(live.items(), key=lambda pair: str(pair[0])):
@@ -107,10 +107,10 @@ def adopt_quotas(cluster: str, live: Mapping[QuotaEntity, Limits]) -> Adopted[Qu
 
 
 def adopt_users(cluster: str, live: LiveUsers | None) -> Adopted[ScramUser]:
-    """In the order of their names; none where the users or their record could not be read."""
+    """User entries, sorted by name; none if users or their record could not be read."""
     if live is None or not isinstance(live.credentials, Mapping) or isinstance(live.recorded, Unknown):
         return Adopted()
-    # Each user has a variable of its own: those of svc.a and svc-a would have one name, so the second gets a number.
+    # Each user needs a separate variable: names of svc.a and svc-a would be equal, so the second gets a number.
     variables: dict[str, str] = {}
     for name in sorted(live.credentials):
         stem = variable = TODO + re.sub("[^A-Z0-9]", "_", name.upper())

@@ -1,6 +1,6 @@
-"""Adopts the topics of an existing cluster: which are declared, with which values, and why others are not.
+"""Adopts topics of an existing cluster: chooses topics and values to declare, with reasons for omitted ones.
 
-Nothing is guessed: what could not be read, or what a declaration cannot hold, is left out and reported.
+It guesses nothing: unreadable values, and values that a declaration cannot express, are omitted and reported.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class Adoption:
 
     @property
     def acls(self) -> int:
-        """How many of Kafka's rules the entries of ``access`` come to."""
+        """Number of Kafka's rules in the entries of ``access``."""
         rules = ((rule.exact, rule.hosts) for rule in self.access.entries if rule.exact)
         return sum(len(exact.names) * len(exact.operations) * len(hosts) for exact, hosts in rules)
 
@@ -82,7 +82,7 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption
     left_out: list[Ignored] = []
     known, inherited = taking.known, dict[str, str]()
     if known is not None:
-        # Configs that the environment gives each topic of the cluster which says nothing else.
+        # Defaults of the environment for topics of the cluster.
         own = known.clusters[cluster.name].defaults.configs if cluster.name in known.clusters else {}
         inherited = {**known.rules.defaults.configs, **own}
     # Kafka creates two such topics by one request, and by none after it. Declared, each plan of the cluster would be
@@ -114,7 +114,7 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption
 
     access: Adopted[AccessRule] = Adopted()
     seen = live.access
-    # Without the ownership record, rules of ours would look like anyone's.
+    # Without the ownership record, our own rules cannot be told from others.
     if seen is not None and isinstance(seen.acls, frozenset) and not isinstance(seen.owned, Unknown):
         access = adopt_access(cluster.name, seen.acls)
     quotas = adopt_quotas(cluster.name, live.quotas if isinstance(live.quotas, Mapping) else {})
@@ -161,7 +161,7 @@ def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collec
     if (other := taking.known.topics.get(name)) is None:
         return None
 
-    # One topic on two clusters can be declared once: how far are they from that?
+    # Notes how a topic on two clusters differs from a single declaration.
     apart = []
     if other.partitions not in (None, len(topic.partitions)):
         apart.append(f"partitions are {len(topic.partitions)} here and {other.partitions} there")
@@ -181,7 +181,7 @@ def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collec
 
 
 def _adopted(cluster: str, topic: LiveTopic, inherited: Mapping[str, str]) -> AdoptedTopic:
-    """The overrides as they are written. What cannot be declared goes to ``comments``."""
+    """The topic with its overrides as YAML; undeclarable ones become ``comments``."""
     comments: list[str] = []
     configs: dict[str, str] = {}
     factor = topic.replication_factor

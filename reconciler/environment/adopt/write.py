@@ -15,7 +15,7 @@ from reconciler.model.users import ScramUser
 
 WIDTH = 120
 ONE_FILE = 60
-"""Up to this many topics are in one file; more are grouped by what their names begin with."""
+"""Most topics in one file; more are grouped by the prefixes of their names."""
 FILE_LIMIT = 400
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9._/-]*")
@@ -39,7 +39,7 @@ def texts(adoption: Adoption) -> dict[str, str]:
     if len(adoption.topics) <= ONE_FILE:
         return by_name | ({"topics.yaml": topics_text(adoption.topics)} if adoption.topics else {})
 
-    # By the first words of the names; groups of one topic together; what stays too long is cut by number.
+    # Groups by the first words of names; single topics share a file; groups that stay too long are split by number.
     groups: dict[str, list[AdoptedTopic]] = {}
     for name, members in sorted(_by_prefix(adoption.topics, 1).items()):
         groups.setdefault(name if len(members) > 1 else "other", []).extend(members)
@@ -77,7 +77,7 @@ def topics_text(topics: Iterable[AdoptedTopic], beside: Iterable[str] = ()) -> s
 
 
 def scalar(text: str) -> str:
-    """Plain if every YAML reader takes it for this very text, else in double quotes."""
+    """Unquoted if every YAML parser reads it as this text, else in double quotes."""
     if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
         return text
     if _QUANTITY.fullmatch(text):
@@ -87,7 +87,7 @@ def scalar(text: str) -> str:
 
 
 def value(text: str) -> str:
-    """A config or setting: Kafka takes texts, so a number may be plain when it is written as it is."""
+    """A config or setting: Kafka takes texts, so a number may be unquoted if its spelling is canonical."""
     return text if _NUMBER.fullmatch(text) else scalar(text)
 
 
@@ -146,7 +146,7 @@ def _section_text(name: str, head: Iterable[str], left_out: Iterable[str], entri
 
 
 def _access_text(access: Adopted[AccessRule]) -> str:
-    """Exact rules, in the usual order of their fields; defaults are left out."""
+    """YAML of exact rules, in the usual order of fields, without defaults."""
     head = "# The rules as the cluster holds them. Roles (read, write, ...) say the same in fewer words."
     lines: list[str] = []
     for rule in access.entries:

@@ -117,7 +117,7 @@ def _check_fields(reading: Reading, role: AccessRole | None) -> None:
         todo = f"Write role: {' or '.join(AccessRole)}; or resource, names and operations"
         reading.wrong((), Wrong("access-without-role", "it has neither role nor resource", why, todo))
         return
-    # The schema allows the fields of all roles; one that this role does not read would look as if it held.
+    # The schema allows the fields of all roles; one that this role ignores would seem to take effect.
     kind, word = (EXACT, "a rule by resource") if role is None else (str(role), f"the role {role}")
     known = {*_ALWAYS, *REQUIRED[kind], *OPTIONAL.get(kind, ()), *(("role",) if role else ())}
     for field in written.entries.keys() - known:

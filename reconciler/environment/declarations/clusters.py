@@ -53,8 +53,8 @@ def build_cluster(reading: Reading) -> Cluster:
 
 
 def half_read_cluster(reading: Reading) -> Cluster:
-    """Of an entry with problems: its addresses and logins, whose other problems are reported in the same round. A
-    setting that cannot be used counts as a reference, whose value is not known."""
+    """The addresses and logins of an entry with problems, so that their other problems are reported in the same run. An
+    unusable setting counts as a reference with an unknown value."""
 
     def settings(*path: str) -> Mapping[str, str]:
         node = reading.node(*path)
@@ -85,8 +85,7 @@ def read_undeclared(reading: Reading, *path: str) -> Undeclared | None:
 
 
 def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
-    """Two aliases of one cluster are found by a shared server or cluster id: such a cluster would be mirrored onto
-    itself."""
+    """Finds two aliases of one cluster by a shared server or cluster id: the cluster would be mirrored onto itself."""
     by_identity: dict[str, Cluster] = {}
     for cluster in sorted(topology.clusters.values(), key=lambda cluster: cluster.name):
         identities = []
@@ -155,8 +154,8 @@ def check_connections(topology: Topology, places: Places) -> Iterator[Problem]:
             for refusal in forbidden(settings):
                 yield _refused(code, refusal, cluster, path, places)
 
-        # One login per set of settings: the mirror's on both sides of a flow, each principal with settings of its own,
-        # and the shared settings where nothing else uses them. What two logins refuse is reported of the mirror.
+        # Checks each distinct login once: the mirror's on both sides of a flow, each principal with its own settings,
+        # and shared settings that no other login uses. A problem of two logins is reported for the mirror.
         logins = [Principal.MIRROR] if name in mirrored else []
         logins += [who for who in cluster.principals if who is not Principal.MIRROR]
         said: set[Refusal] = set()

@@ -15,7 +15,7 @@ TIMEOUT_MS = 60_000
 
 
 def build_hooks(reading: Reading) -> Mapping[str, CutoverHook]:
-    """By step of the cut-over. A hook of two kinds is refused, since its one end decides about the step."""
+    """Step of a cut-over -> hook. A hook of two kinds is refused, since one result must decide about the step."""
     hooks: dict[str, CutoverHook] = {}
     for name in HOOKS:
         node = reading.node("hooks", name)
@@ -67,7 +67,7 @@ def _of(reading: Reading, path: tuple[str, ...], kind: HookKind) -> dict[str, An
 
 
 def _wrong(hook: CutoverHook) -> list[tuple[str, str]]:
-    """What is wrong with its target, and what to do."""
+    """The problem of its target, and the remedy."""
     problems = []
     if REFERENCE.search(hook.target):
         problems.append((f"has a reference in {hook.target}", "Keep references to arguments, headers, body and text"))

@@ -72,8 +72,8 @@ class Reading:
         return tuple([item.text for item in node.items if isinstance(item, Scalar)])
 
     def expressions(self, *path: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """As ``texts``. A list is joined to one expression, in which flags apply to a part only, as in ``(?i:...)``:
-        those of an expression that is alone in its list are rewritten so."""
+        """Like ``texts``, for expressions. A list becomes one expression, in which flags can only apply to a part
+        (``(?i:...)``), so flags of a single expression are rewritten in this form."""
         texts = self.texts(*path, default=default)
         return (flags_of_a_part(texts[0]),) if len(texts) == 1 else texts
 

@@ -19,7 +19,7 @@ from reconciler.resources.flows.names.policy_rules import Hops, internal
 from reconciler.resources.flows.names.regex import pattern
 
 _MOST_STATES = 3_000
-"""For a hint. An expression that needs more to match its first name is not reported as one that matches none."""
+"""Limit for a hint: an expression that needs more states for its first name is not reported as matching none."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _SETS_AND_COUNTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[0-9]*,[0-9]*\}")
 
@@ -41,7 +41,7 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
                     todo = "Write several expressions as a list; write [,] for a comma"
                     yield Problem("regex-with-comma", where, description, why, todo)
             elif nothing := barren(text, where, subject, kind):
-                yield nothing  # also of exclusions: a slip in one would copy what was to stay
+                yield nothing  # also for exclusions: a typo in one would copy topics that should be excluded
             elif field == "topics":
                 target = flow.target if flow.naming.policy == "default" else None
                 if held := _held_back(text, flow.exclude_topics, flow.naming.separator, target):
@@ -71,7 +71,8 @@ def _held_back(text: str, exclude: tuple[str, ...], separator: str, target: str 
 
 
 def _travels(text: str, selector: TopicSelector) -> bool:
-    """Of a plain name, as long lists have them: that it travels itself is proof, and cheaper than a search."""
+    """Whether a literal name, as in long lists, travels: proof that the expression matches, and cheaper than a
+    search."""
     name = text.replace("\\.", ".")
     return _NAME.fullmatch(name) is not None and name not in (".", "..") and selector.why_not(name) is None
 
@@ -109,8 +110,7 @@ def _alien(form: Form) -> str:
 
 
 def _alien_in(item: Item) -> str:
-    """A character that no topic name can have and that the expression demands; empty without one. Alternatives and
-    repetitions are looked into."""
+    """A required character that no topic name can have; empty without one. Searches alternatives and repetitions."""
     kind, value, flags = item
     if kind is sre.LITERAL and chr(value) not in automata.ALPHABET:
         return chr(value)
@@ -138,7 +138,7 @@ def _expressions(flow: Flow, places: Places) -> Iterator[tuple[str, str, Where, 
 
 
 def expression_faults(flow: Flow, places: Places) -> list[Problem]:
-    """What is no regular expression at all, or one that would take for ever."""
+    """Invalid regular expressions, and too expensive ones."""
     return [
         Problem(wrong.code, where, f'{subject} is "{text}", {wrong.what}', wrong.why, wrong.todo)
         for _, subject, where, text in _expressions(flow, places)

@@ -1,6 +1,5 @@
-"""``flows``: what is copied, where each partition starts, how fast, after which losses it goes on, and which records
-(``where``) with which headers.
-"""
+"""``flows``: topics to copy, start of each partition, rate limits, losses after which to continue, record filters
+(``where``) and headers."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -45,7 +44,7 @@ LEAST_RATE = 1024
 
 
 def build_flow(reading: Reading) -> Flow:
-    # Only conditions that say ``continue``: ``stop`` is the default, so that writing it down changes no fingerprint.
+    # Only conditions with ``continue``: ``stop`` is the default, so declaring it must not change the fingerprint.
     node = reading.node("on_condition")
     if isinstance(node, YamlMapping):
         goes_on = {code for code, entry in node.entries.items() if entry.value.data == "continue"}
@@ -176,7 +175,7 @@ def _rate_limit(reading: Reading) -> int | None:
 
 
 def check_flows(topology: Topology, places: Places) -> Iterator[Problem]:
-    """Of each flow by itself; loops and clashes over several flows are looked for in ``validate``."""
+    """Problems of single flows; ``validate`` finds loops and collisions of several flows."""
     for flow in topology.flows.values():
         yield from check_ends(topology, places, flow)
         if flow.source == flow.target:

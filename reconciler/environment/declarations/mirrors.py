@@ -213,7 +213,7 @@ def _spark_settings(mirror: Mirror, section: str, conf: Mapping[str, str], place
             why = "Of two settings for one thing only one takes effect"
             yield Problem("set-twice", where, problem, why, f"Remove it, and set mirrors.{mirror.name}.{key}")
 
-    # Without a folder of their own the sockets lie in that of the container, whose path is longer on YARN.
+    # By default sockets are in the container's folder, which has a longer path on YARN.
     folder = conf.get(_SOCKET_FOLDER, "")
     most = _SOCKET_PATH_BYTES - _SOCKET_NAME_BYTES
     if len(folder.encode()) > most:

@@ -1,4 +1,4 @@
-"""``moved``: renamed flows and environments, and the names that their state goes on with. Topics are refused."""
+"""``moved``: renamed flows and environments, and the names under which their state continues. Topics are refused."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,8 +25,7 @@ def build_rename(reading: Reading) -> Rename:
 
 
 def _first_names(renames: Iterable[Rename]) -> Mapping[str, str]:
-    """Flow as it is called now -> what it was called first. Renames in a circle are left out: ``check_moved`` refuses
-    them."""
+    """Present name of a flow -> its first name. Circular renames are left out, since ``check_moved`` refuses them."""
     before = {rename.name: rename.before for rename in renames if rename.kind == "flow"}
     firsts: dict[str, str] = {}
     for name in before:
@@ -40,7 +39,7 @@ def _first_names(renames: Iterable[Rename]) -> Mapping[str, str]:
 
 
 def earlier_names(environment: str, renames: Iterable[Rename]) -> tuple[str, ...]:
-    """Names that ``environment`` had, the last one first. A circle ends where it closes."""
+    """Former names of ``environment``, the last one first. Stops at a circle."""
     before = {rename.name: rename.before for rename in renames if rename.kind == "environment"}
     names = [environment]
     while (name := before.get(names[-1])) is not None and name not in names:

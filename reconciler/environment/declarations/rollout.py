@@ -69,7 +69,7 @@ def _waves(reading: Reading) -> tuple[RolloutWave, ...]:
 
 
 def _duration(reading: Reading, path: tuple[Step, ...], node: Node | None, default: int | None) -> int | None:
-    """The schema has seen to the unit; a number may still be beyond what can be held."""
+    """A duration. The schema has checked the unit; the number may still be too large."""
     if node is None:
         return default
     try:
@@ -112,7 +112,7 @@ def check_rollout(topology: Topology, rollout: Rollout | None, places: Places) -
                 yield Problem("cluster-in-two-waves", _at(places, wave, index), problem, why, todo)
         yield from _backing_each_other(topology, wave, index, places)
 
-    # A slip in a name is why a cluster is left over, and is reported already.
+    # A typo in a name, which is already reported, is probably why a cluster is in no wave.
     unplaced = [name for name in sorted(topology.clusters) if name not in taken]
     regions = {cluster.region for cluster in topology.clusters.values()}
     slips = any({*wave.clusters} - topology.clusters.keys() or {*wave.regions} - regions for wave in rollout.waves)
@@ -148,7 +148,8 @@ def _wave(topology: Topology, wave: RolloutWave, index: int, places: Places) -> 
 
 
 def _backing_each_other(topology: Topology, wave: RolloutWave, index: int, places: Places) -> Iterator[Problem]:
-    """Two clusters of one wave that mirror to each other: a change that breaks both leaves no place to move to."""
+    """Finds two clusters of one wave that mirror to each other: a bad change would break both, with no cluster left for
+    a failover."""
     ways = {(flow.source, flow.target): flow.name for _, flow in sorted(topology.flows.items())}
     members = sorted(topology.clusters.keys() & {*clusters_in(wave, topology)})
     for left, right in combinations(members, 2):

@@ -174,7 +174,8 @@ def check_tombstones(topology: Topology, places: Places) -> Iterator[Problem]:
 
 
 def check_expiry(topology: Topology, places: Places) -> Iterator[Problem]:
-    """For texts alone: beside live clusters ``topics.diff_deletions`` knows whether the topic is gone."""
+    """Expired tombstones, judged without clusters; with clusters, ``topics.diff_deletions`` knows whether the topic
+    still exists."""
     for stone in topology.deletions:
         if stone.expired:
             problem = f"the tombstone of {stone.ref} counted until {stone.expires}"

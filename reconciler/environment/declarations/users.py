@@ -17,7 +17,7 @@ _MIXED = re.compile(r"\$\{(env|file):")
 
 
 def user_secret(key: str, node: Node) -> str | Wrong:
-    """Of the fields of a user only ``password`` is judged."""
+    """Checks the secret in a user's entry, its ``password``."""
     if key != "password" or not isinstance(node, Scalar) or is_reference(node.text):
         return ""
     if _MIXED.search(node.text):
@@ -72,7 +72,7 @@ def check_users(topology: Topology, places: Places) -> Iterator[Problem]:
     by_reference = grouped((user.password, user) for user in topology.users if user.password and not user.absent)
     for reference, users in by_reference.items():
         first, *others = users
-        setting = any(user.version != AS_FOUND for user in users)  # else no apply sets a password yet
+        setting = any(user.version != AS_FOUND for user in users)  # otherwise no apply sets a password
         for user in others:
             if setting and user.name != first.name:
                 problem = f"{user_words(user.name)} has the password {reference}, as {user_words(first.name)} at"

@@ -66,7 +66,7 @@ _SECRET_OF_STORES = re.compile(
     r"\.(secret\.key|session\.token|private\.key|encryption\.key)$"
     r"|\.fs\.azure\.(account\.key\.|sas\.(?!token\.provider)|.*client\.secret)"
 )
-"""Of Hadoop's file systems, in Spark's settings."""
+"""Settings of Hadoop's file systems within Spark's settings."""
 _REFERENCE = re.compile(r"\$\{(env:[A-Za-z_][A-Za-z0-9_]*|file:[^${}]+)\}")
 _INTEGER = re.compile(r"-?[0-9]+")
 _BOOLS = {"True": "true", "TRUE": "true", "False": "false", "FALSE": "false"}
@@ -88,7 +88,7 @@ def scalar_text(node: Scalar) -> str:
 
 
 def is_secret(key: str) -> bool:
-    """Settings whose value must never be in git."""
+    """Whether the setting's value must never be in git."""
     return bool(_SECRET.search(key))
 
 
@@ -97,7 +97,7 @@ def has_reference(text: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """One reference and nothing else."""
+    """Whether the text is exactly one reference."""
     return bool(_REFERENCE.fullmatch(text))
 
 
@@ -108,7 +108,7 @@ def topic_config(key: str, node: Node) -> str | Wrong:
         return Wrong("config-not-declared", f"{key} is declared", why, "Remove it")
     if key not in TOPIC_CONFIGS:
         why, near = "The broker would refuse it", nearest(key, TOPIC_CONFIGS)
-        # A slip is two characters, or other signs between the words. What is further off may be of a newer Kafka.
+        # A typo is two characters, or other separators. A name that differs more may be of a newer Kafka.
         same_words = near is not None and re.sub(r"[._-]", "", key.lower()) == re.sub(r"[._-]", "", near)
         if near is not None and (same_words or distance(key, near) <= 2):
             return Wrong("unknown-config", f"{key} is not a topic config of Kafka", why, f"Perhaps you mean {near}")
@@ -158,7 +158,7 @@ def with_units(key: str, text: str, strict: bool) -> str | Wrong:
 
 
 def retention_step(key: str, node: Node) -> str | Wrong:
-    """By how much one apply may lower a retention: milliseconds or bytes, more than 0."""
+    """The step by which one apply may lower a retention: milliseconds or bytes, more than 0."""
     if not isinstance(node, Scalar) or not key.endswith((".ms", ".bytes")):
         return ""  # the schema has said so
     units = with_units(key, scalar_text(node), strict=True)

@@ -7,7 +7,7 @@ from reconciler.model.environment.webhooks import NoticeEvent, Webhook, WebhookF
 
 
 def webhook_secret(key: str, node: Node) -> str | Wrong:
-    """Of the fields of a webhook only ``url`` is judged: anyone who knows it can write to the channel."""
+    """Checks the secret of a webhook, its ``url``: anyone who knows it can write to the channel."""
     if key != "url" or not isinstance(node, Scalar) or is_reference(node.text):
         return ""
     why = "Anyone who knows the address of a webhook can write to its channel"

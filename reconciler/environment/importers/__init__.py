@@ -1,4 +1,4 @@
-"""Writes YAML from what other tools left: MirrorMaker 2's configuration and its positions.
+"""Writes YAML from other tools' data: MirrorMaker 2's configuration and positions.
 
 Belongs here: one folder for each source. Not here: live clusters (`adopt`).
 """

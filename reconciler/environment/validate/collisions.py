@@ -1,6 +1,6 @@
 """Validates that flows and declared topics do not collide on a topic name of one cluster.
 
-That flows cannot collide is proved over all names they could carry, not only the declared ones.
+The proof covers all names that flows could carry, not only declared ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,8 +52,8 @@ def arrivals(topology: Topology, travels: Mapping[str, FlowNaming]) -> tuple[Arr
 
 
 def check_flows_apart(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
-    """No two flows may write to one topic of one cluster, unless provenance keeps their records apart. For a topic that
-    several flows write to there is one problem, which names all of them."""
+    """No two flows may write one topic, unless provenance tells their records apart. One problem for each such topic,
+    with all its flows."""
     by_target = grouped((travel.flow.target, travel) for _, travel in sorted(travels.items()))
     for target, arriving in sorted(by_target.items()):
         for flows, topic, certain in _meetings(arriving):
@@ -83,7 +83,7 @@ def _meetings(travels: Sequence[FlowNaming]) -> list[tuple[frozenset[str], str, 
         pair = {left.flow.name, right.flow.name}
         if may_share(left.flow, right.flow) or any(pair <= known for known in writers.values()):
             continue
-        topic, certain = _common(left, right)  # the costly step: pairs within a known meeting were left out above
+        topic, certain = _common(left, right)  # the expensive step: pairs in a known collision were left out above
         if topic is None:
             continue
         if certain:
@@ -144,7 +144,7 @@ def check_declared_apart(topology: Topology, travels: Mapping[str, FlowNaming], 
 
 
 def check_metric_names(topology: Topology, given_arrivals: Sequence[Arrival], places: Places) -> Iterator[Problem]:
-    """Kafka refuses a topic whose name differs from another one only in '.' and '_'."""
+    """Finds names that differ only in '.' and '_': Kafka refuses the second one."""
     every = {*topology.topics, *(arrival.name for arrival in given_arrivals)}
     if len({name.replace(".", "_") for name in every}) == len(every):
         return

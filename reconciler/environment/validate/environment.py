@@ -65,7 +65,7 @@ def _half_read(topology: Topology, places: Places) -> Iterator[Problem]:
 
 
 def _texts(node: Node | None) -> tuple[str, ...]:
-    """The items of a list in their places; one that is no text counts as empty."""
+    """Items of a list by position; an item that is no text is empty."""
     return tuple(map(_text, node.items)) if isinstance(node, Sequence) else ()
 
 
@@ -75,8 +75,8 @@ def _text(node: Node | None) -> str:
 
 
 def _over_all_flows(topology: Topology, places: Places) -> Iterator[Problem]:
-    """What only all flows together show: names that collide, topics with several writers, and loops. It comes last,
-    once each flow is sound by itself."""
+    """Problems of all flows together: colliding names, topics with several writers, and loops. Checked last, once each
+    flow is valid by itself."""
     travels = travels_of(topology)
     remote = collisions.arrivals(topology, travels)
     yield from collisions.check_flows_apart(travels, places)

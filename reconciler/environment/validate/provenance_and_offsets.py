@@ -1,6 +1,5 @@
-"""Validates flows with ``provenance``: names that stay, no record on two paths; and flows that keep offsets
-(``offsets: same``): what would move an offset is refused, with the reason.
-"""
+"""Validates flows with ``provenance`` (identity naming, no record on two paths) and flows that keep offsets (``offsets:
+same``; settings that would shift offsets are refused)."""
 
 from collections.abc import Iterator, Mapping
 from itertools import product
@@ -30,7 +29,7 @@ def check_provenance(topology: Topology, travels: Mapping[str, FlowNaming], plac
             todo = "Write naming: {policy: identity}, or remove provenance"
             yield Problem("provenance-naming", places.of(flow, "provenance"), problem, why, todo)
 
-    # An offset is translated over the records of two clusters; those of a third would be skipped silently.
+    # Offsets are translated over records of two clusters; a third cluster's records would be skipped silently.
     for travel, other in product((travel for travel in carrying if travel.flow.groups.sync_offsets), carrying):
         flow, third = travel.flow, other.flow
         pair = (flow.source, flow.target)
@@ -79,7 +78,7 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
         if flow.keeps_offsets:
             yield from _own(flow, places)
             continue
-        # Keys that nothing reads in other flows would look as if they held.
+        # Keys that other flows ignore would seem to take effect.
         paths: list[tuple[Step, ...]] = [("filler_limit",)] if flow.filler_limit is not None else []
         paths += [("groups", "both_ways")] if flow.groups.both_ways else []
         for path in paths:
@@ -92,8 +91,8 @@ def check_same_offsets(topology: Topology, travels: Mapping[str, FlowNaming], pl
 
 
 def _own(flow: Flow, places: Places) -> Iterator[Problem]:
-    """What a flow that keeps offsets cannot have beside: whatever leaves records out, adds some, or lets one come twice
-    moves the offset of all that follow."""
+    """Settings that a flow with same offsets cannot have: leaving records out, adding or repeating some would shift all
+    later offsets."""
     name = f"flow {flow.name}"
     for work in flow.record_work:
         problem, todo = f"{name}: offsets: same beside {work}", f"Remove {work}, or write offsets: translated"
@@ -118,7 +117,7 @@ def _own(flow: Flow, places: Places) -> Iterator[Problem]:
 
 
 def _joined(travel: FlowNaming, other: FlowNaming, places: Places) -> Iterator[Problem]:
-    """``other`` goes on where ``travel`` ends: back to its source, or to a third cluster."""
+    """``other`` continues from the target of ``travel``: back to its source, or to a third cluster."""
     first, second = travel.flow, other.flow
     if second.target == first.source:
         stays = first.naming.policy == second.naming.policy == "identity"

@@ -1,6 +1,5 @@
-"""Validates flows with ``copies: read_only``: whom the rules have to spare is known, and they contradict no entry of
-``access`` and no flow the other way.
-"""
+"""Validates flows with ``copies: read_only``: the mirror's principal is known, and denials contradict neither
+``access`` nor a flow the other way."""
 
 from collections.abc import Iterator, Mapping
 from itertools import permutations
@@ -74,7 +73,7 @@ def _granted(topology: Topology, travel: FlowNaming, places: Places) -> Iterator
 
 
 def _only_copies(travel: FlowNaming, acl: AclBinding) -> bool:
-    """Whether the rule covers nothing but copies of this flow. Of a policy of one's own that cannot be known."""
+    """Whether the rule covers only copies of this flow; unknown, so False, with a custom policy."""
     if acl.wildcard or travel.custom:
         return False
     if acl.pattern is PatternType.LITERAL:

@@ -1,6 +1,6 @@
-"""Characters that look like a space, a quote or a hyphen and are none, and those that do not show at all.
+"""Characters that only look like a space, a quote or a hyphen, and invisible ones.
 
-Text comes with them from web pages and word processors. In quotes and comments they may be meant.
+They come from web pages and word processors. In quotes and comments they may be intended.
 """
 
 import re
@@ -26,12 +26,12 @@ def named(char: str) -> str:
 
 
 def foreign(text: str) -> str:
-    """The characters of ``text`` beyond ASCII, named; empty where there are none. Names in Kafka have none."""
+    """Names of the non-ASCII characters in ``text``, which names in Kafka never have; empty without any."""
     return ", ".join(named(char) for char in dict.fromkeys(text) if not char.isascii())
 
 
 def strays(file: str, text: str, root: Node | None) -> Iterator[Problem]:
-    """Those in keys and in text without quotes. ``text``: the whole file; ``root``: what was read of it."""
+    """Problems of such characters in keys and unquoted text. ``text``: the whole file; ``root``: its parsed part."""
     if root is not None and _STRAY.search(text):
         yield from _below(file, root)
 
@@ -64,7 +64,7 @@ def _place(file: str, node: Scalar | Entry, text: str, offset: int) -> Where:
 
 
 def _problem(where: Where, char: str) -> Problem:
-    """By what the character looks like, since that is how it got there."""
+    """The problem, by the look of the character, since that is how it got there."""
     if re.match(f"[{_QUOTES}]", char):
         why, todo = "YAML reads it as a letter of the text and not as a quote", "Write ' or \" instead"
     elif re.match(f"[{_DASHES}]", char):

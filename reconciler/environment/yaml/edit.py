@@ -1,6 +1,6 @@
 """Edits of YAML text that keep comments, order and layout: only the characters of a value or an entry change.
 
-The parser that `read` goes by says where each node begins and ends (decision 240).
+The parser of `read` gives the bounds of each node (decision 240).
 """
 
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def with_entry(text: str, entry: str, *path: str) -> str | None:
 
 
 def _shift(text: str) -> int:
-    """A byte order mark counts as no character of the document."""
+    """Length of a byte order mark, which the parser does not count."""
     return int(text.startswith("\ufeff"))
 
 

@@ -50,7 +50,7 @@ class Scalar:
 
 @lru_cache(1 << 12)
 def _plain(text: str) -> Data:
-    """As YAML 1.2's core schema reads a scalar without quotes: ``yes`` and ``0123`` stay texts."""
+    """An unquoted scalar by YAML 1.2's core schema: ``yes`` and ``0123`` stay texts."""
     if text in _NULLS:
         return None
     if text in _BOOLS:
@@ -110,7 +110,7 @@ def node_at(root: Node | None, *path: str) -> Node | None:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One file. ``root`` is None when the text could not be read to its end; then ``problems`` says why."""
+    """One file. ``root``: None if parsing failed, with the reason in ``problems``."""
 
     file: str
     root: Node | None

@@ -1,4 +1,4 @@
-"""Files of other tools by what is in them: what each is, and the command that takes over what it declares."""
+"""Recognises files of other tools by content, with the command that imports them."""
 
 import re
 from dataclasses import dataclass

@@ -86,7 +86,7 @@ def _broken(file: str, text: str, error: YAMLError) -> Problem:
 
 
 def _words(error: MarkedYAMLError, around: str, column: int) -> tuple[str, str]:
-    """What is wrong, and what to do. ``around``: the line in which reading ended, in ``column``."""
+    """The problem, and the remedy. ``around``: the line in which parsing ended, at ``column``."""
     said = " ".join(part for part in (error.context, error.problem) if part) or "cannot be parsed"
     here = around[column - 1 : column]
     if "${" in around and "flow" in said:
@@ -125,7 +125,7 @@ def _at(mark: Mark) -> str:
 
 
 def other_tool(file: str, text: str) -> OtherTool | None:
-    """What a file is that is meant for another program; None for one that is not known. Never raises."""
+    """The tool of a file for another program; None for an unknown file. Never raises."""
     builder = TreeBuilder(file, Parser(text).get_event)
     with suppress(YAMLError, GiveUpError):
         builder.root()

@@ -40,7 +40,7 @@ _MEANT = {
     "exclude": "exclude_topics", "regex": "topics", "pattern": "topics", "num_partitions": "partitions",
     "settings": "configs", "properties": "configs",
 }  # fmt: skip
-"""Words of other tools for fields of ours, where no spelling is near."""
+"""Other tools' names for our fields, where no similar spelling helps."""
 _BLANK = {"ssl.endpoint.identification.algorithm": "Write none to turn the check of host names off, or https"}
 """Settings that Java clients take blank."""
 
@@ -60,7 +60,8 @@ def _validator() -> Draft202012Validator:
 
 @cache
 def _yes_or_no() -> jsonschema_rs.Validator:
-    """Accepts a valid file in a fiftieth of the time, import included. What it refuses, jsonschema judges."""
+    """A fast validator: accepts a valid file in a fiftieth of the time, including import. jsonschema judges files that
+    it refuses."""
     return jsonschema_rs.validator_for(environment_schema())
 
 
@@ -69,8 +70,8 @@ def check_shape(document: Document) -> tuple[Problem, ...]:
     if document.root is None:
         return ()
     data: Any = document.root.data
-    # Of topics whose bodies are equal one is judged for all, since the schema looks at each body alone and not at the
-    # names. A thousand topics rarely have a hundred different bodies.
+    # Of topics with equal bodies only one is validated, since the schema depends on the body alone. A thousand topics
+    # rarely have a hundred different bodies.
     topics = data.get("topics") if isinstance(data, dict) else None
     shapes = {**data, "topics": {repr(body): body for body in topics.values()}} if isinstance(topics, dict) else data
     if (not document.problems and _yes_or_no().is_valid(shapes)) or _validator().is_valid(shapes):
@@ -229,7 +230,7 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
 
 
 def _address_todo(text: str) -> str:
-    """How the address would be written, by what is wrong with it."""
+    """The correct form of an address, by its fault."""
     addresses = [re.sub(".*(://|@)", "", part.strip()).rstrip("/") for part in text.split(",") if part.strip()]
     if "$" in text or "{{" in text:
         return "Write the address itself: references are resolved in client settings only"
@@ -241,7 +242,7 @@ def _address_todo(text: str) -> str:
 
 
 def _type_todo(error: ValidationError, usual: str) -> str:
-    """By what was probably meant; ``usual`` otherwise. Values of secrets are not repeated."""
+    """The remedy for the probable intention; ``usual`` otherwise. Never repeats values of secrets."""
     value, path = error.instance, list(error.absolute_path)
     if error.validator_value == "array" and isinstance(value, (str, int)) and not isinstance(value, bool):
         several = [part.strip() for part in str(value).split(",")] if "," in str(value) else []

@@ -109,4 +109,4 @@ _READ_AS: Mapping[str, tuple[str, Callable[[Entry], Iterator[tuple[str, Entry]]]
     "docs_url": ("", partial(_single, kind=Scalar)),
     "protected": ("the protection", _texts),
 }
-"""Section -> what one of its entries is called, and how they are found in it."""
+"""Section -> the noun of an entry, and how to find entries."""

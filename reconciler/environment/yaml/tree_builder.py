@@ -41,7 +41,7 @@ class TreeBuilder:
         self.problems.append(Problem(code, Where(self.file, *at), problem, why, todo))
 
     def root(self) -> nodes.Node | None:
-        """The tree of the only document; None for an empty text. Raises GiveUpError, and what the parser raises."""
+        """The tree of the only document; None for an empty text. Raises GiveUpError, and as the parser."""
         root: nodes.Node | None = None
         documents = 0
         while (event := self._next()) is not None:
@@ -164,7 +164,7 @@ class TreeBuilder:
         self.problem("yaml-tag", (line, column), f"the YAML tag {tag}", "The topology has no use for tags", todo)
 
     def _surprise(self, node: nodes.Scalar) -> None:
-        """Values that YAML 1.1 and 1.2 read differently: what one tool calls true is text to the next."""
+        """Reports values that YAML 1.1 and 1.2 read differently: true in one tool, text in the next."""
         text = node.text
         if text.lower() in nodes.WORDS_OF_YAML_1_1:
             plain = "true" if text.lower() in ("yes", "on") else "false"

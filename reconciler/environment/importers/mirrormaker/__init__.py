@@ -1,5 +1,4 @@
 """MirrorMaker 2's configuration as an environment: properties files, connectors, Strimzi's resource.
 
-Belongs here: what each of its settings becomes, and what is reported about the others. Not here: its positions
-(`positions`).
+Belongs here: translating its settings, and reporting all others. Not here: its positions (`positions`).
 """

@@ -53,7 +53,7 @@ SAME_CONNECTION = "the same connection as its cluster's"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of ``client``: ``origin`` is None where no line of the file says it."""
+    """One line of ``client``. ``origin``: None if it comes from no line of the file."""
 
     name: str
     value: str
@@ -108,7 +108,7 @@ class Client:
         return self._reference(prop.name.removeprefix(f"{self.cluster}."), prop, text) or text
 
     def _secret(self, setting: str, text: str, prop: Property) -> str:
-        """A reference in place of the secret; a note says what it must hold, and never shows it."""
+        """A reference in place of a secret, with a note that describes its content but never shows it."""
         return self._reference(setting, prop, text) or self._variable(setting, f"as in {prop.name} at {prop.where}")
 
     def _reference(self, setting: str, prop: Property, text: str) -> str | None:
@@ -133,7 +133,7 @@ class Client:
         return self._variable(setting, f"what the config provider gives for {prop.name} at {prop.where}")
 
     def _variable(self, setting: str, words: str) -> str:
-        """A name for a secret's variable, from cluster and setting, different from those of other secrets."""
+        """A unique variable name for a secret, from cluster and setting."""
         stem = name = re.sub(r"\W", "_", f"{self.cluster}_{setting}", flags=re.ASCII).upper()
         if name[0].isdigit():
             stem = name = f"KAFKA_{name}"
@@ -145,7 +145,7 @@ class Client:
         return f"${{env:{name}}}"
 
     def _add_login(self, where: str, origin: Property | None) -> None:
-        """Variables for what the file does not say."""
+        """Adds references to variables for missing parts of a login."""
         mechanism = self._get("sasl.mechanism")
         kinds = {"sasl.username": "user", "sasl.password": "password"}
         if mechanism is None or mechanism.value.strip() == "GSSAPI":
@@ -168,7 +168,7 @@ class Client:
             self._add("sasl.mechanism", "GSSAPI", origin)
 
     def _kerberos(self, prop: Property, options: Mapping[str, str]) -> None:
-        """Of the login modules of OpenJDK and of IBM, whose useKeytab is an URL."""
+        """Kerberos settings from the login modules of OpenJDK and IBM; IBM's useKeytab is a URL."""
         self._add_gssapi(prop)
         keytab = options.get("keyTab", options.get("useKeytab", "")).removeprefix("file://")
         if keytab:
@@ -328,7 +328,7 @@ class Client:
         return kind is not None and kind.value.strip().upper() == "PEM"
 
     def _others(self) -> None:
-        """What has no place in ``client``, of the cluster and at top level, gets a note."""
+        """Notes on properties of the cluster and at top level that have no place in ``client``."""
         known = {*_SAME, "security.protocol", "sasl.jaas.config", "ssl.endpoint.identification.algorithm"}
         for part in (self.config.of_cluster.get(self.cluster, {}), self.config.whole):
             for name, prop in part.items():
@@ -363,8 +363,8 @@ def servers(prop: Property) -> Iterator[str]:
 
 
 def with_shared_logins(config: Configuration) -> Configuration:
-    """Where a cluster's connection is written for its kinds of clients alone, and the same for each, it is the
-    cluster's. MirrorMaker 2 asks every cluster by an admin client, so one kind without it has another connection."""
+    """Moves connection settings that all kinds of clients of a cluster share to the cluster. All kinds must have them:
+    MirrorMaker 2 also uses an admin client for each cluster, which would otherwise have another connection."""
     of_cluster = {name: {**_shared(config, name), **part} for name, part in config.of_cluster.items()}
     return replace(config, of_cluster=of_cluster)
 
@@ -390,7 +390,7 @@ def _shared(config: Configuration, cluster: str) -> dict[str, Property]:
 
 
 def check_cluster(cluster: str, config: Configuration, notes: Notes) -> None:
-    """``B.producer.x``: what the cluster itself has not is refused; another login got a note (``Client``)."""
+    """``B.producer.x``: refuses settings that the cluster itself lacks; another login got a note (``Client``)."""
     for name, prop in config.of_cluster[cluster].items():
         match = _OF_ONE_CLIENT.fullmatch(name)
         if match is None or match[1] or match[2] == "cluster" or not _CONNECTS.fullmatch(match[4]):
@@ -406,7 +406,7 @@ def check_cluster(cluster: str, config: Configuration, notes: Notes) -> None:
 
 
 def check_flow(flow: Flow, config: Configuration, notes: Notes) -> None:
-    """``A->B.producer.override.x`` and its like, all of which count before what the clusters have."""
+    """``A->B.producer.override.x`` and similar ones, which override the clusters' settings."""
     for name, prop in config.of_flow.get(flow, {}).items():
         match = _OF_ONE_CLIENT.fullmatch(name)
         if match is None or not _CONNECTS.fullmatch(match[4]) or (match[2] == "cluster" and not match[1]):

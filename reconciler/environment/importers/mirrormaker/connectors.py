@@ -1,4 +1,4 @@
-"""MirrorMaker 2's connectors on Connect: their JSON, or properties of connect-standalone, as the properties of a
+"""Translates MirrorMaker 2's connectors on Connect (JSON, or properties of connect-standalone) into properties of a
 dedicated MirrorMaker 2.
 
 ``source.cluster.x`` becomes ``A.x``, ``target.cluster.x`` becomes ``B.x``, all else ``A->B.x``.
@@ -119,7 +119,7 @@ def another(where: Where, name: str, kind: str, notes: Notes) -> None:
 
 
 def of_settings(name: str, kind: str, settings: Mapping[str, Property], where: Where) -> Connector:
-    """Without aliases MirrorMaker 2 calls its clusters source and target."""
+    """A connector from its settings. MirrorMaker 2's default aliases are source and target."""
     source, target = (
         (settings[f"{side}.cluster.alias"].value.strip() if f"{side}.cluster.alias" in settings else "") or side
         for side in ("source", "target")
@@ -136,7 +136,7 @@ def is_standalone(text: str) -> bool:
 
 
 def read_standalone(file: str, text: str, notes: Notes) -> Iterator[Connector]:
-    """A connector in a properties file of its own, as Connect's standalone mode takes it."""
+    """A connector in a properties file of Connect's standalone mode."""
     settings: dict[str, Property] = {}
     for prop in parse_plainly(file, text, notes):
         if known := settings.get(prop.name):
@@ -159,7 +159,8 @@ class _Pairs(list[tuple[str, object]]):
 
 
 def _configs(part: object, name: str) -> Iterator[tuple[str, _Pairs]]:
-    """As Connect takes and gives them: alone, ``{name, config}``, in lists, or by name (``?expand=info``)."""
+    """Configs in all forms of Connect's REST API: alone, ``{name, config}``, in lists, or by name
+    (``?expand=info``)."""
     if isinstance(part, _Pairs):
         config, own = part.get("config"), part.get("name")
         if isinstance(config, _Pairs):
@@ -175,7 +176,7 @@ def _configs(part: object, name: str) -> Iterator[tuple[str, _Pairs]]:
 
 
 def join(connectors: Sequence[Connector], joined: Connectors) -> None:
-    """All files together: the connectors of one flow are often apart."""
+    """Joins connectors of all files, since those of one flow are often in several files."""
     flows: dict[Flow, dict[str, Connector]] = {}
     for connector in connectors:
         known = flows.setdefault(connector.flow, {}).setdefault(connector.kind, connector)
@@ -226,7 +227,7 @@ def _join_flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -
     for alias in (prop for prop in source.settings if prop.name == ALIASES[0] and prop.value.strip() != flow[0]):
         written[ALIASES[0]] = alias
 
-    # The source connector copies: names and topics, and all else of copies, are its own, its defaults included.
+    # The source connector copies, so names, topics and other settings of copies come from it, including its defaults.
     for prop in _taken(source):
         if _CHECKPOINTS.fullmatch(prop.name) or _HEARTBEATS.fullmatch(prop.name):
             notes.differs(f"{prop.where}: {prop.name} has no effect in a {source.kind}, and is left out")

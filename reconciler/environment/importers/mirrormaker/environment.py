@@ -132,7 +132,7 @@ class _Import:
         not_imported.settle(config, sources, notes)
 
     def _join(self, parts: dict[str, _Part], name: str, part: _Part) -> None:
-        """Several files may name one cluster, in the same words; each flow is of one file."""
+        """Merges parts: several files may declare one cluster, equally; each flow is from one file."""
         self.notes.settled |= {line.origin for line in part.lines if isinstance(line.origin, Property)}
         known = parts.setdefault(name, part)
         if known is not part and [line.text for line in known.lines] != [line.text for line in part.lines]:
@@ -197,7 +197,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
 
 
 def _no_mirrormaker(file: str, text: str) -> str:
-    """What is wrong with a file that holds no settings of MirrorMaker 2; empty for one that may."""
+    """The problem of a file without settings of MirrorMaker 2; empty for a possible one."""
     if re.search(r"^[ \t]*clusters[ \t]*=", text, re.M) and not CLOUDERA.search(text):
         return ""
     if (tool := other_tool(file, text)) is not None and tool.todo != IMPORT:
@@ -231,7 +231,7 @@ def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[SourceL
         words = f"{name}.bootstrap.servers is missing. Cluster {name} cannot be reached without it. Add the line."
         notes.wrong(where, words)
         return
-    # What is no address stays as it is, quoted, for ``validate`` to say so: a template's ":SERVERS:" breaks plain YAML.
+    # An invalid address is kept, quoted, for ``validate`` to report: a template's ":SERVERS:" breaks plain YAML.
     addresses = (
         scalar_server(text) if _ADDRESS.fullmatch(text) else scalar(text) for text in client_settings.servers(asked)
     )
@@ -244,7 +244,7 @@ def _cluster(name: str, config: Configuration, notes: Notes) -> Iterator[SourceL
 
 
 def _flow(reading: FlowReading) -> Iterator[SourceLine]:
-    """Lines of YAML, each with the line of MirrorMaker 2's file that it comes from."""
+    """Lines of YAML, each with its originating line of MirrorMaker 2's file."""
     (source, target), config = reading.flow, reading.config
     origin: Property | str = config.of_flow.get(reading.flow, {}).get("enabled") or config.whole.get("enabled") or ""
     yield SourceLine(f"  {scalar(f'{source}-to-{target}')}:", origin)

@@ -39,7 +39,7 @@ _ALWAYS_EXCLUDED = (r"mm2.*\.internal", r".*\.replica", "__.*")
 _MOST_LANES = 64
 _DEFAULT = "MirrorMaker 2's default"
 VERSION = "spec.version"
-"""Of Strimzi's resource; no other file names the release."""
+"""Key of the release in Strimzi's resource; no other file has it."""
 _POLICY = ("naming", "policy")
 _OF_CLOUDERA = re.compile(r"(streams\.replication\.manager|srm|workers|connectors|replications)\..+")
 _INTERNAL = {r".*[\-\.]internal", ".*[-.]internal"}
@@ -66,7 +66,7 @@ class FlowReading:
         return f"{self.flow[0]}->{self.flow[1]}"
 
     def enabled(self) -> bool:
-        """Only with the flow's own prefix, or at top level; false when left out."""
+        """Whether the flow is enabled, by its own prefix or at top level; false by default."""
         return self._flag("enabled", default=False) and not self.never_started
 
     @property
@@ -101,7 +101,7 @@ class FlowReading:
             self._topics_of_cloudera(topics)
         included = tuple(_expressions(topics, self.notes)) if topics else (".*",)
         if ".*" not in included and self._replicates_heartbeats and not self._emits_heartbeats:
-            # Whatever its topics say, MirrorMaker 2 carries the heartbeats that other flows write.
+            # MirrorMaker 2 always carries heartbeats of other flows, whatever its topics say.
             separator = self._get(SEPARATOR)
             included += (heartbeats_expression(separator.value.strip() if separator is not None else "."),)
         yield Field(("topics",), included, topics or _DEFAULT)
@@ -167,7 +167,7 @@ class FlowReading:
         return default
 
     def _number(self, name: str, least: int) -> int | None:
-        """None where it is not set or wrong; the latter is noted."""
+        """A number; None if it is missing, or invalid with a note."""
         prop = self._get(name)
         if prop is None:
             return None
@@ -191,7 +191,7 @@ class FlowReading:
                 )
 
     def _said(self, path: tuple[str, ...], name: str, default: bool) -> Iterator[Field]:
-        """A flag of the same meaning here, written only where it differs from the default of both."""
+        """A flag with the same meaning here, written only if it differs from the common default."""
         prop = self._get(name)
         if prop is not None and (asked := self._flag(name, default=default)) != default:
             yield Field(path, asked, prop)
@@ -217,7 +217,7 @@ class FlowReading:
         yield from naming
 
     def _naming(self) -> Iterator[Field]:
-        """What the copy of a topic is called, by policy, separator and alias.
+        """The naming of remote topics, by policy, separator and alias.
 
         ``DefaultReplicationPolicy`` puts alias and separator in front, both as they are set, blank ones too. An alias
         at top level counts for every flow, before the name in ``clusters`` (MirrorMakerConfig.connectorBaseConfig,
@@ -227,8 +227,8 @@ class FlowReading:
         kind = policy.value.strip() if policy is not None else "DefaultReplicationPolicy"
         text = separator.value.strip() if separator is not None else "."
         source, prefix = self.flow[0], self.alias
-        # Names that stay need neither separator nor alias. What a class of the user's makes of a name is unknown here,
-        # so the import stops. With the default policy another separator or alias than ours would give other names.
+        # Identity naming needs neither separator nor alias. Names of a custom class are unknown here, so the import
+        # stops. With the default policy, another separator or alias would give other remote names.
         if policy is not None and kind in KEEPS_NAMES:
             yield Field(("naming", "policy"), "identity", policy)
             if alias is not None:
@@ -273,7 +273,7 @@ class FlowReading:
             yield Field(("naming", "separator"), text, separator)
 
     def _reading(self) -> Iterator[Field]:
-        """How many copies of a record, how fast, from where, and how surely."""
+        """Delivery settings: parallelism, rates, start, and guarantees."""
         factor = self._get("replication.factor")
         if factor is None:
             yield Field(("replication_factor",), 2, _DEFAULT)

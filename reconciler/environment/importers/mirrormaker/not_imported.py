@@ -1,7 +1,7 @@
-"""Settings of MirrorMaker 2 that are not imported, and why: the words of docs/begin/mirrormaker-settings.md. Transforms
+"""Settings of MirrorMaker 2 that are not imported, with the reasons of docs/begin/mirrormaker-settings.md. Transforms
 and values with placeholders are refused.
 
-``DIFFERENT`` changes what is copied or how, so a person has to look; of ``EQUAL`` nothing is missed.
+``DIFFERENT`` affects copying, so a person must check it; ``EQUAL`` has no effect here.
 """
 
 import re
@@ -91,11 +91,11 @@ _OTHER_TRANSFORM = "It changes records, and here their bytes stay as they are: c
 
 
 def refuse_placeholders(properties: Iterable[Property], notes: Notes) -> None:
-    """Values that are filled in before MirrorMaker 2 uses them: by config providers, entry scripts, templates.
+    """Refuses values with placeholders of config providers, entry scripts or templates.
 
-    What they hold is in no file here. Secrets and some settings of clients become references of ours
-    (``client_settings``); addresses, expressions and numbers decide what is copied, so they are asked for. A property
-    gets this mistake instead of any other.
+    Their content is in no file. Secrets and some client settings become our references (``client_settings``);
+    addresses, expressions and numbers affect copying, so the user must supply them. A property gets this mistake
+    instead of any other.
     """
     for prop in properties:
         match = _PLACEHOLDER.search(prop.value)
@@ -115,8 +115,8 @@ def refuse_placeholders(properties: Iterable[Property], notes: Notes) -> None:
 
 
 def refuse_transforms(flow: Flow, config: Configuration, notes: Notes) -> None:
-    """Without them other records would be copied, or to other topics, and no code of yours runs here. Each is reported
-    at the line of its class, else of its name."""
+    """Refuses transforms: without them, other records would be copied, or to other topics, and this job runs no user
+    code. Each is reported at the line of its class, else of its name."""
     listed = config.of_connector(flow, "transforms")
     own = config.of_flow.get(flow, {})
     for name in words(listed) if listed is not None else ():
@@ -132,7 +132,7 @@ def refuse_transforms(flow: Flow, config: Configuration, notes: Notes) -> None:
 
 
 def note_unused(config: Configuration, notes: Notes) -> None:
-    """Each property that has no part in what is written, once, in the order of the file."""
+    """Notes each unused property once, in file order."""
     for name, prop in config.whole.items():
         if name == "clusters":
             continue

@@ -1,6 +1,6 @@
 """Parses MirrorMaker 2's properties files for import: Java's format, each property with its line.
 
-A value keeps what was written, spaces at its end too, as Java does.
+A value keeps trailing spaces, as in Java.
 """
 
 import codecs
@@ -43,7 +43,8 @@ class Mistake:
 
 
 def decoded(content: bytes) -> str:
-    """UTF-8 where it is, else ISO 8859-1, which any bytes are; UTF-16 by its mark, as shells of Windows redirect."""
+    """Decodes UTF-8 if valid, else ISO 8859-1, which accepts any bytes; UTF-16 with a byte order mark, as written by
+    Windows shells."""
     try:
         if content[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             return content.decode("utf-16")
@@ -53,7 +54,7 @@ def decoded(content: bytes) -> str:
 
 
 def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ...]]:
-    """In order of lines, doubles too; what cannot be read is a mistake, and the rest is still read."""
+    """Properties in line order, with duplicates. An unreadable line is a mistake, and the rest is still parsed."""
     props: list[Property] = []
     mistakes: list[Mistake] = []
     lines = enumerate(_NEWLINE.split(text), start=1)
@@ -61,7 +62,7 @@ def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ..
         content = first.lstrip(_BLANK)
         if not content or content[0] in "#!":
             continue
-        # An odd number of backslashes at the end goes on: the last one is not escaped itself.
+        # An odd number of trailing backslashes continues the line: the last one is not escaped.
         parts = []
         while (len(content) - len(content.rstrip("\\"))) % 2:
             parts.append(content[:-1])
@@ -90,15 +91,15 @@ def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ..
 
 
 def uncommented(prop: Property) -> Property:
-    """Without what follows a # behind the value of a setting that has no use for one; it is part of a value in Java.
-    The same property where there is none."""
+    """The property without a trailing # comment, for settings that cannot contain one; in Java it is part of the value.
+    The same property without a comment."""
     value, mark, _ = prop.value.partition(" #")
     return replace(prop, value=value.strip()) if mark and _TAKEN_AS_IT_IS.fullmatch(prop.name) else prop
 
 
 def unquoted(prop: Property) -> Property:
-    """Without quotes around the value, or around each part of a list, of a setting that has no use for them; quotes are
-    part of a value in Java. The same property where there are none."""
+    """The property without quotes around the value, or each part of a list, for settings that cannot contain quotes; in
+    Java they are part of the value. The same property without quotes."""
     if not _TAKEN_AS_IT_IS.fullmatch(prop.name):
         return prop
     value = prop.value.strip()

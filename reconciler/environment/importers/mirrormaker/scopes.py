@@ -1,4 +1,4 @@
-"""Which cluster or flow a MirrorMaker 2 setting applies to, and which of several wins.
+"""Scopes of MirrorMaker 2's settings (cluster or flow), and their precedence.
 
 ``A->B.x`` is a flow's, ``A.x`` a cluster's, ``x`` is at top level, for all. Of a connector's settings only those of the
 flow and of the top level count; of connections those of the cluster and of the top level (MirrorMakerConfig, Kafka 2.4
@@ -84,7 +84,7 @@ class Notes:
             self.settled.add(of)
 
     def leaves_out(self, prop: Property, words: str) -> None:
-        """``words`` go on behind the property's name."""
+        """``words``: continue the sentence after the property's name."""
         self.differs(f"{prop.where}: {prop.name} {words}", of=prop)
 
     def drops(self, prop: Property, words: str) -> None:
@@ -96,8 +96,8 @@ class Notes:
 
 
 def parse_plainly(file: str, text: str, notes: Notes) -> tuple[Property, ...]:
-    """The file's properties without quotes and comments around values. Each of those is a mistake; what is inside is
-    still read, so that all other mistakes are found."""
+    """The file's properties without quotes and comments around values. Each of these is a mistake; the inner value is
+    still parsed, so that all other mistakes are found."""
     props, mistakes = parse(file, text)
     notes.mistakes += mistakes
     plain = []
@@ -119,7 +119,7 @@ def parse_plainly(file: str, text: str, notes: Notes) -> tuple[Property, ...]:
 
 
 def alike(one: Property, other: Property) -> bool:
-    """Whether both say the same. Spaces in a login module's line mean nothing."""
+    """Whether both are equal. Spaces in a login module's line do not matter."""
     values = one.value, other.value
     first, second = (
         re.sub(r"\s", "", value) if one.name.endswith("jaas.config") else value.strip() for value in values
@@ -150,14 +150,14 @@ def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
             else:
                 of_flow.setdefault((source, target), {})[setting] = prop
             continue
-        # MirrorMaker 2 reads these at top level also where a cluster is called source
+        # MirrorMaker 2 reads these at top level, even if a cluster is named source
         cluster, setting = _of(prop.name, clusters) if prop.name not in ALIASES else ("", prop.name)
         (of_cluster[cluster] if cluster else whole)[setting] = prop
     return Configuration(clusters, whole, of_cluster, of_flow, tuple(doubled))
 
 
 def _of(name: str, clusters: Iterable[str]) -> tuple[str, str]:
-    """The cluster whose alias and a dot begin the name, the longest of them, and the rest."""
+    """The cluster with the longest alias that, with a dot, is a prefix of the name; and the rest."""
     fits = [cluster for cluster in clusters if name.startswith(f"{cluster}.") and len(name) > len(cluster) + 1]
     alias = max(fits, key=len, default="")
     return alias, name[len(alias) + 1 :] if alias else name

@@ -28,7 +28,7 @@ from reconciler.environment.yaml.read import read as read_yaml
 from reconciler.errors import Where
 
 Settings = dict[str, properties_file.Property]
-"""Of one connector, by name."""
+"""Settings of one connector, by name."""
 
 _OF_WORKERS = {
     "groupId": "group.id", "configStorageTopic": "config.storage.topic", "offsetStorageTopic": "offset.storage.topic",
@@ -40,7 +40,7 @@ _KIND = re.compile(
     re.M,
 )
 _UNSAFE = re.compile(r"(?<=[:,{[-][ \t])!unsafe(?=[ \t])")
-"""Ansible's word for a text in which it fills in nothing: the text is as it is written."""
+"""Ansible's tag for a text without templating."""
 _CONNECTORS = {"sourceConnector": SOURCE, "checkpointConnector": CHECKPOINT, "heartbeatConnector": HEARTBEAT}
 _PATTERNS = {
     "topicsPattern": "topics", "topicsBlacklistPattern": "topics.exclude", "topicsExcludePattern": "topics.exclude",
@@ -60,7 +60,7 @@ _OAUTH_OF_PODS = (
     "maxTokenExpirySeconds", "accessTokenIsJwt", "enableMetrics", "connectTimeoutSeconds", "readTimeoutSeconds",
     "httpRetries", "httpRetryPauseMs", "includeAcceptHeader", "clientAssertionType", "grantType",
 )  # fmt: skip
-"""Nothing is missed of them: how its client asks, and what it says about itself."""
+"""Options without effect here: request details and client metadata."""
 PODS = "of Strimzi's pods and its operator; the mirror runs where Spark runs"
 _OFFSETS_TOPIC = "mirrormaker2-cluster-offsets"
 
@@ -70,7 +70,7 @@ def is_resource(text: str) -> bool:
 
 
 def read(file: str, text: str, notes: scopes.Notes) -> Iterator[Connector]:
-    """Of each resource of the file; others beside it are passed over."""
+    """Connectors of all Strimzi resources in the file; other resources are skipped."""
     bounds = [0, *(match.end() for match in re.finditer(r"^---[ \t\r]*(#.*)?$", text, re.M)), len(text)]
     for begin, end in pairwise(bounds):
         # Blank lines in place of the documents before it keep its line numbers.
@@ -85,8 +85,8 @@ class _Reader:
     fields: _Fields
 
     def connectors(self) -> Iterator[Connector]:
-        """Of ``KafkaMirrorMaker2`` and ``KafkaConnector`` resources. Fields that only concern pods are passed over, and
-        every unknown one is said: a setting that is lost silently would change what is copied."""
+        """Connectors of ``KafkaMirrorMaker2`` and ``KafkaConnector`` resources. Fields about pods are skipped, and
+        every unknown field is reported: a silently lost setting would change copying."""
         if self.fields.document.problems or self.fields.document.root is None:
             for problem in self.fields.document.problems:
                 self.fields.notes.wrong(problem.where, f"{problem.what}. {problem.why}. {problem.todo}.")
@@ -119,8 +119,7 @@ class _Reader:
             another(where, f"connector {name}", kind, self.fields.notes)
 
     def _mirror(self, spec: Mapping, mirror: Mapping) -> Iterator[Connector]:
-        """The connectors of one ``mirrors`` entry. Without a source connector it copies nothing, so there is no
-        flow."""
+        """Connectors of one ``mirrors`` entry. Without a source connector it copies nothing and gives no flow."""
         target = self._end(spec, mirror, "target")
         source = self._end(spec, mirror, "source")
         if target is None or source is None:
@@ -143,7 +142,7 @@ class _Reader:
                 self.fields.differs(entry, f"{key} has no effect, and is left out: {words}")
 
     def _end(self, spec: Mapping, mirror: Mapping, side: str) -> Mapping | None:
-        """As v1 has it, else by its alias among ``clusters``."""
+        """One side's cluster: inline as in v1, else by its alias in ``clusters``."""
         outer = spec if side == "target" else mirror
         if side in outer.entries:
             return self.fields.inside(outer, side)
@@ -161,7 +160,7 @@ class _Reader:
     def _connector(
         self, flow: scopes.Flow, ends: tuple[Mapping, Mapping], spec: Mapping, mirror: Mapping, entry: Entry
     ) -> Connector:
-        """With the settings of both clusters, as Strimzi itself writes them into the connector."""
+        """The connector with settings of both clusters, as Strimzi writes them into it."""
         kind, settings = _CONNECTORS[entry.key], Settings()
         for side, end in (("target", ends[1]), ("source", ends[0])):
             _Cluster(self.fields, f"{side}.cluster.", end, settings).read()
@@ -177,7 +176,7 @@ class _Reader:
         return Connector(named, kind, flow, self.fields.where(entry), tuple(settings.values()), offsets_topic)
 
     def _settings(self, kind: str, shown: str, inside: Mapping, settings: Settings) -> Settings:
-        """What a connector is given besides its clusters and names, in ``settings``; ``shown``: it, in words."""
+        """Adds a connector's other settings to ``settings``; ``shown``: words for the connector."""
         self.fields.configs(inside, "", settings)
         for key, each_entry in inside.entries.items():
             if key == "tasksMax":
@@ -199,7 +198,7 @@ class _Reader:
 
 
 def _resources(root: Node) -> Sequence[Mapping]:
-    """The resource itself, or those of a ``List`` or of tasks of Ansible."""
+    """The resource, or the resources in a ``List`` or in Ansible tasks."""
     if isinstance(root, YamlSequence):
         return [mapping for item in root.items for mapping in _resources(item)]
     if not isinstance(root, Mapping):
@@ -212,7 +211,7 @@ def _resources(root: Node) -> Sequence[Mapping]:
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Fields of a resource in its YAML. What is missing, not known or of another type goes to ``notes``."""
+    """Fields of a resource in its YAML. Missing, unknown and mistyped fields go to ``notes``."""
 
     document: Document
     notes: scopes.Notes
@@ -240,7 +239,7 @@ class _Fields:
         return Mapping({}, entry.line, entry.column, 1)
 
     def items(self, outer: Mapping, key: str, *, needed: bool = False) -> Iterator[Mapping]:
-        """Mappings of a list; everything else is a mistake that Strimzi would refuse, too."""
+        """Mappings in a list; any other item is a mistake, which Strimzi would refuse, too."""
         entry = outer.entries.get(key)
         if entry is not None and isinstance(entry.value, YamlSequence):
             for item in entry.value.items:
@@ -270,7 +269,7 @@ class _Fields:
                 self.put(settings, f"{prefix}{key}", entry.value.text, entry)
 
     def put(self, settings: Settings, name: str, value: str, node: Node | Entry) -> None:
-        """In the order of the operator: what comes later counts."""
+        """Adds a setting in the operator's order: a later one overrides an earlier one."""
         if name in settings and settings[name].value.strip() != value.strip():
             self.differs(node, f"it sets {name}, so line {settings[name].where.line} does not count")
         settings[name] = properties_file.Property(name, value, self.where(node))
@@ -312,7 +311,7 @@ class _Cluster:
         protocol = {(False, False): "", (True, False): "SSL", (False, True): "SASL_PLAINTEXT"}
         if text := protocol.get((encrypted, sasl), "SASL_SSL"):
             self._put("security.protocol", text, tls or login or self.node)
-        self.fields.configs(self.node, self.prefix, self.settings)  # last: what it sets counts
+        self.fields.configs(self.node, self.prefix, self.settings)  # last, so that it overrides
 
     def _put(self, name: str, value: str, node: Node | Entry) -> None:
         self.fields.put(self.settings, f"{self.prefix}{name}", value, node)
@@ -353,7 +352,7 @@ class _Cluster:
         return sasl
 
     def _oauth(self, login: Mapping, entry: Entry) -> None:
-        """As Strimzi's own callback handler is given it."""
+        """OAuth settings in the form of Strimzi's callback handler."""
         for key in (key for key in _OAUTH_GIVEN if key in login.entries):
             words = "no such token or password can be renewed here. Give the mirror clientId and clientSecret"
             self.fields.mistake(login.entries[key], f"authentication.{key}: {words}, and import again.")
@@ -382,7 +381,7 @@ class _Cluster:
 
 
 def _secret(name: str, key: str) -> str:
-    """As Strimzi's own config provider has it; what a Secret holds becomes a variable."""
+    """A placeholder of Strimzi's config provider; the Secret's content becomes a variable."""
     return f"${{strimzisecrets:{name}:{key}}}"
 
 

@@ -1,8 +1,8 @@
 """Logins by token of Java clients as a ``sasl.oauthbearer.method``: login modules and callback handlers with options.
 
 Classes and options: aws-msk-iam-auth 2.3, Google's managed-kafka-auth-login-handler 1.0, strimzi-kafka-oauth 0.17,
-Kafka's KIP-768 and KIP-1139. A class that is not known is taken for its cloud's where the cluster's address is that
-cloud's, which takes no other tokens.
+Kafka's KIP-768 and KIP-1139. An unknown class counts as the cloud's if the cluster's address belongs to that cloud,
+which accepts no other tokens.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Positions of a MirrorMaker 2 taken over into the `start` of a flow: read, judged, written into its YAML.
+"""Takes positions of a MirrorMaker 2 over into the `start` of a flow: parses, judges and writes them into its YAML.
 
-Belongs here: what a stored position becomes. Not here: reading them from Connect (`backends.clusters.mirrormaker`).
+Belongs here: translating stored positions. Not here: reading them from Connect (`backends.clusters.mirrormaker`).
 """

@@ -64,7 +64,7 @@ def positions(records: Iterable[tuple[bytes | None, bytes | None]]) -> Records:
 
 
 def _json(text: bytes) -> object:
-    """A text that is no JSON becomes one that no position can be made of."""
+    """Parsed JSON; invalid JSON becomes a value that is no position."""
     try:
         return parsed(text)
     except ValueError:

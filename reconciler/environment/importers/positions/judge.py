@@ -1,4 +1,4 @@
-"""Decides which of MirrorMaker 2's positions a flow can go on from, and why not from the others."""
+"""Decides from which of MirrorMaker 2's positions a flow can continue, with reasons against the others."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,10 +15,10 @@ from reconciler.text import counted, first_of
 
 @dataclass(frozen=True, slots=True)
 class PositionAnswers:
-    """What both clusters answered. ``partitions``: of the source's topics. ``bounds``: first offset and end by source
-    topic and partition. ``own``: positions the flow has already, by remote topic; ``remotes``: topics of the target.
-    ``in_flight``: what the target has from behind the stored positions, or why it was not read. ``beginnings``: the
-    same of partitions without a position, from the beginning of both logs."""
+    """Answers of both clusters. ``partitions``: of the source's topics. ``bounds``: source partition -> first offset
+    and end. ``own``: existing positions of the flow, by remote topic; ``remotes``: topics of the target. ``in_flight``:
+    copied records after the stored positions, or why they were not read. ``beginnings``: the same for partitions
+    without a position, from the beginning of both logs."""
 
     partitions: Mapping[str, int]
     bounds: Mapping[Key, tuple[int, int]]
@@ -49,7 +49,7 @@ class ImportedTopic:
 
 @dataclass(frozen=True, slots=True)
 class NotImported:
-    """A partition, topic or connector whose records are not taken over."""
+    """A partition, topic or connector that is not taken over."""
 
     subject: str
     why: str
@@ -151,7 +151,7 @@ def _refused(key: Key, at: int, remote: str, world: PositionAnswers) -> str:
 
 
 def _unproved(read: InFlight | str, target: str) -> str:
-    """Why a partition without a position cannot be gone on with behind what the target has; empty where it can."""
+    """Why a partition without a position cannot continue after the target's records; empty if it can."""
     if isinstance(read, str) or read.unknown:
         return read if isinstance(read, str) else read.unknown
     if read.again:
@@ -182,7 +182,7 @@ def _strangers(records: Records, connector: str, alias: str) -> Iterator[NotImpo
 
 
 def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: PositionAnswers) -> Iterator[str]:
-    # What a MirrorMaker 2 that was killed had copied and not stored.
+    # Records that a killed MirrorMaker 2 had copied without storing a position.
     known = {key: its for key, its in world.in_flight.items() if isinstance(its, InFlight)}
     if in_flight := sum(its.copied for its in known.values()):
         count = counted(sum(its.copied > 0 for its in known.values()), "partition")

@@ -56,10 +56,10 @@ def write_starts(texts: Mapping[str, str], topology: Topology, starts: Mapping[s
         place = place_of(text, *path, "start" if "start" in keys else keys[0]) if keys else None
         if place is not None and "start" not in keys:
             candidate = with_entry(text, written(flows[name].start, place.column), *path)
-        elif place is not None and "#" not in text[place.key : place.end]:  # else comments inside of it would be lost
+        elif place is not None and "#" not in text[place.key : place.end]:  # otherwise comments inside would be lost
             candidate = text[: place.key] + written(flows[name].start, place.column) + text[place.end :]
 
-        # The files must declare exactly what they did, but for these flows: an anchor would carry the start further.
+        # Only these flows may change: an anchor would carry ``start`` into others.
         after: Topology | None = None
         if candidate is not None:
             with suppress(TopologyError):
