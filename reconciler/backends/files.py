@@ -41,6 +41,7 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
     checkout = checkout_around(folder)
     if (leads_out := _leads_out(folder, checkout)) is not None:
         return {}, (leads_out,)
+    # A repository inside of this one comes from an edit, and git would obey its configuration (decision 200).
     if checkout is not None:
         real = Path(os.path.realpath(folder))
         if checkout.brought is not None and checkout.brought != real:
@@ -52,6 +53,7 @@ def read_readable(folder: Path) -> tuple[Mapping[str, str], tuple[Problem, ...]]
         paths = sorted(_files(folder, problems, checkout))
     except TopologyError as error:
         return {}, error.problems
+    # A link to an untracked file could show a secret of this machine to the readers of a plan.
     untracked = _untracked([path for path in paths if path.is_symlink()], checkout)
     for path in paths:
         try:

@@ -55,6 +55,7 @@ def require_trusted(cluster: Cluster, principal: Principal) -> None:
             "Credentials go only where the base says, because an edit could send them anywhere",
             f"Let it be reviewed; then plan with --allow-new-address{listed}",
         )
+    # A setting outside of the list could load a library or call a shell even before the first connection.
     client = cluster.client_for(principal)
     if refused := forbidden(client):
         raise ClusterError(

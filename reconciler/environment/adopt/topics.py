@@ -114,7 +114,7 @@ def adopt(cluster: Cluster, live: LiveCluster, taking: AdoptOptions) -> Adoption
 
     access: Adopted[AccessRule] = Adopted()
     seen = live.access
-    # Without the ownership record, our own rules cannot be told from others.
+    # Without the ownership record, our own rules look like any other tool's.
     if seen is not None and isinstance(seen.acls, frozenset) and not isinstance(seen.owned, Unknown):
         access = adopt_access(cluster.name, seen.acls)
     quotas = adopt_quotas(cluster.name, live.quotas if isinstance(live.quotas, Mapping) else {})

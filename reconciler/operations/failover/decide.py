@@ -170,6 +170,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         yield _warning("job", f"the mirror of {name} is {flow.job}")
     for condition, todo in flow.conditions:
         yield _warning("condition", f"{name}: {condition}", todo)
+    # Uncopied records stop the move only if no job will copy them: a running flow is drained before groups move.
     if facts.reachable:
         if flow.undecided:
             text = f"open transactions on {move.origin} hold back {counted(flow.undecided, 'offset')} until they end"

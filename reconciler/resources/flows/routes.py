@@ -248,6 +248,7 @@ def _values(
                 if (upstream := prospects.get(hop.source)) is not None:
                     prospect = prospects.get(ref) or expected.Prospect(None, brokers[ref.cluster])
                     prospects.put(ref, prospect.at_least(upstream.partitions))
+    # Nearest hop first, so that each route finds the settings of its source topic already computed.
     depths: dict[TopicRef, int] = {}
     routes: list[Route] = []
     for ref in order:
@@ -276,6 +277,7 @@ def _values(
         remote = config_sync.prospect_of_remote(before, partitions, configs, target, brokers[ref.cluster])
         known_as = unseen if before is None else before.unseen
         remote = replace(remote, unseen=known_as, declared=remote.declared or source.declared)
+        # Git may declare a remote topic, too, and its values then override those of the source.
         desired = topology.topics.get(ref.name)
         if desired is not None and ref.cluster in desired.clusters:
             remote = replace(

@@ -118,10 +118,12 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
         return Findings(settled=(of_topic(desired.ref),))
     if refused := tuple(_refusals(site, desired, topic, standing)):
         return Findings(refused=refused)
+    # Fewer replicas may fall below min.insync.replicas, which is unknown if configs could not be read.
     if isinstance(topic.configs, Unknown) and max(factors) > factor:
         return Findings(
             unknown=(Unknown(f"{desired.ref} min.insync.replicas", topic.configs.error, topic.configs.todo),)
         )
+    # Moves of an unfinished run that reach the factor keep their targets; all other partitions are placed again.
     kept = {index: move for index, move in moves.items() if len(move.target) == factor}
     fresh = [part for part in standing if part.index not in kept]
     placed = {placement.partition: placement for placement in place(topic.name, fresh, factor, site.basis)}

@@ -65,10 +65,10 @@ def own_lockouts(
             notes.append(f"{text} it; an access entry of role {_ROLES[kind]} would")
             continue
         # Only rules for the principal, or for everyone, can take a right from it, so most plans need no proof.
-        mine = [acl for acl in taking if acl.principal in (needs.name, acls.ANYONE)]
-        if not mine:
+        relevant = [acl for acl in taking if acl.principal in (needs.name, acls.ANYONE)]
+        if not relevant:
             continue
-        asked = reached(needs, mine)
+        asked = reached(needs, relevant)
         rests_on |= upheld_by(books[1], asked)
         if lost := locked_out(*books, asked):
             proofs = []
@@ -102,8 +102,8 @@ def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Itera
         if kind is Principal.MIRROR and not flows:
             continue
         topics, ids = _known(kind, topology, cluster, routes)
-        for name, mine in (names_of(kind, topology, cluster) or {"": flows}).items():
-            rights = (replace(acl, principal=name) for acl in _needed(kind, topology, mine, routes, cluster))
+        for name, carried in (names_of(kind, topology, cluster) or {"": flows}).items():
+            rights = (replace(acl, principal=name) for acl in _needed(kind, topology, carried, routes, cluster))
             yield Needs(kind, name, tuple(rights), topics, ids)
 
 

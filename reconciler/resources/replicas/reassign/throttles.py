@@ -52,10 +52,10 @@ def journal_for(
         if EVERYTHING in here:
             continue
         known = lists.get((topic, key))
-        mine = known.entries if known else ()
+        our_entries = known.entries if known else ()
         fresh = known.fresh if known else key not in live[topic].overrides
-        added = tuple(name for name in wanted if name not in here and name not in mine)
-        lists[topic, key] = replicas.ListEntries(topic, key, (*mine, *added), fresh)
+        added = tuple(name for name in wanted if name not in here and name not in our_entries)
+        lists[topic, key] = replicas.ListEntries(topic, key, (*our_entries, *added), fresh)
     targets = {**begun.targets, **{key: placement.after for key, placement in goals.items()}}
     return replicas.Journal(
         environment=begun.environment,
