@@ -25,6 +25,8 @@ _SHARE_S = 0.5
 
 
 class Board:
+    """Thread-safe: each method takes the lock, and returns snapshots that later changes leave alone."""
+
     def __init__(self, flows: tuple[FlowSettings, ...]) -> None:
         self._guard = threading.Lock()
         self._flows = {

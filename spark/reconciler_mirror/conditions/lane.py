@@ -102,6 +102,7 @@ def refused(
     if record is not None:
         offset, size = record
         problem = f"the record at source offset {offset}{f', {size} bytes' if code in TOO_LARGE else ''}"
+    # The lane has verified the source's CRC just before it sent the batch, so the damage came later.
     if code == CORRUPT:
         return Condition.of_partition(
             "record_refused",

@@ -23,6 +23,8 @@ from reconciler_mirror.model.lane import GRANTS, OF_A_READ, Condition, Discovere
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
+    """A listed topic: its number of partitions, and its id as Kafka prints it."""
+
     partitions: int
     topic_id: str
 

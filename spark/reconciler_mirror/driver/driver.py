@@ -51,6 +51,8 @@ class Exit(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DriverOutcome:
+    """The end of the application: its state for the status record, its exit code, and the reason."""
+
     state: str
     code: Exit
     detail: str = ""

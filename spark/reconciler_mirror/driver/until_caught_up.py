@@ -60,6 +60,8 @@ def goal_of(text: str | None) -> Goal | None:
 
 @dataclass(frozen=True, slots=True)
 class CatchUpVerdict:
+    """The end of the wait: whether the goal is reached, and a sentence about it."""
+
     reached: bool
     detail: str
 

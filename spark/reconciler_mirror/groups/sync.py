@@ -91,6 +91,7 @@ class GroupSync:
                 flow.state_name, (source, target), committed=committed
             )
             returning: GroupRounds | None = None
+            # Offsets that are equal on both sides may also travel back, from groups that commit at the target.
             if flow.keeps_offsets:
                 further = AsCommitted(target)
                 if groups.both_ways:
@@ -102,6 +103,7 @@ class GroupSync:
                 began, cpu = time.monotonic(), time.thread_time()
                 if not flow.keeps_offsets:
                     await maps.refresh()
+                # The flow's partitions may have changed since the last round.
                 read_ms = int(time.time() * 1000)
                 specs = self._specs()
                 routes = {(spec.topic, spec.partition): spec.target_topic for spec in specs}

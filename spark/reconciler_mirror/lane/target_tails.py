@@ -55,6 +55,8 @@ def copies_each_once(spec: LaneSpec) -> bool:
 
 
 class TargetTails:
+    """Explains target logs that continue after the last known copy."""
+
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
 
@@ -137,6 +139,8 @@ def seen_before(partition: Partition) -> bool:
 
 
 class TargetLosses:
+    """Finds target logs that end before records that they have acknowledged."""
+
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
 

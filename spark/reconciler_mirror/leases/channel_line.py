@@ -22,6 +22,8 @@ class Stream(Protocol):
 
 
 class PlainStream:
+    """A plain socket, used on loopback only."""
+
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._writing = threading.Lock()

@@ -18,6 +18,8 @@ _LEAST = 1e-6  # least load that is worth a move; the load of an idle lane decay
 
 @dataclass(frozen=True, slots=True)
 class LaneMove:
+    """The move of a lane from one slot to another."""
+
     lane: LaneKey
     origin: int
     destination: int
@@ -67,6 +69,7 @@ def best_move(
         return None
     heavy = max(totals, key=lambda i: (totals[i], -i))
     light = min(totals, key=lambda i: (totals[i], i))
+    # A lane with a load of the gap or more would make the lightest lease the heaviest.
     gap = totals[heavy] - totals[light]
     candidates = [
         (abs(gap - 2 * loads.get(lane, 0.0)), lane)

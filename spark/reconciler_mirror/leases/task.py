@@ -298,6 +298,7 @@ def run_lane(lane: LaneSpec, control: LaneControl, path: CopyPath, tell: Callabl
         control.report(report.progress)
         _log.warning("lane failed, retrying", flow=lane.flow, lane=lane.lane, error=report.error, pause_s=pause)
         tell(report)
+        # An attempt that has lasted shows that the former cause is over.
         if time.monotonic() - began > 30:
             pause = _FIRST_PAUSE_S
         again = time.monotonic() + pause * random.uniform(0.7, 1.3)  # noqa: S311  # no secret: spreads the tries

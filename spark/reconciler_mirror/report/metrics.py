@@ -278,6 +278,8 @@ def _fine(flows: Sequence[FlowView]) -> Iterator[Metric]:
 
 
 class _Now(Collector):
+    """Renders all metrics at each scrape."""
+
     def __init__(self, snapshot: Callable[[], MetricsSnapshot]) -> None:
         self._seen = snapshot
 

@@ -38,6 +38,8 @@ PART, MOST_PARTS = 2_000, 20
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
+    """Ranges to compare, and partitions that cannot be compared, with reasons."""
+
     ranges: tuple[PartitionRange, ...]
     unread: tuple[Unread, ...]
 

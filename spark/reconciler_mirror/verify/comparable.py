@@ -113,6 +113,7 @@ def _unreadable(
         why = offsets.failed.get((endpoint.cluster, (topic, spec.partition)))
         if why is not None:
             return why, f"Check that the partition has a leader at {endpoint.cluster}, then verify again."
+    # Committed readers get nothing after an open transaction, so later copies would look missing.
     if (spec.target_topic, spec.partition) in offsets.undecided:
         return (
             f"an open transaction holds back the readers of {spec.target_topic}-{spec.partition} at "

@@ -198,6 +198,7 @@ def _state(
 ) -> tuple[verification.Equality, str, str]:
     """State, reason and remedy. A difference that two readings saw outweighs a later read error; one that only a single
     reading saw makes the state unknown."""
+    # A confirmed difference stays one, whatever else failed; "equal" needs a complete reading without any doubt.
     if read is None:
         return verification.Equality.UNKNOWN, "the Spark task that read it gave nothing back", _AGAIN
     if differences and not plan.compacted:

@@ -24,6 +24,8 @@ WIDEN, WIDEST = 10, 1_000
 
 
 class LastBatches:
+    """Compares the last copied batches with the source's batches at the same offsets."""
+
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
 

@@ -98,6 +98,7 @@ class OwnMarkers:
         last = await self._learned(holes, leaders, at)
         left = {key: holes[key].first for key in last}
         while left and not self.denied:
+            # Rank 0 is safe only after this session's own marker: no other session can know that it is the last one.
             ranks = {key: 0 if key in self._last else self._rank for key in left}
             markers = {key: following(last[key], ranks[key]) for key in left}
             errors = await self._port.write_markers(markers, leaders)

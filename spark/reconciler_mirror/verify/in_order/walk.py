@@ -212,9 +212,11 @@ class Walk:
             if (again := next_common(source, target, *ends)) is not None:
                 self._differ(*again)
                 return None
+            # A part's source records end here, and the target goes on: fewer than ``SURE`` are compared one to one.
             if self._part and ends[0] and len(source) < SURE:
                 self._differ(len(source), min(len(source), len(target)))
                 return WalkState.DONE
+            # At the target's end no common record can follow: the records that it must have are missing, others lag.
             if ends[1] and (ends[0] or self._due(len(target)) < ours.left):
                 self._differ(self._due(len(target)), len(target))
                 return WalkState.DONE
@@ -339,11 +341,13 @@ def next_common(
 ) -> tuple[int, int] | None:
     """Numbers of records to pass on each side until both are in step again, with the smallest sum. Fewer than ``SURE``
     equal records are enough only at the end of a side."""
+    # Repeated equal records would make the search quadratic, so only their first places count.
     places: dict[Content, list[int]] = {}
     for index, content in enumerate(target):
         members = places.setdefault(content, [])
         if len(members) < _MOST_PLACES:
             members.append(index)
+    # A place further away than the best one cannot have a smaller sum, which ends both loops early.
     best: tuple[int, int] | None = None
     for index, content in enumerate(source):
         if best is not None and index >= sum(best):
