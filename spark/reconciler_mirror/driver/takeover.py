@@ -200,7 +200,7 @@ class _Open:
 
         claim = replace(claim, clusters=(self.owner.source, self.cluster.cluster_id))
         # If another client has overwritten or deleted all positions, the offset map still shows that the flow has run.
-        # A second start at the end would skip what came to partitions that had nothing to copy before.
+        # A second start at the end would skip the first records of partitions that were empty before.
         if self._least or any(at.proved for at in self._known(lane_positions)):
             return Takeover(claim, None)
         fresh = [spec for spec in specs if (spec.target_topic, spec.partition) not in lane_positions]

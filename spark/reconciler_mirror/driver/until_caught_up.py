@@ -28,7 +28,7 @@ _WAITING = ("unavailable", "unreachable", "unreadable", "undecided")
 _MOST_NAMED = 8
 _AUTOMATIC = re.compile(
     r"[;.]? ?[^;.]*\b(?:automatically|by itself)\b[^;.]*"
-)  # true of a job that goes on; this one ends
+)  # true of a job that continues; this one ends
 Ends = Mapping[tuple[str, int], int]
 
 

@@ -52,7 +52,7 @@ again."""
 # an EndTxn may answer UNKNOWN_SERVER_ERROR (-1).
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
 _OF_MEMBERS = frozenset({22, 25})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
-WORKED_BYTES = 2 << 20  # a fetch whose records are opened must not hold up acknowledgements for long
+WORKED_BYTES = 2 << 20  # decoding the records of one fetch must not delay acknowledgements for long
 _log = logs.logger("batch path")
 T = TypeVar("T")
 

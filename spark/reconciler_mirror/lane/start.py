@@ -427,7 +427,7 @@ class Starter:
 
     def _lost(self, partition: Partition, low: int, high: int, top: int) -> None:
         """The source no longer has the next record: the position is before ``low`` (log start) or after ``high`` (end
-        of the copied part). Stops, or goes on behind the loss where ``continue_on`` allows."""
+        of the copied part). Stops, or continues after the loss where ``continue_on`` allows."""
         lane, position = self._lane, partition.log.covered
         condition = faults.position_lost(partition.spec, position, low, high, top)
         if not lane.goes_on(condition.code):

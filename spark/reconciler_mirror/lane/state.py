@@ -204,7 +204,7 @@ class Lane:
         self.joined.set()
         self._joining = 0  # number of such requests
 
-        # What the commit loop and the senders agree on.
+        # Signals between the commit loop and the senders.
         self.closing = False  # a commit waits for acknowledgements: senders seal nothing new
         self.blocked: set[Partition] = set()  # with something to send after that commit
         self.stopping = False  # the next commit is the last; the session sets it for good
@@ -249,7 +249,7 @@ class Lane:
         if not self.failed.done():
             self.failed.set_exception(error)
 
-    # what was fetched
+    # fetched batches
 
     def room_left(self) -> int:
         """Bytes that fetches may still ask for. A receive buffer counts in full for as long as any piece holds it."""
@@ -291,7 +291,7 @@ class Lane:
         self.changed.add(partition)
         self.room.set()
 
-    # what was produced
+    # produced batches
 
     def joins(self, partition: Partition) -> bool:
         """Whether its next batch makes its leader add it to the transaction (transaction version 2, KIP-890)."""
@@ -350,7 +350,7 @@ class Lane:
         except Exception as error:  # noqa: BLE001 - the event loop would only log it
             self.fail(error)
 
-    # what went wrong
+    # failures
 
     def stop(self, partition: Partition, condition: Condition, *, keep: bool = False, at: int | None = None) -> None:
         """Stops one partition; the others continue. Sent batches are still committed; ``keep``: queued ones, too.

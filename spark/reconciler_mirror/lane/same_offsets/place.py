@@ -179,4 +179,4 @@ class SamePartition:
     end_at: float = 0.0
     """Monotonic: the leader's last confirmation that the log ends as the lane left it."""
     trusted_last: int | None = None
-    """Sequence of the last record as the committed position has it, -1 for no record; None: it does not say."""
+    """The last record's sequence by the committed position, -1 for no record; None if the position has none."""
