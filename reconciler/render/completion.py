@@ -1,7 +1,7 @@
-"""Candidates for a shell that completes words: environment folders, and names that their YAML files declare.
+"""Candidates for shell completion: environment folders, and names declared in their YAML files.
 
-No cluster is asked, and nothing is validated: files that cannot be read give no names. Each function ends quickly, and
-raises nothing: the user goes on typing meanwhile.
+It asks no cluster and validates nothing: unreadable files give no names. Each function ends quickly and raises nothing,
+because the user keeps typing.
 """
 
 import os
@@ -20,7 +20,7 @@ _ADOPTED = "cluster.yaml"
 
 
 def environments(incomplete: str) -> list[str]:
-    """Folders that hold an environment and whose path begins with ``incomplete``, at most three levels below."""
+    """Environment folders with prefix ``incomplete``, at most three levels below."""
     start, _, _ = incomplete.rpartition("/")
     root = f"{start}/" if start else "/" if incomplete.startswith("/") else ""
     paths: set[str] = set()
@@ -55,8 +55,7 @@ def subjects(ctx: Any) -> list[str]:
 
 
 def _folders(root: str, depth: int) -> Iterator[str]:
-    """Folders down to ``depth``, without hidden ones; those that cannot be read are left out, since completion must not
-    print errors."""
+    """Folders down to ``depth``, without hidden and unreadable ones, since completion must not print errors."""
     try:
         with os.scandir(root or ".") as entries:
             names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())

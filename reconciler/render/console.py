@@ -34,7 +34,7 @@ class OutputFormat(StrEnum):
 
 
 class _Command(TyperCommand):
-    """Its help is output like any other: a reader that is gone, or a full disk, ends it with words."""
+    """Treats help like any other output: a closed pipe, or a full disk, ends it with a message."""
 
     def invoke(self, ctx: Any) -> Any:
         # Commands that write a folder (``import``, ``adopt``, ``takeover``) are given it as an option.
@@ -51,7 +51,7 @@ class _Command(TyperCommand):
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        """Raises ReconcilerError where an option would take the next option's name as its value."""
+        """Raises ReconcilerError if an option would take the next option's name as its value."""
         options = {
             name: entry for entry in self.get_params(ctx) if isinstance(entry, TyperOption) for name in entry.opts
         }
@@ -93,7 +93,7 @@ def without_types_of_flags(entries: list[Any]) -> list[Any]:
 
 
 class App(typer.Typer):
-    """Commands whose help is ours. ``settings`` are Typer's."""
+    """Commands with our own help. ``settings``: Typer's."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, **settings)
@@ -104,11 +104,11 @@ class App(typer.Typer):
 
 PROGRAM = "reconciler"
 _PROBLEMS = 1_000
-"""Of one edit: a stranger's pull request cannot fill a log with more."""
+"""Most problems of one edit, so that a stranger's pull request cannot flood a log."""
 _GIVEN: list[Any] = [(), "FLOW"]
 """Folders of environments, and the flow, as the command that runs was given them."""
 _SHOWN = Style(colour=True, full=True)
-"""Of a text that is ready: what it colours stays, and what it lists in full."""
+"""Style of finished texts: keeps their colours and full lists."""
 INTERRUPTED = 130
 EVERY_S = 5.0
 """Between two lines of progress in a log."""
@@ -137,8 +137,7 @@ StealOption = Annotated[
 
 
 def terminal_width(out: TextIO | None, environ: Mapping[str, str] = os.environ) -> int | None:
-    """Columns of the terminal ``out``, or what COLUMNS says; None if it is no terminal, or too narrow to break lines
-    for."""
+    """Columns of the terminal ``out``, or COLUMNS; None if it is no terminal, or too narrow for breaking lines."""
     if out is None or not out.isatty():
         return None
     given = environ.get("COLUMNS", "")
@@ -173,7 +172,7 @@ class MovingLine:
                 out.write(f"{text}\n")
                 out.flush()
             return
-        # One column less than there are: a terminal that is full to its last column moves to the next line by itself.
+        # One column less: a terminal wraps after its last column by itself.
         shown = wrapped(" ".join(text.split("\n")), width - 1)
         out.write(f"{self._erased()}{shown}")
         out.flush()
@@ -232,9 +231,8 @@ def say(*lines: str) -> None:
 
 
 def say_document(text: str, form: str = "text") -> None:
-    """As ``say``, of a text that a function of ``render`` made; never mixed into the output. A reader that is gone
-    (``2>&1 | head``, a full disk) ends nothing: an apply goes on to a state that is known, and its audit record with
-    it."""
+    """Like ``say``, for a text rendered by ``render``; never mixed into the output. A closed pipe (``2>&1 | head``) or
+    a full disk ends nothing: an apply must reach a known state, and complete its audit record."""
     if sys.stderr is None:  # closed at the start (``2>&-``); print would take the output for it
         return
     try:
@@ -245,8 +243,8 @@ def say_document(text: str, form: str = "text") -> None:
 
 
 def say_now(text: str) -> None:
-    """Progress of something long. On a terminal one line that moves, until the next ``say`` or ``show`` takes its
-    place; elsewhere a line every few seconds."""
+    """Shows progress: on a terminal one changing line, until the next ``say`` or ``show`` replaces it; elsewhere a line
+    every few seconds."""
     if sys.stderr is None:
         return
     try:
@@ -261,7 +259,7 @@ def show(text: str, form: str = "text") -> None:
     if sys.stdout is None:  # closed at the start (``>&-``)
         return
     with _writing():
-        if sys.stderr is not None:  # else progress stays in the middle of the output
+        if sys.stderr is not None:  # otherwise progress stays in the middle of the output
             MOVING.erase(sys.stderr)
         text = filled_in(text, form)
         if form == "text":
@@ -273,7 +271,7 @@ def show(text: str, form: str = "text") -> None:
 
 
 def now_of(folder: Path) -> None:
-    """From here on the output is about ``folder``, one of several that this command was given."""
+    """Announces that further output is about ``folder``, one of several arguments."""
     _GIVEN[0] = [folder]
 
 
@@ -311,7 +309,7 @@ def _writing() -> Iterator[None]:
 
 
 def show_last(text: str, form: str = "text") -> None:
-    """As ``show``, when the work is done: the exit code stays that of the work, even if the reader is gone."""
+    """Like ``show``, after the work: a closed pipe does not change the exit code of the work."""
     try:
         show(text, form)
     except BrokenPipeError:
@@ -319,13 +317,14 @@ def show_last(text: str, form: str = "text") -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """The rest of a stream without a reader goes nowhere, without an error at the exit."""
+    """Discards further output of a stream without a reader, so that the exit raises no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     """Every expected error ends here as words and an exit code; a usage error is 1, because 2 means changes."""
-    # Names and labels are Unicode whatever the locale is: files and pipes get UTF-8, terminals what they can show.
+    # Names and labels are Unicode in any locale: files and pipes get UTF-8, terminals the characters that they can
+    # show.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             encoding = stream.encoding if stream.isatty() else "utf-8"
@@ -358,7 +357,7 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         _discard(sys.stdout)
         code = ExitCode.ERROR
-    except OSError as error:  # what each command expects of the files that it is given, it says itself
+    except OSError as error:  # each command itself reports problems of its files
         why = "The folder of the shell may be gone, no folder may take temporary files, or a limit is reached."
         todo = "Check pwd, TMPDIR, df and ulimit -a, and run the command again."
         code = say_error(ReconcilerError(f"this machine refused what the command needs: {error}", why, todo))
@@ -390,6 +389,6 @@ def agrees(question: str, undone: str, why: str, todo: str) -> bool:
 
 
 def require_agreement(question: str, undone: str, why: str, todo: str) -> None:
-    """As ``agrees``. Raises ReconcilerError also when the answer is no."""
+    """Like ``agrees``, but raises ReconcilerError for the answer no, too."""
     if not agrees(question, undone, why, todo):
         raise ReconcilerError(f"cancelled; {undone}")

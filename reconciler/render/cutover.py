@@ -1,5 +1,5 @@
-"""The plan of a cut-over and the report of a run over it: text, Markdown, one page, JSON. Reports of titled lists that
-need no more, such as that of a drill, are shown by ``page_in``, too."""
+"""The plan of a cut-over and the report of its run: text, Markdown, HTML, JSON. ``page_in`` also shows other reports of
+titled lists, such as a drill's."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -136,7 +136,7 @@ def report_page(report: CutoverReport) -> ReportPage:
 
 
 def listed(kind: str, environment: str, verdict: str, sections: Iterable[Section]) -> ReportPage:
-    """Without sections that say nothing."""
+    """A page without empty sections."""
     return ReportPage(kind, environment, verdict, tuple(section for section in sections if section.items))
 
 

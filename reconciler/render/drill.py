@@ -100,7 +100,7 @@ def _about(report: DrillReport) -> Iterator[str]:
 
 
 def drill_page(report: DrillReport, seal: str = "") -> ReportPage:
-    """``seal``: digest of the report in JSON, as the audit record has it; a page says it as evidence."""
+    """``seal``: digest of the JSON report in the audit record; the page shows it as evidence."""
     sections = list(_sections(report))
     if seal:
         text = f"{seal} is the digest of this report in JSON, and the audit record of {report.environment} has it"

@@ -13,13 +13,13 @@ from reconciler.text import LONGEST_TEXT, shortened
 
 # Anything that could start a construct of GitHub's Markdown, as an entity: entities are text and never structure.
 _MARKDOWN = re.compile(r"[\\`*_\[\]<&|~$]")
-# GitHub and GitLab look for these in the finished page, after entities are text again; an empty space between stops it.
-# GitLab also notes the mention in the issue, merge request, epic or snippet that it finds.
+# GitHub and GitLab search for these in the rendered page, after decoding entities; a zero-width space stops that.
+# GitLab also adds a note to each mentioned issue, merge request, epic or snippet.
 _LINKED = re.compile(
     r"@(?=\w)|#(?=\d)|[!&$](?=\d)|\[(?=\w+:)|://|(?<=\bwww)\.|(?<=\bG[HL])-(?=\d)|:(?=[a-z0-9_+-]+:)", re.IGNORECASE
 )
 _SGR = re.compile(r"(\x1b\[[0-9;]*m)")
-# A runner of Azure DevOps, TeamCity and GitHub's first syntax look for these anywhere in a line.
+# Runners of Azure DevOps and TeamCity, and GitHub's first syntax, obey these anywhere in a line.
 _COMMAND = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))")
 # GitHub's today, at the beginning of a line.
 _ORDER = re.compile(r"^(\s*):(?=:)")
@@ -31,7 +31,7 @@ def visible(text: str, longest: int | None = LONGEST_TEXT) -> str:
     """One line in which no character hides: control, format and bidirectional characters become their escapes, as do
     commands that some CI obeys anywhere in a line. A text that is too long is shortened (``shortened``)."""
     text = shortened(text, longest)
-    if not text.isprintable():  # nearly all is: none of the categories below, and no white space but the space
+    if not text.isprintable():  # most text is printable: no category below, and no white space but the space
         chars = []
         for char in text:
             if char in "\r\n\t":
@@ -50,8 +50,8 @@ def no_command(text: str) -> str:
 
 
 def lines_of(lines: Iterable[str], style: Style = PLAIN) -> str:
-    """Text output. No value begins a line of its own, which a log of CI might obey, or steers a terminal. With colour
-    the codes of ``style`` stay; in full, so do lists of any length."""
+    """Text output in which no value can begin a line, which a CI runner might obey, or control a terminal. Colour codes
+    of ``style`` stay; with ``full``, lists keep any length."""
     longest, shown = None if style.full else LONGEST_TEXT, []
     for line in lines:
         parts = _SGR.split(line) if style.colour else [line]

@@ -42,7 +42,7 @@ def of_drift(plan: Plan, subjects: Sequence[str], code: ExitCode | int) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """What a loop gave notice of last: the state, what stopped, and changes that waited."""
+    """Last notices of a loop: the state, stopped subjects, and waiting changes."""
 
     health: Health = Health.OK
     stopped: frozenset[str] = frozenset()
@@ -52,7 +52,7 @@ class Noticed:
 def of_round(
     before: Noticed, current: Round, verdict: Verdict | None, environment: str
 ) -> tuple[tuple[Notice, ...], Noticed]:
-    """Of a round, what is new since the last one: a reader gets one notice of a state, however long it lasts."""
+    """Notices of a round for changes since the last one, so that each state gives one notice, for any duration."""
     if current.plan is None or current.error:
         failed = Notice(NoticeEvent.VERDICT, environment, Health.UNKNOWN.value, "a round of run failed")
         failed = replace(failed, details=_lines([current.error]))

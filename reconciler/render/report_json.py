@@ -1,4 +1,4 @@
-"""A report as one JSON document: what every one of them begins with, and how it is laid out."""
+"""A report as one JSON document: common first fields, and formatting."""
 
 from dataclasses import asdict
 from typing import Any

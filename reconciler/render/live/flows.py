@@ -68,7 +68,7 @@ def flow_table(view: LiveView, live: LiveState, health: Verdict, most: int | Non
 
 
 def _row(view: LiveView, flow: Flow, live: LiveState, health: Verdict) -> tuple[str, tuple[str, ...]]:
-    # The guards go from what is known least to what is known most: an unknown job says nothing of its flows.
+    # Guards in the order of knowledge: nothing is known about flows of an unknown job.
     name, ends = flow_link(flow.name), f"{code(flow.source)} \u2192 {code(flow.target)}"
     mirror_name, mirror = job_of(view, flow.name, live)
     status = mirror.flows.get(flow.name) if isinstance(mirror, LiveMirror) else None
@@ -88,7 +88,7 @@ def _row(view: LiveView, flow: Flow, live: LiveState, health: Verdict) -> tuple[
 
 
 def job_of(view: LiveView, flow: str, live: LiveState) -> tuple[str, LiveMirror | Unknown | None]:
-    """The mirror that carries a flow, and what is known of its job."""
+    """The mirror of a flow, and its job's state."""
     for mirror in view.topology.mirrors.values():
         if flow in mirror.flows:
             return mirror.name, live.mirrors.get(mirror.name)
@@ -96,7 +96,7 @@ def job_of(view: LiveView, flow: str, live: LiveState) -> tuple[str, LiveMirror 
 
 
 def todo_cards(health: Verdict, docs_url: str, only: Collection[str] = ()) -> list[str]:
-    """A card for each cause of the verdict, the worst first. ``only``: those of these subjects."""
+    """A card for each cause of the verdict, the worst first. ``only``: limits subjects."""
     causes = [cause for cause in health.causes if not only or cause.subject in only]
     cards = []
     for cause in causes[:MOST_CARDS]:

@@ -1,4 +1,4 @@
-"""Positions of each consumer group on both sides of a flow, and where a failover would set them."""
+"""Positions of each consumer group on both sides of a flow, and the positions that a failover would set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from reconciler.text import counted
 
 MOST_GROUPS = 200
 OPENED = 4
-"""Of more groups than that each is folded."""
+"""With more groups than this, each is folded."""
 _NUMBERS = frozenset(("is at", "would be at"))
 
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Of one flow, as they were at ``at_ms``. ``lost``: why the source does not answer; groups are then as in
-    their last checkpoints. ``unsupported``: group -> why its offsets cannot be moved."""
+    """Groups of one flow at ``at_ms``. ``lost``: why the source does not answer; groups are then from their last
+    checkpoints. ``unsupported``: group -> why it cannot move."""
 
     at_ms: int
     move: ConsumerMove
@@ -30,7 +30,8 @@ class Standings:
 
 
 def groups_page(view: LiveView, page: LivePage, standings: Standings | Unknown | None) -> tuple[Region, ...]:
-    """``standings`` None: no flow was chosen. Nothing here moves by itself: each look asks both clusters."""
+    """``standings``: None if no flow was chosen. The page does not refresh by itself, because each survey asks both
+    clusters."""
     links = []
     for name in view.topology.flows:
         here = ' aria-current="page"' if name == page.flow else ""
@@ -72,7 +73,7 @@ def _group(group: GroupMove, standings: Standings, opened: bool) -> str:
     there = counted(group.origin.members, "member") if not lost else "members unknown"
     members = f"{there} on {safe(origin)}, {group.destination.members:,} on {safe(destination)}"
     heads = (f"on {safe(origin)}", "is at", f"on {safe(destination)}", "is at", "would be at", "why")
-    # Positions that are not exact come first: they are the reason to look before a failover.
+    # Inexact positions come first: they are the reason to check before a failover.
     rows = []
     for offset in sorted(group.offsets, key=lambda offset: (offset.translated.exact, offset.origin)):
         wanted = offset.translated

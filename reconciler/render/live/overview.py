@@ -1,4 +1,4 @@
-"""The first page: the verdict, what is to do, the map with figures that move, flows, clusters, waves."""
+"""The first page: verdict, remedies, the map with live figures, flows, clusters, waves."""
 
 from collections.abc import Iterator
 
@@ -83,7 +83,7 @@ def _tiles(
 ) -> Iterator[str]:
     words = health.health.value + (f": {brief_words(health)}" if health.causes else "")
     yield tile("verdict", words, STATE_OF[health.health], "#todo" if health.causes else "#flows")
-    # Each tile is coloured by the worst verdict of its kind, and its words count what is known.
+    # Each tile has the colour of the worst verdict of its kind, and counts known subjects.
     answering = sum(isinstance(cluster, LiveCluster) for cluster in live.clusters.values())
     words = f"{answering} of {len(live.clusters)} answer"
     yield tile("clusters", words, STATE_OF[health.of_each("cluster")], "#clusters")

@@ -196,7 +196,7 @@ def _run(name: str, lines: Sequence[Line]) -> str:
 
 
 def digest(html: str) -> str:
-    """With it a browser recognizes a part that it has."""
+    """A digest, by which a browser recognises a region that it already has."""
     return hashlib.sha256(html.encode()).hexdigest()[:16]
 
 

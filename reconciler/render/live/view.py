@@ -1,7 +1,7 @@
-"""All that the live page shows, frozen, with the time at which each part of it was read.
+"""Contents of the live page, frozen, with the reading time of each part.
 
-What is too old to be true of now is unknown: a job's lag after ten seconds, as in ``status``; a job, a cluster or the
-lock after ``TOO_OLD_MS``.
+Old readings count as unknown: a job's lag after ten seconds, as in ``status``; a job, a cluster or the lock after
+``TOO_OLD_MS``.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from reconciler.text import ANY_FOLDER, moment
 
 TOO_OLD_MS = 90_000
 SILENCE_HOLDS_MS = 10_000
-"""Silence of a cluster that was seen longer ago says nothing of now."""
+"""Age after which a cluster's observed silence no longer counts."""
 Value = TypeVar("Value", covariant=True)
 
 
@@ -55,7 +55,7 @@ class JobsSeen:
 
 @dataclass(frozen=True, slots=True)
 class ClustersSeen:
-    """``drawn``: the map as it was then; its flows move on with the jobs."""
+    """``drawn``: the map at that time; newer job reports update its flows."""
 
     clusters: Mapping[str, LiveCluster | Unknown]
     drawn: TopologyMap
@@ -64,8 +64,8 @@ class ClustersSeen:
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """The plan that ``apply`` would carry out, on the map as it was then, what earlier runs did, and whose topics are
-    by their labels."""
+    """The plan of ``apply``, drawn on the map of that time, with changes by earlier runs, and owners of topics by
+    label."""
 
     plan: Plan
     drawn: TopologyMap
@@ -84,22 +84,22 @@ class AuditTrail:
 
 @dataclass(frozen=True, slots=True)
 class LiveView:
-    """Each part is read on its own, so that one that hangs makes no other one old."""
+    """Each part is read separately, so that a hanging one does not delay others."""
 
     topology: Topology
     """If the folder cannot be read now, its last good state."""
     jobs: LiveReading[JobsSeen] = LiveReading()
     clusters: LiveReading[ClustersSeen] = LiveReading()
     silent: LiveReading[Mapping[str, Unknown]] = LiveReading()
-    """Clusters that do not answer now, and why. They are asked far more often than ``clusters`` are read: a cluster
-    that is down must not look healthy until its next whole reading."""
+    """Silent clusters with reasons. They are checked far more often than ``clusters`` are read, so that a failed
+    cluster does not look healthy until the next full reading."""
     lock: LiveReading[StatusInputs] = LiveReading()
     review: LiveReading[Reviewed] = LiveReading()
     audit: LiveReading[AuditTrail] = LiveReading()
     folder_problem: str = ""
     """Why the folder cannot be read now."""
     folder: str = ANY_FOLDER
-    """As a command names it."""
+    """The environment's folder, for commands."""
 
 
 class PageKind(StrEnum):
@@ -116,7 +116,7 @@ class PageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LivePage:
-    """As its address names it."""
+    """A page, parsed from its URL."""
 
     kind: PageKind = PageKind.OVERVIEW
     flow: str = ""
@@ -124,13 +124,13 @@ class LivePage:
     cluster: str = ""
     search: str = ""
     number: int = 1
-    """Of a page of a long list, from 1."""
+    """Page number of a long list, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of a page that is replaced when it changes. ``html``: its elements. ``calm``: a person reads in it, so
-    that it is not replaced, and the page says that it changed."""
+    """A part of a page that is replaced when it changes. ``html``: its elements. ``calm``: not replaced while a person
+    reads it; the page only reports the change."""
 
     name: str
     html: str
@@ -148,7 +148,7 @@ def live_now(view: LiveView, now_ms: int) -> LiveState:
         clusters = {**seen.value.clusters, **(silent or {})}
     if jobs.value is None or jobs.age_ms(now_ms) > TOO_OLD_MS:
         return LiveState(clusters, {name: _too_old(f"mirror {name}", jobs, now_ms) for name in view.topology.mirrors})
-    # What a job reported gets older while the page is not read again: its lag becomes unknown as it would in status.
+    # Reports age between readings, so an old lag becomes unknown, as in status.
     age = jobs.age_ms(now_ms)
     mirrors = {
         name: replace(mirror, late_ms=mirror.late_ms + age) if isinstance(mirror, LiveMirror) else mirror
@@ -158,7 +158,7 @@ def live_now(view: LiveView, now_ms: int) -> LiveState:
 
 
 def verdict_now(view: LiveView, live: LiveState) -> Verdict:
-    """Of ``live``, with remedies and losing copies by the newest plan."""
+    """The verdict of ``live``, with remedies and losing copies from the newest plan."""
     verdict = verdict_of(view.topology, live, view.folder)
     if (review := view.review.value) is None:
         return verdict
@@ -171,8 +171,8 @@ def verdict_now(view: LiveView, live: LiveState) -> Verdict:
 
 
 def affairs_now(view: LiveView, now_ms: int) -> StatusInputs:
-    """Lock, rollout and verdict. A lock that was read long ago is unknown, since it may have changed hands; how far a
-    rollout is stays true until its next step."""
+    """Lock, rollout and verdict. An old reading of the lock counts as unknown, since another run may hold it now; the
+    progress of a rollout stays valid until its next step."""
     value, reading = view.lock.value, view.lock
     verdict = verdict_now(view, live_now(view, now_ms))
     if value is None or reading.age_ms(now_ms) > TOO_OLD_MS:
@@ -214,7 +214,7 @@ def tile(title: str, words: str, state: str, link: str) -> str:
 
 
 def clock(at_ms: int) -> str:
-    """A time that the script says as an age."""
+    """A time, which the page's script shows as an age."""
     text = moment(at_ms, "%H:%M:%S UTC")
     return f'<time datetime="{moment(at_ms, "%Y-%m-%dT%H:%M:%SZ")}" data-at="{at_ms}">{text}</time>'
 

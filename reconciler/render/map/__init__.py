@@ -1,4 +1,4 @@
 """The map of an environment as SVG, HTML, Mermaid, DOT and JSON.
 
-Belongs here: layout and drawing. Not here: what is drawn (`engine.topology_map`), the pages around it (`render.plan`).
+Belongs here: layout and drawing. Not here: contents of the map (`engine.topology_map`), pages (`render.plan`).
 """

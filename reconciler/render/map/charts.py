@@ -29,7 +29,7 @@ def map_mermaid(drawn: TopologyMap) -> str:
     edges = edges_of(drawn.flows)
     ids = {cluster.name: f"c{number}" for number, cluster in enumerate(drawn.clusters)}
     lines = ["flowchart LR", *_clusters(drawn, ids)]
-    # A chart that has to leave edges out keeps those that the plan is about.
+    # A chart with too many edges keeps those that the plan changes.
     shown = sorted(edges, key=lambda edge: (edge.mark is None, edge.ends))[:MOST_EDGES]
     for number, edge in enumerate(shown):
         name = f"{edge.name}: {edge.plan_words}" if edge.plan_words else edge.name

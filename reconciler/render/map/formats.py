@@ -68,8 +68,8 @@ def map_section(drawn: TopologyMap, opened: bool = False) -> Iterator[str]:
 
 
 def framed(drawn: TopologyMap, attributes: str = "") -> str:
-    """The picture, shrunk to the page, or, if it is too wide for that, moved under its frame. Phones get it drawn
-    downwards where that fits."""
+    """The picture, shrunk to the page, or scrolled in a frame if it is too wide. Phones get it drawn downwards if that
+    fits."""
     figure = map_figure(drawn)
     wide = " wide" if _width(figure) > _FIGURE else ""
     narrow = map_figure(drawn, narrow=True) if len(drawn.clusters) <= _ON_A_PHONE else figure
@@ -125,7 +125,7 @@ def map_json(drawn: TopologyMap) -> str:
 
 
 def map_code(drawn: TopologyMap) -> ExitCode:
-    """What was asked and could not be read is an error, as in ``status``."""
+    """The exit code: a failed read is an error, as in ``status``."""
     unknown = any(cluster.state is State.UNKNOWN for cluster in drawn.clusters)
     unknown |= any(flow.state is State.UNKNOWN for flow in drawn.flows)
     return ExitCode.ERROR if drawn.live and unknown else ExitCode.DONE

@@ -30,8 +30,8 @@ def layout(
     widths: Mapping[paths.Ends, float] | None = None,
     page: float = PAGE,
 ) -> paths.Layout:
-    """``top``: what is left free above. ``widths``: of the words of each edge that has some. ``page``: a picture wider
-    than that is drawn downwards, if it is less wide then. A cluster without a region is an unnamed region of its own.
+    """``top``: free space above. ``widths``: of edge labels. ``page``: a wider picture is drawn downwards, if that is
+    narrower. A cluster without a region is a separate unnamed region.
     """
     placed = _placed(clusters, edges, (0, top), widths or {}, paths.TO_THE_RIGHT)
     if placed.width <= page:
@@ -47,7 +47,7 @@ def _placed(
     widths: Mapping[paths.Ends, float],
     measures: paths.Measures,
 ) -> paths.Layout:
-    """From left to right. ``free``: what is left free at the left, and above."""
+    """Places columns from left to right. ``free``: free space at the left and above."""
     lead = measures.lead(max(widths.values(), default=0.0))
     region_of = {each.name: f"region {each.region}" if each.region else f"cluster {each.name}" for each in clusters}
     members = grouped((region_of[each.name], each.name) for each in clusters)
@@ -187,8 +187,8 @@ def ordered(layers: Sequence[Sequence[str]], edges: Collection[Link]) -> list[li
 
 
 def _without_cycles(order: Sequence[str], edges: Collection[Link]) -> set[Link]:
-    """Without the edges that lead back, by the greedy order of Eades, Lin and Smyth (1993): a name that sends more
-    than it receives comes further left."""
+    """Edges without those that lead back, by the greedy order of Eades, Lin and Smyth (1993): a name with more outgoing
+    than incoming edges comes further left."""
     left, right, rest = [], [], dict.fromkeys(order)
     while rest:
         out = {name: sum(s == name and t in rest and t != s for s, t in edges) for name in rest}

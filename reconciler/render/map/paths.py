@@ -1,4 +1,4 @@
-"""Sizes of what is drawn, where an edge touches its two clusters, and the curves between, in pixels. Pure.
+"""Sizes, ports of edges on clusters, and the curves between, in pixels. Pure functions.
 
 A layout is made once: to the right, where nodes are wide and words are above and below a line, or down, where nodes lie
 across the way and words are right of a line.
@@ -50,7 +50,7 @@ class Measures:
         return words + 2 * _FROM_LINE if self.down else _TWO_LINES
 
     def port(self, slot: float, words: bool) -> float:
-        """Where in its slot an edge begins."""
+        """Start of an edge in its slot."""
         return _FROM_LINE / 2 if self.down and words else slot / 2
 
 
@@ -81,7 +81,7 @@ class EdgePath:
     onward: bool
     """Its arrow points the way that most edges lead."""
     words: Point | None = None
-    """Where its words begin, on the line; None for an edge without."""
+    """Start of its label, on the line; None without a label."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Sides:
     region_of: Mapping[str, str]
     column: Mapping[str, int]
     edges: Mapping[tuple[str, bool], Sequence[Edge]]
-    """By cluster, and whether they touch it on its right side."""
+    """(cluster, whether on its right side) -> edges."""
 
 
 def way_name(source: str, target: str, column: int) -> str:
@@ -226,7 +226,7 @@ def _next(name: str, edge: Edge, sides: Sides) -> float:
 
 
 def turned(placed: Layout) -> Layout:
-    """With right and down exchanged."""
+    """The layout with right and down exchanged."""
     return Layout(
         placed.height,
         placed.width,

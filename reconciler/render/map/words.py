@@ -66,7 +66,7 @@ class Edge:
 
     @property
     def plan_words(self) -> str:
-        """``restarting`` of one flow, ``2 added, 1 restarting`` of several; empty if the plan leaves all alone."""
+        """``restarting`` for one flow, ``2 added, 1 restarting`` for several; empty if the plan changes none."""
         marks = [flow.mark.value for flow in self.flows if flow.mark is not None]
         if len(self.flows) == 1:
             return marks[0] if marks else ""
@@ -100,7 +100,7 @@ def planned_words(cluster: topology_map.MapCluster) -> str:
 
 
 def cluster_lines(cluster: topology_map.MapCluster) -> Iterator[str]:
-    """What a chart says of a cluster."""
+    """Lines of a cluster in a chart."""
     yield cluster.name
     yield cluster_facts(cluster)
     yield from cluster.problems
@@ -142,7 +142,7 @@ def wave_lines(wave: topology_map.MapWave) -> Iterator[str]:
 
 
 def headline(drawn: topology_map.TopologyMap) -> str:
-    """The verdict of the plan; else clusters, flows, and what is wrong or not known with them."""
+    """The verdict of the plan; else clusters, flows, and their problems and unknowns."""
     if drawn.planned:
         return drawn.verdict
     head = f"{counted(len(drawn.clusters), 'cluster')}, {counted(len(drawn.flows), 'flow')}"

@@ -28,25 +28,25 @@ _ENDINGS = {".txt": Format.TEXT, ".json": Format.JSON, ".md": Format.MARKDOWN, "
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """At least one of ``comparison`` (with ``against``) and ``plan`` is there. ``plan`` None: no cluster was asked."""
+    """Has ``comparison`` (with ``against``), ``plan``, or both. ``plan``: None if no cluster was asked."""
 
     plan: Plan | None
     comparison: EditComparison | None = None
     against: Against | None = None
     undone: EditComparison | None = None
-    """For a way back, the edit that it takes back; ``comparison`` then leads from now to what was."""
+    """For a way back, the edit that it reverts; ``comparison`` then leads from the present to the former state."""
     base_problems: tuple[Problem, ...] = ()
-    """What is wrong with the base, so that there is no ``comparison`` with it."""
+    """Problems of the base, which prevent a ``comparison``."""
     drawn: Callable[[], TopologyMap] | None = None
     """Draws the plan on the map of its environment; a call, since only pages and comments have a picture."""
     owned: Callable[[], Owners] | None = None
     """The owners of topics; a call, since only pages show them."""
     amounts: tuple[Amount, ...] = ()
-    """What the plan copies, loses and moves."""
+    """Amounts that the plan copies, loses and moves."""
     effectless: tuple[NoEffect, ...] = ()
     """Entries of the edit that the plan has no change for."""
     seen: LiveState | None = None
-    """What the plan was made from."""
+    """The live state behind the plan."""
 
     @property
     def exit_code(self) -> ExitCode:

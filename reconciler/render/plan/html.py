@@ -63,8 +63,8 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class AboutPlan:
-    """What is known beside a plan, and only its page shows. ``drawn``: the plan on the map. ``owners``: of topics, as
-    far as they are declared. ``lead``: what the headline begins with."""
+    """Details that only the HTML page of a plan shows. ``drawn``: the plan on the map. ``owners``: declared owners of
+    topics. ``lead``: beginning of the headline."""
 
     drawn: TopologyMap | None = None
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
@@ -127,7 +127,7 @@ def plan_body(
 
 
 def offline_html(environment: str, sections: Sequence[Section]) -> str:
-    """What is known without any cluster."""
+    """The page without any cluster's answers."""
     top = f"<h1>{safe(environment)}: {safe(sections[0].why)}</h1>"
     said = "<p>No cluster was asked: this is the edit alone, not a plan.</p>"
     return page_html(f"{environment}: edit", [top, said, f"<nav>{_links((), sections)}</nav>", *_sections(sections)])
@@ -161,12 +161,12 @@ def _links(steps: Sequence[PlanStep], sections: Iterable[Section]) -> str:
 
 
 def _anchor(section: Section) -> str:
-    """By its title, so that a link to a section holds in the next plan, too."""
+    """An anchor from the title, so that links to a section stay valid in later plans."""
     return "-".join(word for word in "".join(c if c.isalnum() else " " for c in section.title.lower()).split())
 
 
 def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
-    """What a reader must not miss: what, where, how much is at stake, who reads it, and whether it can be undone."""
+    """Dangerous changes: subject, place, stakes, readers, and whether the change can be reverted."""
     high = [
         (step, place, entry)
         for step in steps

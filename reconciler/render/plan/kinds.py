@@ -1,6 +1,6 @@
 """Changes in words, by kind of resource, all of them in ``WORDS``.
 
-What is decided about a change is in ``resources.<kind>.kind``; here is what people read of it.
+Decisions about a change are in ``resources.<kind>.kind``; this module only words them.
 """
 
 from abc import ABC, abstractmethod
@@ -51,8 +51,8 @@ _TAKEN_OVER = "and {} configs at what the source's brokers have by default (use_
 
 @dataclass(frozen=True, slots=True)
 class FieldValues:
-    """One field of a change, for a table: how it is and how it will be. ``name`` empty: the resource as a whole.
-    ``before`` empty: it does not exist yet, None: there is nothing to say of it; ``after`` empty: it is removed."""
+    """One field of a change, for a table: present and future value. ``name``: empty for the whole resource. ``before``:
+    empty for a new one, None if not applicable; ``after``: empty for a removal."""
 
     name: str
     before: str | None
@@ -60,10 +60,10 @@ class FieldValues:
 
 
 class Words(ABC, Generic[Changed]):
-    """Of one kind of resource."""
+    """Words for one kind of resource."""
 
     noun: ClassVar[str]
-    """Of several that change alike."""
+    """Plural noun of several equal changes."""
 
     @abstractmethod
     def subject(self, change: Changed) -> str:
@@ -284,8 +284,8 @@ class AclWords(Words[AclChange]):
 
 
 def rules_together(rules: Iterable[AclBinding]) -> Iterator[tuple[str, tuple[AclBinding, ...]]]:
-    """Rules in words, and which rules each of the words is about: rules that differ only in their names are one line
-    with how many, from three names on."""
+    """Lines of words with their rules. From three names on, rules that differ only in names share a line with a
+    count."""
     alike = grouped((replace(rule, name=""), rule) for rule in rules)
     names_of = {form: tuple(rule.name for rule in its) for form, its in alike.items()}
     # A role has the same operations on each of its names: these are one line, too.

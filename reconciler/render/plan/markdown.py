@@ -44,7 +44,7 @@ _NAMES = 60
 
 
 class Detail(IntEnum):
-    """How much is shown. The first that fits is taken: each step down gives up what a reader misses least."""
+    """Levels of detail. The first that fits is used; each lower level drops the least needed part."""
 
     ALL = 0
     SHORT_LISTS = 1
@@ -125,7 +125,7 @@ def plan_markdown(
 
 
 def offline_markdown(environment: str, sections: Sequence[Section], limit: int = GITHUB_LIMIT) -> str:
-    """What is known without any cluster, in the same comment a plan would be in."""
+    """The comment without any cluster's answers, in the form of a plan's."""
     first, *rest = sections
 
     def render(detail: Detail) -> Iterator[str]:
@@ -156,7 +156,7 @@ def report_markdown(report: ReportPage, limit: int = GITHUB_LIMIT) -> str:
 
 
 def fitting(render: Callable[[Detail], Iterator[str]], limit: int) -> str:
-    """With the most detail that fits ``limit``; counts that are still too long end where the limit is."""
+    """The text with the most detail that fits ``limit``; if even counts are too long, they are cut."""
     for detail in Detail:
         kept, whole = _within(render(detail), limit)
         if whole:
@@ -221,7 +221,7 @@ def _basis(basis: Basis) -> Iterator[str]:
 
 
 def _dangers(steps: Sequence[PlanStep], detail: Detail) -> Iterator[str]:
-    """What a reader must not miss: never inside a fold."""
+    """Dangerous changes, never inside a fold."""
     places = [place for step in steps for place in step.places]
     high = [(place.cluster, entry) for place in places for entry in place.entries if entry.risk is Risk.HIGH]
     if not high:

@@ -1,4 +1,4 @@
-"""What a plan says beside its changes, as titled lists for any format."""
+"""Findings of a plan besides its changes, as titled lists for any format."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,7 +39,7 @@ class SectionItem:
     sign: str = ""
     """Marks an addition, change or removal; mostly empty."""
     names: tuple[str, ...] = ()
-    """All that the item is true of, if it is said once of several: each format cuts the list as it can."""
+    """Subjects of an item that covers several; each format shortens the list."""
 
 
 Cell = str | tuple[str, ...]
@@ -96,7 +96,7 @@ class ReportPage:
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """What a reader does next: the exact command that applies this, and where all of it can be read."""
+    """The reader's next step: the exact command that applies the plan, and the place of the full document."""
 
     apply: str = ""
     artifact: str = ""
@@ -142,7 +142,7 @@ def left_sections(plan: Plan, unmanaged: bool = False) -> tuple[Section, ...]:
 
 
 def refusals(plan: Plan) -> Iterator[tuple[str, str]]:
-    """What is blocked and what to do. A refusal of many subjects comes once, with their names."""
+    """Refusals with remedies. One refusal of many subjects appears once, with their names."""
     alike = grouped(
         ((each.reason.text, f"{each.todo}  [{each.reason.code}]"), str(each.subject.whole)) for each in plan.refused
     )

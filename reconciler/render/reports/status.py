@@ -30,12 +30,12 @@ Lock = LockRecord | Unknown | None
 _ALWAYS = ("pauses", "resuming_partitions", "lost", "rate_limit", "throttled_seconds", "catch_up")
 """Figures of a flow that this document has even if the record leaves them out."""
 CLOCKS_AGREE_MS = 30_000
-"""A record that is further in the future says nothing of its age."""
+"""Difference of clocks up to which a record's age is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """What else happens in the environment."""
+    """Other facts of the environment for a status."""
 
     lock: Lock
     rollout: RolloutStatus | None = None
@@ -109,7 +109,7 @@ def lock_line(lock: Lock, live: LiveState, now_ms: int) -> str:
 
 
 def status_code(live: LiveState) -> ExitCode:
-    """Conditions and lag are for people and for alerts: only what could not be looked at is an error."""
+    """The exit code of ``status``: only a failed read is an error; conditions and lag are for people and alerts."""
     return ExitCode.ERROR if _unknown(live.as_reported()) else ExitCode.DONE
 
 
@@ -290,7 +290,7 @@ def waits(flow: FlowStatus) -> bool:
 
 
 def work_lines(flow: FlowStatus) -> list[str]:
-    """Of flows with record work: why batches are opened, and how many records were left out."""
+    """Lines for flows with record work: why batches are decompressed, and the number of omitted records."""
     asked = {path.reason for path in flow.paths if path.reason.startswith("record work")}
     counts = {"filtered": flow.filtered, "not carried because of where they have been": flow.returning}
     parts = [f"{count:,} {words}" for words, count in counts.items() if count is not None]

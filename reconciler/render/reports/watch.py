@@ -115,7 +115,7 @@ class LagTrend:
         mirrors = [(name, mirror) for name, mirror in live.mirrors.items() if isinstance(mirror, LiveMirror)]
         for name, mirror, flow in ((*named, flow) for named in mirrors for flow in named[1].flows.values()):
             key, lag = (name, flow.name), flow.records_lag
-            # Behind a gap in what is known nothing is compared: the job may have been replaced, and its lag with it.
+            # Samples before an unknown lag are dropped: the job, and with it the lag, may have been replaced.
             if mirror.state is not JobState.RUNNING or not mirror.lag_is_current or lag is None:
                 self.samples.pop(key, None)
                 words[key] = _UNKNOWN
@@ -144,7 +144,7 @@ def columns(out: TextIO) -> int:
 
 
 def watch(frame: Callable[[], RenderableType], out: TextIO, pause: Callable[[float], None] = time.sleep) -> None:
-    """Returns at Ctrl-C; what was shown last stays."""
+    """Shows frames until Ctrl-C; the last one stays on the screen."""
     console = Console(file=out, width=None if out.isatty() else PLAIN_WIDTH)
     if not console.is_terminal:
         repeat(lambda: console.print(frame()), pause)
