@@ -116,7 +116,7 @@ class FenceWatch:
             words = [f"{self._called(each)} in {key[0]}-{key[1]} from {each.open_from:,} on" for key, each in look.open]
             return f"open transactions: {first_of(words, SHOWN)}"
         if look.undecided:
-            return f"open transactions in {first_of(look.undecided, SHOWN)}, whose producers the brokers do not tell"
+            return f"open transactions in {first_of(look.undecided, SHOWN)}, whose producers brokers do not name"
         return ""
 
     def _error(self, last: str, look: _Look, *, aborted: bool) -> ReconcilerError:

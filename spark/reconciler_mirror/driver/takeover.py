@@ -227,7 +227,7 @@ class _Open:
             # Positions older than those from before the fence come from a coordinator that loads its log again
             # (decision 131). The takeover fails, and is tried again.
             if self._old(lane_positions) - old:
-                raise BrokerError(UNSTABLE, f"group {self.group} on {self.flow.target.cluster} tells old positions")
+                raise BrokerError(UNSTABLE, f"group {self.group} on {self.flow.target.cluster} returns old positions")
             if before or not lane_positions:
                 return self._above(self._known(lane_positions), application), lane_positions
 
