@@ -54,6 +54,12 @@ def copies_each_once(spec: LaneSpec) -> bool:
     return spec.delivery == "exactly_once" and not spec.work
 
 
+def writes_alone(spec: LaneSpec) -> bool:
+    """Whether committed records between a lane's own batches are another client's that should not be there. Retries
+    outside of transactions repeat the lane's own; with provenance producers share the topic."""
+    return spec.delivery == "exactly_once" and spec.work.provenance is None
+
+
 class TargetTails:
     """Explains target logs that continue after the last known copy."""
 

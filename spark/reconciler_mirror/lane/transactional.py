@@ -21,7 +21,7 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.lane.target_tails import TargetTails, copies_each_once
+from reconciler_mirror.lane.target_tails import TargetTails, writes_alone
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 
@@ -324,14 +324,13 @@ class GroupPositions:
                     lane.changed.add(partition)
                 if stable >= end:
                     self._decided.add(partition)
-        # A decided gap holds markers, aborted records or other clients' records; only reading it shows which. A flow
-        # that repeats or edits records cannot tell its own copies from other records.
+        # A decided gap holds markers, aborted records or other clients' records; only reading it shows which.
         for partition in gaps:
             copied, stable = partition.copied, stables[partition.target]
             if isinstance(stable, int) and stable >= copied.gaps[-1][1]:
                 taken = copied.taken_gaps()
                 if (
-                    copies_each_once(self._lane.spec)
+                    writes_alone(self._lane.spec)
                     and (first := await self._tails.strangers(partition, taken)) is not None
                 ):
                     copied.others_wrote(first)

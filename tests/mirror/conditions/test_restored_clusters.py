@@ -9,9 +9,11 @@ from collections.abc import Callable
 import pytest
 from reconciler_mirror.lane import transactional
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model.lane import Condition
+from reconciler_mirror.model.lane import NO_WORK, Condition, RecordWork
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import Exists, Key
 from reconciler.replication.names import OFFSETS_TOPIC
 from tests.support.lanes.high_offsets import backup, restore
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, running
@@ -101,9 +103,19 @@ def test_a_copy_and_a_map_older_than_the_position_lose_nothing(flow: Flow) -> No
     goes_on(flow, condition)
 
 
-def test_records_of_another_producer_are_told_and_copying_goes_on(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
-    with running(Lane(flow.lane())) as lane:
+WORK = {
+    "whole batches": NO_WORK,
+    "added headers": RecordWork(headers=(AddedHeader("from", "{source_cluster}"),)),
+    "filter": RecordWork(Key(Exists(True))),
+}
+
+
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+def test_records_of_another_producer_are_told_and_copying_goes_on(
+    flow: Flow, work: RecordWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.5)
+    with running(Lane(flow.lane(work=work))) as lane:
         lane.until(caught_up)
         time.sleep(1)
         fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)])
@@ -137,10 +149,13 @@ def test_while_the_lane_is_down_a_stranger_s_records_stop_nothing(flow: Flow, mo
     assert len(flow.target_content()[0]) == 121
 
 
-def test_markers_and_aborted_batches_are_nobody_s_records(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("work", [WORK["whole batches"], WORK["added headers"]], ids=["whole batches", "added headers"])
+def test_markers_and_aborted_batches_are_nobody_s_records(
+    flow: Flow, work: RecordWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.1)
     began = time.monotonic()
-    with running(Lane(flow.lane())) as lane:
+    with running(Lane(flow.lane(work=work))) as lane:
         for number in range(8):
             fill(flow.source, flow.topic, SECOND[number * 5 : number * 5 + 5])
             lane.until(lambda p: [each.position for each in p.partitions] == [65 + number * 5])  # noqa: B023
