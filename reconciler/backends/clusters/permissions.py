@@ -62,6 +62,8 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
                     elif kind not in ("missing", "invalid"):
                         requests.check(topic.error_code, errors.describe_topic(topic.name))
             because = Reason(Why.PROBE, "asked without being made")
+            # Brokers authorize a creation even if it is validate-only, so these requests show the right and create
+            # nothing.
             items = [
                 PlannedTopicChange(name, CreateTopic(TopicRef(cluster.name, name), 1, None, (), Role.DECLARED, because))
                 for name in ask.creates

@@ -131,6 +131,7 @@ def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
     """Edits for the whole environment: defaults, classes, protections, the shrink limit."""
     old, new = base.rules, now.rules
     fields: list[FieldChange] = []
+    # Defaults reach every topic that does not override them, so each changed field names its reach.
     for field in changed_fields(old.defaults, new.defaults):
         key = field.path.removeprefix("configs.")
         count = sum(key not in topic.configs for topic in now.topics.values())

@@ -147,6 +147,8 @@ def _links(
 def _needs(change: changes.Change, links: _Links) -> tuple[tuple[str, ...], str]:
     """(ids of changes that have to be done before this one, why). Within a stage the order is free otherwise. A change
     whose needs fail is skipped, so only what would do harm alone is a need."""
+    # Each need prevents a concrete harm: a record without its partition on the target, a job without a topic or right,
+    # a reader before a denial, a deletion under a running job.
     match change:
         case changes.AddPartitions():
             wanted = [links.grown[ref] for ref in links.remotes.get(change.ref, ()) if ref in links.grown]

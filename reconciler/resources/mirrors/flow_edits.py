@@ -166,6 +166,7 @@ def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
         )
         yield FlowEdit(flow, "groups", "groups' offsets no longer follow", why, Risk.MEDIUM)
         return
+    # From its first round on, group sync (KIP-545) overwrites offsets of groups without members on the target.
     if was is None:
         why = "offsets that groups without members have on the target are written over"
         yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)

@@ -57,6 +57,7 @@ def _sent(requests: Requests, changes: Sequence[TopicChange], validate_only: boo
     """Topic -> error. Raises ClusterError without a response. ``changes``: all of one class, which has one request
     type; a replication factor of -1 means the cluster's default (KIP-464)."""
     limits = {"timeout_ms": OPERATION_MS, "validate_only": validate_only}
+    # Kafka has a separate request for creations, partitions, configs and deletions, so a batch never mixes classes.
     match changes[0]:
         case CreateTopic():
             topic: Any = protocol.CreateTopicsRequest.CreatableTopic
