@@ -8,11 +8,13 @@ from pathlib import Path
 
 from reconciler.engine.apply import limits
 from reconciler.engine.guards import is_prune
+from reconciler.engine.observe.verdict import not_copying
 from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
 from reconciler.engine.rollout.waves import RolloutResult, code_of, ending, require_wave
 from reconciler.errors import BlockedError, ExitCode, StalePlan
-from reconciler.model.changes import Why
+from reconciler.model.changes import RestartMirror, StartMirror, Why
 from reconciler.model.environment.topology import Principal
+from reconciler.model.live import LiveMirror
 from reconciler.model.options import PROBE_PATIENCE_S
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe
@@ -159,6 +161,12 @@ def _verify(session: Session, plan: Plan) -> None:
         say_document(plan_text(remaining))
     else:
         say("checked: a new plan is empty")
+        # An empty plan proves that jobs run as declared, not that they copy every partition.
+        begun = {each.change.mirror for each in plan.changes if isinstance(each.change, StartMirror | RestartMirror)}
+        mirrors = session.last.live.mirrors if session.last.live is not None else {}
+        for mirror in (mirrors.get(name) for name in sorted(begun)):
+            if isinstance(mirror, LiveMirror):
+                say(*(f"but {words}" for words in not_copying(mirror)))
 
 
 PACE_EVERY_S = 2.0
