@@ -1,16 +1,14 @@
 """Reads the principals in a keytab (MIT's file format, version 0x0502, big-endian). Keeps no key."""
 
 import struct
-from pathlib import Path
 
-MOST_BYTES = 1 << 20
+from reconciler.kafka.client.auth.login_file import content_of
 
 
 def principals_in(path: str) -> tuple[str, ...]:
     """Distinct ``name/instance@REALM`` in file order. Raises OSError, or ValueError for a file that is no keytab."""
-    with Path(path).open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if content[:2] != b"\5\2" or len(content) > MOST_BYTES:
+    content = content_of(path)
+    if content[:2] != b"\5\2":
         raise ValueError("it is no keytab (MIT's format, version 2)")
     principals, at = [], 2
     try:

@@ -4,12 +4,11 @@ What ``supported_settings`` refuses is an error here too; settings that only tun
 """
 
 import errno
-import os
 import socket
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from reconciler.kafka.client.auth.login_file import content_of
 from reconciler.kafka.client.auth.oauth import oauth_settings
 from reconciler.kafka.client.auth.supported_settings import refusals
 from reconciler.kafka.client.auth.tls import Renewed
@@ -105,12 +104,7 @@ def _milliseconds(client: Mapping[str, str], name: str, default: int) -> float:
 
 def read_secret(path: str) -> str:
     """Raises OSError for what cannot be read, is no regular file, is longer than ``MOST_BYTES``, or is not UTF-8."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - a descriptor
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"more than {MOST_BYTES:,} bytes, which no secret has", path)
+    content = content_of(path, MOST_BYTES)
     try:
         return content.decode()
     except UnicodeDecodeError:

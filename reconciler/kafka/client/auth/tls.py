@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from reconciler.kafka.client.auth.login_file import content_of
 from reconciler.kafka.client.auth.supported_settings import FILES
 from reconciler.kafka.client.errors import SettingError
 
@@ -86,7 +87,7 @@ def unreadable_file(client: Mapping[str, str], written: Mapping[str, str]) -> st
         if place in ("", "probe") or Path(place).is_dir():
             continue
         try:
-            Path(place).read_bytes()
+            content_of(place)
         except OSError as error:
             return f"{setting} names {written.get(setting, place)}, which cannot be read: {error.strerror}"
     return ""
@@ -100,6 +101,8 @@ def trusting(client: Mapping[str, str], prefix: str) -> ssl.SSLContext:
     """
     location = client.get(f"{prefix}.location", "")
     folder = bool(location) and Path(location).is_dir()
+    if location not in ("", "probe") and not folder:
+        content_of(location)  # OpenSSL would wait for the end of a pipe or device
     context = ssl.create_default_context(
         cafile=location if location not in ("", "probe") and not folder else None,
         capath=location if folder else None,

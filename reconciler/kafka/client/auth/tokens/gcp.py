@@ -9,8 +9,8 @@ import os
 import time
 import urllib.parse
 from collections.abc import Mapping
-from pathlib import Path
 
+from reconciler.kafka.client.auth.login_file import content_of
 from reconciler.kafka.client.auth.supported_settings import JWT_BEARER
 from reconciler.kafka.client.auth.tokens import web
 from reconciler.kafka.client.auth.tokens.assertions import encoded, signed
@@ -48,7 +48,7 @@ def _of_metadata(oauth: Mapping[str, str]) -> tuple[web.AccessToken, str]:
 def _of_file(oauth: Mapping[str, str], path: str) -> tuple[web.AccessToken, str]:
     """Google's application default credentials: a service account's key, or a federated identity. (token, e-mail)"""
     try:
-        document = json.loads(Path(path).read_text("utf-8-sig"))
+        document = json.loads(content_of(path).decode("utf-8-sig"))
         kind = document["type"]
         if kind == "service_account":
             return _of_key(oauth, document), document["client_email"]

@@ -8,9 +8,9 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
-from pathlib import Path
 
 from reconciler.kafka.address import url_address
+from reconciler.kafka.client.auth.login_file import content_of
 from reconciler.kafka.client.auth.tls import trusting
 from reconciler.kafka.client.auth.tokens.shown import claims
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
@@ -209,7 +209,7 @@ def text_of_file(path: str, named_by: str = "", encoding: str = "utf-8") -> str:
     is retried, for an unreadable or empty file: another program may be rewriting it."""
     which = f"{named_by} names {path}, which" if named_by else path
     try:
-        text = Path(path).read_text(encoding).strip()
+        text = content_of(path).decode(encoding).strip()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is no text file"
         raise TokenRefusedError(f"{which} cannot be read: {why}") from None
