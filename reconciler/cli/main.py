@@ -36,6 +36,14 @@ app.add_typer(offsets.app, name="offsets")
 app.add_typer(apply.reassignments_app, name="reassignments")
 app.add_typer(sandbox_app, name="sandbox")
 
+MirrorMakerFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="properties of connect-mirror-maker or connect-standalone, JSON of connectors, or Strimzi's resources",
+    ),
+]
+
 
 def _version(wanted: bool) -> None:
     if wanted:
@@ -78,13 +86,7 @@ def version() -> None:
     ),
 )
 def import_(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="properties of connect-mirror-maker or connect-standalone, JSON of connectors, or Strimzi's resources",
-        ),
-    ],
+    files: MirrorMakerFiles,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="ENV", help="environment folder to write; it must be new")
     ] = None,
@@ -112,13 +114,7 @@ def import_(
     )
 )
 def takeover(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE...",
-            help="properties of connect-mirror-maker or connect-standalone, JSON of connectors, or Strimzi's resources",
-        ),
-    ],
+    files: MirrorMakerFiles,
     out: Annotated[Path, typer.Option("--out", metavar="ENV", help="environment folder; may have other flows")],
     yes: Annotated[bool, typer.Option("--yes", help="apply the plan without a question")] = False,
 ) -> None:
