@@ -344,7 +344,7 @@ def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path
 def _is_submodule(path: Path, checkout: Checkout) -> bool:
     """Whether the surrounding repository lists ``path`` as a submodule in ``.gitmodules``."""
     try:
-        text = (checkout.root / ".gitmodules").read_text("utf-8", "replace")
+        text = read_given(checkout.root / ".gitmodules").decode("utf-8", "replace")
     except OSError:
         return False
     named = (line.partition("=") for line in text.splitlines())

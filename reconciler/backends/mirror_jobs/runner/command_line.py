@@ -12,6 +12,7 @@ from itertools import chain
 from pathlib import Path
 
 from reconciler.errors import RunnerError
+from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror
 from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.handover import CLIENT, CLUSTER, MasterKind, master_kind
@@ -193,10 +194,8 @@ def spark_secret(mirror: Mirror, master: str, environ: Mapping[str, str]) -> dic
     if reference is None or not master.startswith("spark://"):
         return {}
     try:
-        return {_SECRET_VARIABLE: resolve({"": reference}, environ, lambda path: Path(path).read_text("utf-8"))[""]}
-    except (MissingReference, UnicodeDecodeError) as error:
-        no_text = MissingReference(reference[2:-1], "it is no text file")
-        missing = error if isinstance(error, MissingReference) else no_text
+        return {_SECRET_VARIABLE: resolve({"": reference}, environ, read_secret)[""]}
+    except MissingReference as missing:
         raise RunnerError(
             f"mirror {mirror.name} cannot be started: its {SPARK_SECRET} cannot be had: {missing}",
             "The Spark cluster would not let the job in; nothing was started.",

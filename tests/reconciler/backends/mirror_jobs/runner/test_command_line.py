@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -131,6 +132,10 @@ def test_a_standalone_cluster_gets_the_secret_by_a_variable_and_by_nothing_else(
     assert given == {"_SPARK_AUTH_SECRET": "c4nary"}
     assert spark_secret(mirror, "local[2]", {}) == {}, "verify --master: a secret that is not asked for is not read"
     with pytest.raises(RunnerError, match=r"spark\.authenticate\.secret cannot be had: .*SPARK_CLUSTER_SECRET"):
+        spark_secret(mirror, mirror.master, {})
+    os.mkfifo(tmp_path / "pipe")  # reading it would wait for a writer for ever
+    mirror = replace(mirror, spark_conf={SPARK_SECRET: f"${{file:{tmp_path / 'pipe'}}}"})
+    with pytest.raises(RunnerError, match=r"spark\.authenticate\.secret cannot be had: .*pipe"):
         spark_secret(mirror, mirror.master, {})
 
 
