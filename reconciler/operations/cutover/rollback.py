@@ -45,7 +45,7 @@ class CutoverRollback:
             "rollback",
             self.plan,
             steps,
-            (*lost, *self._written_meanwhile()),
+            lost,
             groups,
             None,
             self.world.now() - began,
@@ -64,18 +64,6 @@ class CutoverRollback:
             )
         there = {key_of(name): end for name, end in self.journal.there.items()}
         return {f"{key[0]}-{key[1]}": count for key, count in sorted(self.world.own_records(there).items())}
-
-    def _written_meanwhile(self) -> Iterator[str]:
-        """Reports late records as a finding, not as an error: by now everything is taken back, so no step can fail on
-        them."""
-        try:
-            own = self._own()
-        except ReconcilerError as error:
-            yield f"whether clients wrote on {self.plan.destination} while this ran is not known: {error.what}"
-            return
-        if own:
-            text = f"written on {self.plan.destination} while this ran: {counted(sum(own.values()), 'record')}"
-            yield f"{text} in {first_of(list(own), SHOWN)}; they stay there"
 
     def _acts(self) -> Iterator[tuple[RollbackStep, Callable[[], StepEnd]]]:
         """Steps in the reverse order of the cut-over. The fence is removed last: the origin takes writes only once the
@@ -111,6 +99,18 @@ class CutoverRollback:
         return step_end(bool(count), text + otherwise(self._groups))
 
     def _resume(self) -> StepEnd:
+        """Looks once more for records of clients, since from now on copies lie beside them. The journal then says that
+        no client was switched: a run after a kill does not take those copies for records of clients, and a cut-over
+        that goes on instead fences and drains again."""
+        if own := self._own():
+            raise ReconcilerError(
+                f"written on {self.plan.destination} while this ran: {counted(sum(own.values()), 'record')} in "
+                f"{first_of(list(own), SHOWN)}",
+                f"They would stay there, and {self.plan.flow} would copy behind them.",
+                f"Go back with: reconciler failback ENV {self.plan.flow}",
+            )
+        self.journal = replace(self.journal, switched=False, at_ms=self._now_ms())
+        self.world.keep(self.journal)
         done, note = self.world.resume()
         return step_end(done, f"{self.plan.flow} copies again", note)
 

@@ -5,7 +5,7 @@ What must hold: a record that was accepted once is read once by a group that fol
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import BlockedError, ExitCode, LockHeld, ReconcilerError
+from reconciler.model.acls import AclBinding
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.cutover import CutoverSettings, FenceChosen
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
@@ -91,6 +92,30 @@ def test_a_rollback_takes_all_of_it_back_or_tells_why_not(kill: int, again: int,
     clusters.switched = False
     read_to_the_end(clusters)
     assert clusters.read == clusters.log
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_the_flow_copies_after_a_rollback_is_not_taken_for_records_of_clients(killed: bool) -> None:
+    clusters = Clusters(plan(), moves=False)
+    assert exit_code(run(clusters)) is ExitCode.PARTIAL, "no client has come"
+    unfence = clusters.unfence
+
+    def and_then_all_go_on(rules: Collection[AclBinding]) -> None:
+        unfence(rules)
+        clusters.switched = False
+        clusters.sleep(1.0)
+        if killed and not clusters.rules_made:
+            clusters.unfence = unfence  # type: ignore[method-assign]
+            raise KilledError
+
+    clusters.unfence = and_then_all_go_on  # type: ignore[method-assign]
+    copied = clusters.copied
+    try:
+        report = take_back(clusters)
+    except KilledError:
+        report = take_back(clusters)
+    assert clusters.copied > copied
+    assert (report.own, report.findings, report.failed, exit_code(report)) == ({}, (), None, ExitCode.DONE)
 
 
 def test_a_producer_that_does_not_obey_is_named_and_nothing_moves() -> None:
