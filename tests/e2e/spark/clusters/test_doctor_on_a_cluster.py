@@ -168,9 +168,9 @@ def executors_are_a_problem(place: Place, job: Job, *words: str) -> Mapping[str,
 def test_an_archive_without_a_package_is_named_with_the_package(place: Place) -> None:
     place.spark.worker("a")
     archive = place.mirror().deployment.python.archive
-    job = place.job(place.name, python=ExecutorPython(str(without(Path(archive), "confluent_kafka"))))
+    job = place.job(place.name, python=ExecutorPython(str(without(Path(archive), "cramjam"))))
     try:
-        executors_are_a_problem(place, job, "lacks confluent-kafka: name an archive made by `reconciler mirror pack`")
+        executors_are_a_problem(place, job, "lacks cramjam: name an archive made by `reconciler mirror pack`")
     finally:
         job.kill_group()
 
