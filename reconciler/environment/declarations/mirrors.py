@@ -9,6 +9,7 @@ from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.values import Wrong, spark_setting
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
+from reconciler.kafka.address import host_port, url_address
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror, Topology
 from reconciler.replication import handover
 from reconciler.replication.handover_reader import MOST_PORT
@@ -144,6 +145,13 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
             yield Problem("one-path", places.of(mirror, "spark_conf", _PATH), problem, why, todo)
 
         kind = handover.master_kind(mirror.master)
+        try:
+            _check_addresses(mirror.master, kind)
+        except ValueError as error:
+            why, todo = "The job, with its secrets, would go to another place or to none", "Correct the master"
+            problem = f"mirror {mirror.name}: of its master, {error}"
+            yield Problem("bad-value", places.of(mirror, "master"), problem, why, todo)
+            continue
         if mirror.deployment.deploy_mode == handover.CLUSTER:
             if kind in _NO_CLUSTER_MODE:
                 problem = f"mirror {mirror.name}: deploy_mode is cluster, and the master {mirror.master}"
@@ -158,6 +166,19 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
         yield from _without_effect(mirror, kind, places)
         for section, conf in (("spark_conf", mirror.spark_conf), ("verify_conf", mirror.verify_conf)):
             yield from _spark_settings(mirror, section, conf, places)
+
+
+def _check_addresses(master: str, kind: handover.MasterKind) -> None:
+    """Raises ValueError for an address in ``master`` that Spark would read otherwise, or that has a login."""
+    match kind:
+        case handover.MasterKind.STANDALONE:  # several for a master with standbys
+            for address in master.removeprefix("spark://").split(","):
+                host_port(address)
+        case handover.MasterKind.KUBERNETES:
+            server = master.removeprefix("k8s://")
+            url_address(server if "://" in server else f"https://{server}")
+        case handover.MasterKind.YARN | handover.MasterKind.LOCAL:
+            pass
 
 
 def _without_effect(mirror: Mirror, kind: handover.MasterKind, places: Places) -> Iterator[Problem]:
