@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.values import Wrong
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.kafka.address import without_login
 from reconciler.model.environment.hooks import HOOKS, CutoverHook, HookKind
 from reconciler.replication.secret_references import REFERENCE
 from reconciler.text import duration_ms
@@ -68,16 +69,16 @@ def _of(reading: Reading, path: tuple[str, ...], kind: HookKind) -> dict[str, An
 
 def _wrong(hook: CutoverHook) -> list[tuple[str, str]]:
     """The problem of its target, and the remedy."""
-    problems = []
+    problems, shown = [], without_login(hook.target)
     if REFERENCE.search(hook.target):
-        problems.append((f"has a reference in {hook.target}", "Keep references to arguments, headers, body and text"))
+        problems.append((f"has a reference in {shown}", "Keep references to arguments, headers, body and text"))
     if hook.kind is HookKind.HTTP:
         if not hook.target.startswith(("https://", "http://")) or "@" in hook.target.split("/")[2]:
-            problems.append((f"calls {hook.target}", "Write https://HOST/PATH, with credentials in headers"))
+            problems.append((f"calls {shown}", "Write https://HOST/PATH, with credentials in headers"))
         if hook.ca and (not _plain(hook.ca) or REFERENCE.search(hook.ca)):
             problems.append((f"has ca: {hook.ca}", "Write an absolute path, such as /etc/ssl/api-server.pem"))
         if hook.ca and hook.target.startswith("http://"):
-            problems.append((f"has a ca, and calls {hook.target} without TLS", "Write https://, or leave ca out"))
+            problems.append((f"has a ca, and calls {shown} without TLS", "Write https://, or leave ca out"))
     elif not _plain(hook.target):
         problems.append((f"names {hook.target}", "Write an absolute path, such as /opt/hooks/switch-dns"))
     return problems

@@ -14,6 +14,7 @@ from reconciler.environment.declarations.values import Wrong, label, retention_s
 from reconciler.environment.yaml.characters import named
 from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
 from reconciler.errors import Problem
+from reconciler.kafka.address import without_login
 from reconciler.model.environment.topology import (
     AuditTopic,
     Protection,
@@ -89,7 +90,11 @@ def build_shrink_limit(reading: Reading) -> ShrinkLimit:
 
 
 def build_docs_url(reading: Reading) -> str:
-    return str(reading.value(default=""))
+    url = str(reading.value(default=""))
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        why = "Every page, alert and metric with a runbook would show it"
+        reading.wrong((), Wrong("bad-value", f"{without_login(url)} has a login", why, "Write the address without it"))
+    return url
 
 
 def check_topics(topology: Topology, places: Places) -> Iterator[Problem]:

@@ -383,5 +383,9 @@ def test_where_the_pages_are_read_is_one_address_for_the_environment() -> None:
     for wrong in ("docs_url: javascript:alert(1)\n", "docs_url: 7\n", "docs_url: {url: x}\n"):
         with pytest.raises(TopologyError, match="an address such as https"):
             load({"a.yaml": clusters + wrong}, "e")
+    assert load({"a.yaml": clusters + "docs_url: https://docs.example.net/@team\n"}, "e").rules.docs_url
+    with pytest.raises(TopologyError, match="has a login") as raised:
+        load({"a.yaml": clusters + "docs_url: https://me:c4nary@docs.example.net/r\n"}, "e")
+    assert "c4nary" not in str(raised.value)
     with pytest.raises(TopologyError, match="docs_url is defined again"):
         load({"a.yaml": clusters + here, "b.yaml": "docs_url: https://other.example.net\n"}, "e")
