@@ -9,10 +9,10 @@ from reconciler.engine.doctor.check import Check
 from reconciler.engine.guards.remote_topics import (
     copied_beside,
     foreign_positions,
-    judge,
     with_heartbeats,
     with_remote_topics,
 )
+from reconciler.engine.guards.second_copy import judge
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Topology

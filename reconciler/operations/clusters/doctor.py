@@ -22,7 +22,7 @@ from reconciler.engine.doctor import machines
 from reconciler.engine.doctor.clusters import cluster_findings
 from reconciler.engine.doctor.flows import flow_findings, remote_findings
 from reconciler.engine.doctor.permissions import asks, permission_findings
-from reconciler.engine.guards.remote_topics import copies_of
+from reconciler.engine.guards.second_copy import copies_of
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ReconcilerError, RunnerError, Unknown
 from reconciler.model.environment.topology import Cluster, Mirror, Principal, TopicRef, Topology

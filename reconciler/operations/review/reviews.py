@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from reconciler.backends.clusters.impact import ask_stakes, read_nature
 from reconciler.backends.git import Revision, revision
 from reconciler.backends.state.home import lock_topic_refused
-from reconciler.engine.guards import from_here, guarded, remote_topics
+from reconciler.engine.guards import from_here, guarded, remote_topics, second_copy
 from reconciler.engine.plan import build, fingerprints, impact, wishes
 from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions, in_sight
 from reconciler.environment.load import no_collection
@@ -151,15 +151,15 @@ def make_plan(
     made = impact.described(made, topology, cluster_features)
 
     # A flow that would write topics of others is refused first, and its steps leave the plan: they need no stakes.
-    copies = remote_topics.copies_of(topology, live)
+    copies = second_copy.copies_of(topology, live)
     facts = remote_facts(topology, session.principal, copies)
-    judged = remote_topics.judge(topology, copies, facts)
+    judged = second_copy.judge(topology, copies, facts)
     made = remote_topics.with_remote_topics(made, topology, live, judged, copies, facts, session.last.applied)
 
     # Counting records is slow, so it runs while the reviews ask brokers to validate the steps.
-    again = () if unread else in_sight(remote_topics.copied_again(judged), live)
+    again = () if unread else in_sight(second_copy.copied_again(judged), live)
     begins = beginning_to_travel(made, topology, live)
-    travelling = () if unread else in_sight({*begins, *remote_topics.copied_first(judged), *again}, live)
+    travelling = () if unread else in_sight({*begins, *second_copy.copied_first(judged), *again}, live)
     wanted = {} if unread else impact.together(impact.questions(made, live), reading_questions(made, live))
     wanted = impact.together(wanted, copy_questions(travelling, live))
     with ThreadPoolExecutor(max(1, len(wanted))) as pool:

@@ -10,14 +10,8 @@ from typing import Any
 import pytest
 
 from reconciler.engine.doctor.flows import remote_findings
-from reconciler.engine.guards.remote_topics import (
-    copied_again,
-    copied_first,
-    copies_of,
-    judge,
-    with_heartbeats,
-    with_remote_topics,
-)
+from reconciler.engine.guards.remote_topics import with_heartbeats, with_remote_topics
+from reconciler.engine.guards.second_copy import copied_again, copied_first, copies_of, judge
 from reconciler.engine.plan.amounts import amounts
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.changes import Why
