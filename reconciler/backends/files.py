@@ -16,6 +16,7 @@ from pathlib import Path
 
 from reconciler.backends.repository import REGULAR, Checkout, Repository, checkout_around, looks_like_repository
 from reconciler.errors import Problem, ReconcilerError, TopologyError, Where
+from reconciler.model.schemas import EDITORS_SCHEMA, naming_schema
 
 
 def read_environment(folder: Path) -> Mapping[str, str]:
@@ -125,6 +126,11 @@ def unused_file(folder: Path, stem: str) -> Path:
     """``STEM.yaml`` in the folder, or the first ``STEM-2.yaml``, ``STEM-3.yaml`` ... that does not exist."""
     names = chain((f"{stem}.yaml",), (f"{stem}-{number}.yaml" for number in count(2)))
     return next(path for name in names if not (path := folder / name).exists())
+
+
+def for_editors_in(folder: Path, path: Path, text: str) -> str:
+    """``text`` of a new file ``path``; it names the schema for editors where the environment in ``folder`` has one."""
+    return naming_schema(path.relative_to(folder).as_posix(), text) if (folder / EDITORS_SCHEMA).is_file() else text
 
 
 def write_text(path: Path, text: str) -> None:

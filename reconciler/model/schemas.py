@@ -30,13 +30,14 @@ EDITORS_SCHEMA = "environment.schema.json"
 
 
 def for_editors(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """``texts`` of a new environment by their path in its folder, with that schema, which the first line of each names:
-    by it editors complete and check."""
-    lines = {
-        path: f"# yaml-language-server: $schema={'../' * path.count('/') or './'}{EDITORS_SCHEMA}" for path in texts
-    }
+    """``texts`` of a new environment by their path in its folder, and that schema, which each text names."""
     whole = printable_json(schema("environment"), indent=2) + "\n"
-    return {**{path: f"{lines[path]}\n{text}" for path, text in texts.items()}, EDITORS_SCHEMA: whole}
+    return {**{path: naming_schema(path, text) for path, text in texts.items()}, EDITORS_SCHEMA: whole}
+
+
+def naming_schema(path: str, text: str) -> str:
+    """With a first line by which editors complete and check. ``path``: in the environment's folder."""
+    return f"# yaml-language-server: $schema={'../' * path.count('/') or './'}{EDITORS_SCHEMA}\n{text}"
 
 
 @cache

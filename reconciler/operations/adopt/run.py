@@ -7,7 +7,14 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.files import environment_name, read_environment, unused_file, write_folder, write_texts
+from reconciler.backends.files import (
+    environment_name,
+    for_editors_in,
+    read_environment,
+    unused_file,
+    write_folder,
+    write_texts,
+)
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.backends.state.home import look
 from reconciler.engine.guards import guarded
@@ -62,7 +69,8 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
     say(f"read {counted(len(live.topics), 'topic')} of cluster {request.cluster.name}")
     adoption = adopted(request, live, known)
     require_matched(adoption, live, request.only.texts)
-    files = {str(request.folder / path): text for path, text in texts(adoption).items()}
+    written = {request.folder / path: text for path, text in texts(adoption).items()}
+    files = {str(path): for_editors_in(request.out, path, text) for path, text in written.items()}
     whole = load({**there, **files}, environment_name(request.out), expired_too=True)
     write_folder(request.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {request.folder}")
@@ -229,7 +237,8 @@ def take_topics(
 
     # The topics go into a new file: ``adopt`` never edits a file that a user wrote.
     path = unused_file(out / cluster, FILE)
-    text = topics_text(adoption.topics, (f"Adopted from the live cluster {cluster} ({live.cluster_id}).",))
+    written = topics_text(adoption.topics, (f"Adopted from the live cluster {cluster} ({live.cluster_id}).",))
+    text = for_editors_in(out, path, written)
     whole = load({**there, str(path): text}, environment_name(out), expired_too=True)
 
     # Only these topics have to be in sync: other differences of the environment are no fault of the adoption. A rule of

@@ -174,7 +174,7 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
     if not clusters and not flows:
         return Added(None, (), left)
     path = files.unused_file(folder, FILE)
-    text = imported.text_of(clusters, flows)
+    text = files.for_editors_in(folder, path, imported.text_of(clusters, flows))
     try:
         load({**there, str(path): text}, files.environment_name(folder), expired_too=True)
     except TopologyError as error:

@@ -165,9 +165,12 @@ def test_one_live_topic_is_taken_into_an_environment_that_declares_its_cluster(
     assert "retention.ms: 1h" in after["east/adopted.yaml"]
     planned = cli("plan", env)
     assert planned.code == 0, planned.words
+    (env / "environment.schema.json").write_text("{}")
     named = cli("adopt", "--name", "east", "--topic", f"{unique}-store-changelog", "--out", env)
     assert named.code == 0, named.words
-    assert f"{unique}-store-changelog" in texts(env)["east/adopted-2.yaml"]
+    second = texts(env)["east/adopted-2.yaml"]
+    assert f"{unique}-store-changelog" in second
+    assert second.startswith("# yaml-language-server: $schema=../environment.schema.json\n")
 
 
 @pytest.mark.parametrize(

@@ -876,6 +876,22 @@ def test_an_environment_gets_what_it_lacks_and_keeps_what_it_has(
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
+@pytest.mark.parametrize("has_schema", [True, False])
+def test_an_added_file_names_the_schema_that_the_environment_has(
+    has_schema: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "env"
+    folder.mkdir()
+    (folder / "east.yaml").write_text(THERE, "utf-8")
+    if has_schema:
+        (folder / "environment.schema.json").write_text("{}", "utf-8")
+    code, told = added(capfd, folder, BASE)
+    assert code == 0, told
+    lines = (folder / "imported.yaml").read_text("utf-8").splitlines()
+    assert (lines[0] == "# yaml-language-server: $schema=./environment.schema.json") is has_schema
+    assert (folder / "environment.schema.json").exists() is has_schema
+
+
 @pytest.mark.parametrize(
     ("there", "text", "words"),
     [
