@@ -177,8 +177,8 @@ class Committer:
         lane.dirty_since = time.monotonic()
 
 
-POSITIONS_EVERY, MOST_POSITIONS = 10.0, 1_000
-"""Seconds between checks, and partitions per check; the next check takes the next partitions."""
+POSITIONS_EVERY, POSITIONS_WITHIN, MOST_POSITIONS = 10.0, 10.0, 1_000
+"""Seconds between checks and for one check, and partitions per check; the next check takes the next partitions."""
 OURS_BEGINS = '{"'
 
 
@@ -275,7 +275,7 @@ class GroupPositions:
             begin += MOST_POSITIONS
             copies = {p.target: p.copied.target_end for p in places}
             try:
-                async with asyncio.timeout(POSITIONS_EVERY):
+                async with asyncio.timeout(POSITIONS_WITHIN):
                     ends = await lane.target.list_offsets(dict.fromkeys(copies, LATEST), committed=False)
                     self._notice(places, ends)
                     # A gap before a batch of this lane may be a transaction that another client still has open.

@@ -111,8 +111,9 @@ def test_a_position_that_another_client_committed_stops_the_partition(offset: in
 def test_a_position_that_another_client_commits_is_seen_while_the_lane_runs(
     offset: int, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing comes to the partition, so the lane would not commit it either."""
-    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
+    """Nothing comes to the partition, so the lane would not commit it either. A check may take longer than the pause
+    between two."""
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.0001)
     set_back: list[int] = []
 
     def done(progress: LaneProgress) -> bool:
