@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from reconciler.backends.clusters.impact import read_copy_facts, read_heartbeats, read_remote_facts
+from reconciler.backends.clusters.copy_facts import read_copy_facts, read_heartbeats, read_remote_facts
 from reconciler.backends.clusters.permissions import read_marker_right
 from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_copies, with_copies, with_old_copies
 from reconciler.errors import Unknown

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.backends.clusters.impact import read_copy_facts
+from reconciler.backends.clusters.copy_facts import read_copy_facts
 from reconciler.kafka.client.cluster import EARLIEST, LATEST
 from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.impact import CopyFacts
