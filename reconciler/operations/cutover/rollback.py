@@ -10,7 +10,7 @@ from reconciler.model.reports.failover import GroupMove, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of
 from reconciler.operations.cutover.decide import SHOWN, group_seen
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
-from reconciler.operations.failover.decide import otherwise
+from reconciler.operations.failover.group_offsets import otherwise
 from reconciler.replication.groups import may_write
 from reconciler.text import counted, first_of
 

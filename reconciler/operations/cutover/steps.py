@@ -18,7 +18,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState,
 from reconciler.operations.cutover.decide import ROLLBACK, SHOWN, group_seen, topic_words
 from reconciler.operations.cutover.quiet import FenceWatch
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
-from reconciler.operations.failover.decide import otherwise
+from reconciler.operations.failover.group_offsets import otherwise
 from reconciler.text import counted, first_of, time_words
 
 DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.SKIPPED, StepResult.FAILED

@@ -26,7 +26,7 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.operations.apply.execution import Execution
 from reconciler.operations.cutover.world import StepEnd, in_order
-from reconciler.operations.failover import decide
+from reconciler.operations.failover import decide, group_offsets
 from reconciler.operations.failover.copies import LIFT, RESTORE, ReadOnlyCopies
 from reconciler.operations.failover.fence import Fence, fence_planned
 from reconciler.operations.failover.rejoin import Rejoin, RejoinPlan
@@ -86,7 +86,7 @@ class Switch:
         away = self.move.way is Way.FAILBACK and self.survey.lost is not None
         copies = CopiesSeen() if away else self.copies.look()
         facts = replace(self.survey.look(self._seen_levers), fence=fence, copies=copies)
-        projected = replace(facts, groups=tuple(decide.written(move, {}) for move in facts.groups))
+        projected = replace(facts, groups=tuple(group_offsets.written(move, {}) for move in facts.groups))
         paused = self.move.started in self._seen_levers.pauses
         self._rejoin, obstacles = look_apart(self.session, facts, self.request.diverged, self.fence, paused=paused)
         steps = tuple(self._planned(projected))
@@ -142,7 +142,7 @@ class Switch:
 
         steps = in_order(self, acts.items(), ended)
         lag = self._left() if len(steps) == len(acts) else None
-        groups = tuple(moved) or tuple(map(decide.untouched, facts.groups))
+        groups = tuple(moved) or tuple(map(group_offsets.untouched, facts.groups))
         return self._report(replace(facts, groups=groups), steps, dry=False, lag=lag)
 
     def _report(self, facts: FailoverFacts, steps: tuple[FailoverStep, ...], *, dry: bool, lag: int | None) -> Report:
@@ -176,7 +176,7 @@ class Switch:
                 yield FailoverStep("pause", PLANNED, f"pause {move.drained}: {move.destination} takes writes")
         elif flow is not None and flow.left:
             yield FailoverStep("drain", PLANNED, f"wait until {move.drained} has copied {_offsets_words(flow.left)}")
-        yield decide.offsets_planned(facts.groups, move.destination)
+        yield group_offsets.offsets_planned(facts.groups, move.destination)
         if lift := self._copies_step(facts, Way.FAILOVER):
             yield lift
         if move.started:
@@ -193,7 +193,7 @@ class Switch:
         """Rights that the steps need, by principal and cluster."""
         planned = {step.name for step in steps if step.result is PLANNED}
         clusters = self.session.topology.clusters
-        if wanted := decide.unset(facts.groups):
+        if wanted := group_offsets.unset(facts.groups):
             topics = sorted({topic for topics in wanted.values() for topic in topics})
             yield StepNeeds(clusters[self.move.destination], Principal.MIRROR, tuple(topics), tuple(sorted(wanted)))
         alters = dict[str, str]()
@@ -314,10 +314,10 @@ class Switch:
         execute.require_lock()  # the wait for exact offsets may have outlasted the lock
         moved += set_positions(self.survey.destination, groups)
         count = sum(offset.after != offset.before for group in moved for offset in group.offsets)
-        wrong = decide.otherwise(moved)
+        wrong = group_offsets.otherwise(moved)
         if not count and not wrong:
             return ALREADY, "all offsets were set already"
-        due = counted(len(decide.due(groups)), "group")
+        due = counted(len(group_offsets.due(groups)), "group")
         text = f"{counted(count, 'offset')} of {due} set on {self.move.destination}"
         return DONE, text + wrong
 
@@ -349,10 +349,10 @@ def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove,
     """Commits due offsets on one side, and returns the resulting groups."""
     asked = {
         group: {each.destination: CommittedPosition(each.translated.offset or 0, each.metadata) for each in offsets}
-        for group, offsets in decide.due(tuple(groups)).items()
+        for group, offsets in group_offsets.due(tuple(groups)).items()
     }
     refused = side.commit(asked, [move.group for move in groups if move.origin.is_share])
-    return tuple(decide.written(move, refused.get(move.group, {})) for move in groups)
+    return tuple(group_offsets.written(move, refused.get(move.group, {})) for move in groups)
 
 
 class _Bar:

@@ -13,8 +13,8 @@ from reconciler.model.environment.topology import Isolation, Topology
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports import failover
 from reconciler.operations.failover.charts import Chart, by_checkpoint, of_both, settled, translated, unbelieved
-from reconciler.operations.failover.decide import bounded, least
 from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
+from reconciler.operations.failover.group_offsets import bounded, least
 from reconciler.operations.failover.rights import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.mirrormaker_records import internal_separator

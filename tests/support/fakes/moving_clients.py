@@ -35,7 +35,7 @@ from reconciler.operations.cutover.decide import topic_words
 from reconciler.operations.cutover.rollback import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.cutover.world import StepEnd, StepNotes
-from reconciler.operations.failover.decide import due, written
+from reconciler.operations.failover.group_offsets import due, written
 from reconciler.resources.acls.read_only import denial
 
 ORDERS: Key = ("orders", 0)

@@ -18,7 +18,7 @@ from reconciler.model.reports.cutover import CutoverSettings
 from reconciler.model.reports.failover import GroupMove, GroupOffset, GroupState, TranslatedPartition
 from reconciler.model.state.cutover_journal import CutoverState
 from reconciler.operations.cutover.run import exit_code
-from reconciler.operations.failover.decide import written
+from reconciler.operations.failover.group_offsets import written
 from tests.support.fakes.moving_clients import (
     COPY,
     ORDERS,

@@ -31,7 +31,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal
 from reconciler.operations.cutover.decide import topic_words
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.drill.steps import DrillCourse, DrillRun, take_back
-from reconciler.operations.failover.decide import due, written
+from reconciler.operations.failover.group_offsets import due, written
 from reconciler.resources.acls.read_only import denial
 
 CANARY, COPY, RETURNED = "drill.e2w", "east.drill.e2w", "west.drill.e2w"

@@ -39,20 +39,10 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.model.schemas import schema as schema_of
 from reconciler.operations.cutover.decide import of_failover
-from reconciler.operations.failover.decide import (
-    FailoverRequest,
-    checks_of,
-    due,
-    least,
-    move_of,
-    offsets_planned,
-    ours,
-    pause_reason,
-    started_by,
-    written,
-)
+from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of, ours, pause_reason, started_by
 from reconciler.operations.failover.diverged import exported, sides_of
 from reconciler.operations.failover.fence import Fence, written_by_mirrors
+from reconciler.operations.failover.group_offsets import due, least, offsets_planned, written
 from reconciler.operations.failover.run import exit_code
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.failover.survey import Survey
