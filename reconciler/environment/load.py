@@ -8,8 +8,7 @@ from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.environment.declarations import acls, clusters, moved, quotas, rollout, topics, users, values, webhooks
-from reconciler.environment.declarations.cutover import build_hooks
+from reconciler.environment.declarations import acls, clusters, hooks, moved, quotas, rollout, topics, users, values
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.flows import build_flow
 from reconciler.environment.declarations.mirrors import build_mirror
@@ -53,7 +52,7 @@ _VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Judge], ...]] = {
     "classes": _LAYER,
     "mirrors": ((("spark_conf",), values.spark_setting), (("verify_conf",), values.spark_setting)),
     "users": (((), users.user_secret),),
-    "webhooks": (((), webhooks.webhook_secret),),
+    "webhooks": (((), hooks.webhook_secret),),
 }
 """Mappings of single values, which are judged also where the entry around them has a wrong shape."""
 
@@ -125,14 +124,14 @@ def load(
             builder.single("shrink_limit", topics.build_shrink_limit) or ShrinkLimit(),
             builder.single("audit", topics.build_audit),
             builder.single("docs_url", topics.build_docs_url) or "",
-            tuple(builder.build("webhooks", webhooks.build_webhook)),
+            tuple(builder.build("webhooks", hooks.build_webhook)),
         ),
         quotas=tuple(builder.build("quotas", quotas.build_quota)),
         quotas_declared=_written(documents, "quotas"),
         users=tuple(builder.build("users", users.build_user)),
         users_declared=_written(documents, "users"),
         rollout=builder.single("rollout", rollout.build_rollout),
-        hooks=builder.single("cutover", build_hooks) or MappingProxyType({}),
+        hooks=builder.single("cutover", hooks.build_hooks) or MappingProxyType({}),
         moved_from=moved.earlier_names(environment, renames),
     )
 

@@ -1,4 +1,4 @@
-"""Kafka clients of the two applications: our own connections, and librdkafka for ``verify`` to compare by.
+"""Our own connections to Kafka for the two applications.
 
-Belongs here: making clients from the hand-over. Not here: using them (`lane`, `verify`).
+Belongs here: making clients from the hand-over. Not here: using them (`lane`), or librdkafka (`verify.second_client`).
 """

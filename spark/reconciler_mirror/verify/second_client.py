@@ -1,16 +1,34 @@
-"""Reads a partition with librdkafka, which the copy does not use, so that no fault of the copy's code hides itself."""
+"""Reads a partition with librdkafka, which the copy does not use, so that no fault of the copy's code hides itself.
 
+The cluster's ``client`` settings override our defaults, except for settings that the comparison depends on.
+"""
+
+import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from reconciler.kafka.client.auth.supported_settings import not_by_librdkafka
+from reconciler.kafka.client.auth.oauth import librdkafka_settings
+from reconciler.kafka.client.auth.settings import read_secret
+from reconciler.kafka.client.auth.supported_settings import forbidden, not_by_librdkafka
 from reconciler.kafka.client.errors import SettingError
-from reconciler_mirror.clients import librdkafka
+from reconciler.replication.handover import Endpoint
+from reconciler.replication.secret_references import resolve
 from reconciler_mirror.verify import unreadable
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 
+_CONSUME = {
+    "fetch.queue.backoff.ms": 2,  # with librdkafka's 1000 the reader idles (measured)
+    "queued.max.messages.kbytes": 16_384,  # several lanes share a task's memory
+    "queued.min.messages": 100_000,
+    "fetch.wait.max.ms": 5,  # the next partition waits for the last request of the one before
+    "fetch.message.max.bytes": 1_048_576,
+    "check.crcs": True,
+}
+_SAMPLE = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1_024, "fetch.message.max.bytes": 65_536}
+_PRODUCER_ONLY = ("compression.", "linger.", "batch.", "queue.buffering.", "acks", "request.required", "message.send")
 _AT_ONCE = 2_000
 _SILENCE_S = 60.0
 _WATERMARKS_S = 20.0
@@ -41,6 +59,32 @@ _NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED
 rights on that group, so this error is ignored."""
 
 
+def partition_reader(endpoint: Endpoint, isolation: str, *, sample: bool = False) -> Consumer:
+    """A consumer of assigned partitions from given offsets, which joins no group and resets no offset. ``sample``: for
+    a few records after each offset, so it fetches little ahead.
+
+    Raises MissingReference for a missing secret, SettingError for a setting that no client may have, and KafkaException
+    for one that librdkafka does not know.
+    """
+    if refused := forbidden(endpoint.client):
+        raise SettingError(f"cluster {endpoint.cluster}: {refused[0]}")
+    given = librdkafka_settings(resolve(endpoint.client, os.environ, read_secret))
+    settings: dict[str, Any] = {key: value for key, value in given.items() if not key.startswith(_PRODUCER_ONLY)}
+    must = {
+        "bootstrap.servers": ",".join(endpoint.bootstrap_servers),
+        "log_level": 0,  # problems of a cluster arrive as errors, too
+        "group.id": "mirror.verify",  # librdkafka requires a group, but nothing is ever committed
+        "enable.auto.commit": False,
+        "allow.auto.create.topics": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "isolation.level": isolation,
+        "receive.message.max.bytes": 2_000_000_000,
+    }
+    return Consumer({**_CONSUME, **(_SAMPLE if sample else {}), "reconnect.backoff.max.ms": 2_000, **settings, **must})
+
+
 class SecondClient:
     """Reads partitions of one cluster, one stream of records at a time. One thread.
 
@@ -51,7 +95,7 @@ class SecondClient:
         if reason := not_by_librdkafka(span.endpoint.client):
             raise unreadable.CannotLogInError(reason)
         try:
-            self._consumer: Consumer = librdkafka.partition_reader(span.endpoint, span.isolation, sample=sample)
+            self._consumer: Consumer = partition_reader(span.endpoint, span.isolation, sample=sample)
         except KafkaException as error:
             raise unreadable.CannotLogInError(error.args[0].str()) from None
         except (LookupError, SettingError) as error:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import TopicPartition
-from reconciler_mirror.clients.librdkafka import partition_reader
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import LaneEnd, LaneSpec
 from reconciler_mirror.verify.model import OffsetSpan
 from reconciler_mirror.verify.read_partition import Readers, records
+from reconciler_mirror.verify.second_client import partition_reader
 from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.clusters.facts import cluster_facts

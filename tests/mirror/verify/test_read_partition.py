@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from reconciler_mirror.clients import librdkafka
-from reconciler_mirror.verify import own_client
+from reconciler_mirror.verify import own_client, second_client
 from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
 from reconciler_mirror.verify.own_client import OwnClient, refuse_too_large
 from reconciler_mirror.verify.read_partition import Readers, records
@@ -108,7 +107,7 @@ def test_nobody_opens_it_and_the_partition_is_unread_with_words(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(librdkafka, "partition_reader", lambda *_, **__: Consumer())
+    monkeypatch.setattr(second_client, "partition_reader", lambda *_, **__: Consumer())
     log += [batch(0, 40 * ROOM, codecs.GZIP)]
     with pytest.raises(UnreadableError, match="orders-3 at east is not read: the batch at offset 0") as caught:
         list(records(SPAN, readers))
@@ -145,7 +144,7 @@ def test_where_librdkafka_cannot_log_in_our_own_client_reads_and_says_so(
 
     if missing:
         monkeypatch.setitem(sys.modules, "reconciler_mirror.verify.second_client", None)
-    monkeypatch.setattr(librdkafka, "partition_reader", refused)
+    monkeypatch.setattr(second_client, "partition_reader", refused)
     log += [batch(0, 10, 1), BrokerError(6, "orders-3"), batch(10, 10, 1), batch(20, 10, 1)]
     seen = list(records(SPAN, readers))
     assert seen == [VerifiedRecord(at, 1_700_000_000_000, b"k", bytes(10), ()) for at in (0, 10, 20)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
-from reconciler_mirror.clients import librdkafka
+from reconciler_mirror.verify import second_client
 from reconciler_mirror.verify.model import OffsetSpan
 from reconciler_mirror.verify.second_client import SecondClient
 from reconciler_sandbox.demo import read_topic as sandbox_reading
@@ -77,7 +77,7 @@ def _sandbox(consumer: Any, _patch: pytest.MonkeyPatch) -> bytes | None:
 
 
 def _verify(consumer: Any, patch: pytest.MonkeyPatch) -> bytes | None:
-    patch.setattr(librdkafka, "partition_reader", lambda *_, **__: consumer)
+    patch.setattr(second_client, "partition_reader", lambda *_, **__: consumer)
     endpoint = Endpoint("east", ("east.example:9092",))
     span = OffsetSpan(endpoint, "log", 0, "read_committed", 0, 3)
     return list(SecondClient(span)._messages(span, to_end=False))[-1].value()

@@ -1,18 +1,43 @@
-"""``cutover``: hooks of cut-overs. Whether one may run is decided where it runs (``RECONCILER_ALLOW``)."""
+"""``webhooks``, which get notices, and ``cutover``, the hooks of cut-overs.
+
+An address of a webhook is a reference, and no message ever holds it. Whether a hook may run is decided where it runs
+(``RECONCILER_ALLOW``).
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from reconciler.environment.declarations.entry import Reading
-from reconciler.environment.declarations.values import Wrong
+from reconciler.environment.declarations.values import Wrong, is_reference
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
+from reconciler.environment.yaml.nodes import Node, Scalar
 from reconciler.kafka.address import without_login
 from reconciler.model.environment.hooks import HOOKS, CutoverHook, HookKind
+from reconciler.model.environment.webhooks import NoticeEvent, Webhook, WebhookFormat
 from reconciler.replication.secret_references import REFERENCE
 from reconciler.text import duration_ms
 
 TIMEOUT_MS = 60_000
+
+
+def webhook_secret(key: str, node: Node) -> str | Wrong:
+    """Checks the secret of a webhook, its ``url``: anyone who knows it can write to the channel."""
+    if key != "url" or not isinstance(node, Scalar) or is_reference(node.text):
+        return ""
+    why = "Anyone who knows the address of a webhook can write to its channel"
+    todo = "Write ${env:NAME} or ${file:PATH}, and make another address if this one was ever committed"
+    return Wrong("secret-in-git", "url is not one reference", why, todo)
+
+
+def build_webhook(reading: Reading) -> Webhook:
+    reading.mapping(each=webhook_secret)
+    return Webhook(
+        str(reading.value("url", default="")),
+        WebhookFormat(reading.value("format", default=WebhookFormat.JSON)),
+        tuple(NoticeEvent(text) for text in reading.texts("events", default=tuple(NoticeEvent))),
+        reading.place.where,
+    )
 
 
 def build_hooks(reading: Reading) -> Mapping[str, CutoverHook]:
