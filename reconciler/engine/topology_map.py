@@ -109,6 +109,7 @@ class _Findings:
             if isinstance(change, MirrorChange):
                 mark = PlanMark.ADDED if isinstance(change, StartMirror) else PlanMark.RESTARTING
                 mirrors[change.mirror].add(PlanMark.REMOVED if isinstance(change, StopMirror) else mark)
+                # A restart names its reasons by flow, and the map marks that flow instead of the whole mirror.
                 for line in () if isinstance(change, StopMirror) else change.because:
                     word, _, name = line.partition(":")[0].partition(" ")
                     if word == "flow":
@@ -117,6 +118,7 @@ class _Findings:
                 counted_as = {Action.CREATE: "added", Action.DELETE: "removed"}.get(change.action, "changed")
                 counts[change.cluster][counted_as] += 1
                 counts[change.cluster]["high_risk"] += planned.risk == Risk.HIGH
+        # Refused and unknown subjects have no planned change, so they are counted on their own.
         subjects = [(refused.subject, PlanMark.BLOCKED) for refused in plan.refused]
         subjects += [(Subject.of_text(unknown.subject), PlanMark.UNKNOWN) for unknown in plan.unknown]
         for subject, mark in subjects:

@@ -82,6 +82,7 @@ def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
         yield from _strange("mirrormaker_topics.offset_syncs.side", internal.offset_syncs.side, "source", "target")
     if flow.rate_limit is not None:
         yield from _low("rate_limit", flow.rate_limit, 1)
+    # The same offsets need every record in its own place, so nothing may add, drop or repeat one.
     yield from _strange("offsets", flow.offsets, handover.TRANSLATED, handover.SAME)
     if flow.keeps_offsets:
         asked = {"where": flow.where, "headers": flow.headers, "provenance": flow.provenance}

@@ -55,6 +55,7 @@ def cluster_facts(cluster: Cluster, principal: Principal) -> ClusterFacts:
         """Features (KIP-584) with their level."""
         return dict(sorted(connection.features.items()))
 
+    # A fact that one principal or release cannot get is unknown by itself; only silence makes all of them unknown.
     try:
         with QuotaRequests(cluster, principal) as requests:
             ids, authorizer = requests.brokers(), read_nature(cluster, principal).authorizer

@@ -52,6 +52,7 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
         declared = desired_names(topology, name, routes)
         missing = tuple(name for name in sorted(declared) if here is None or name not in here.topics)
         environment, hosted = topology.environment, hosts(topology, name)
+        # Hosts and requests to them use ids with a suffix each; an unused one shows whether the right covers them all.
         ours = [lock_transactional_id(environment)] if keeps_lock(topology, name) else []
         ours += [f"{lock_transactional_id(environment)}.{NO_SUCH_GROUP}"] if hosted else []
         all_asks[name, Principal.PLAN] = Ask(

@@ -156,6 +156,7 @@ class _FlowRules:
 
         def judge(configured: Configured) -> ParityVerdict:
             key, source = configured.key, configured.here.source
+            # What git declares for the remote topic wins over config sync, so it alone decides.
             if key in own:
                 return _given(own[key], configured, f"declared for {remote} itself")
             if key in asked.set and key in defaults and asked.set[key].origin == defaults[key].layer.name:

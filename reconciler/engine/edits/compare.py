@@ -141,6 +141,7 @@ def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
         place = new.defaults.where.line_words
         yield ItemChange(Sign.CHANGED, "defaults", "of the environment", place, fields=tuple(fields))
 
+    # A class reaches only its own topics; without it they keep what they have.
     for name in sorted(old.classes.keys() | new.classes.keys()):
         layer = new.classes[name] if name in new.classes else old.classes[name]
         place = layer.where.line_words
@@ -167,6 +168,7 @@ def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
     if limits := tuple(changed_fields(old.shrink_limit, new.shrink_limit)):
         lost = tuple(replace(field, means="how much may be lost at once unasked") for field in limits)
         yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=lost)
+    # Webhooks have no name, so an edited one is one removed and one added.
     for sign, hooks in ((Sign.REMOVED, old.webhooks), (Sign.ADDED, new.webhooks)):
         for hook in hooks:
             if hook not in (new if sign is Sign.REMOVED else old).webhooks:

@@ -162,6 +162,7 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if sides.outside(clusters):
         yield quiet(item, OUTSIDE)
         return
+    # Credentials that could not be read are unknown: the edit may have an effect, and the plan says what is missing.
     users = [live.users for name in clusters if (live := sides.live.known(name)) is not None]
     if not sides.after.users_declared or sides.unknown(clusters):
         return

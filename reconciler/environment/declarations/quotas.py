@@ -24,6 +24,7 @@ def build_quota(reading: Reading) -> Quota:
     parts = {kind: None if isinstance(node, YamlMapping) else str(node.data) for kind, node in nodes.items()}
     _check_parts(reading, parts)
 
+    # Byte rates may have a unit; all other limits are plain numbers.
     written = {key: node.data for key in KEYS if (node := reading.node(key)) is not None}
     limits: dict[str, float] = {}
     for key, data in written.items():
@@ -38,6 +39,7 @@ def build_quota(reading: Reading) -> Quota:
             problem, why = f'{key} is "{data}"', "Kafka expects bytes per second here"
             reading.wrong((key,), Wrong("bad-size", problem, why, sentence(error)))
 
+    # An entry whose parts contradict each other is refused here: which of them counts would be a guess.
     remove = reading.texts("remove")
     absent = reading.value("absent", default=False)
     fitting = (CONNECTIONS,) if "ip" in parts else OF_CLIENTS

@@ -133,6 +133,7 @@ def show(value: object, secret: bool = False) -> str:
 
 
 def _translate(document: Document, error: ValidationError) -> Iterator[Problem]:
+    # jsonschema names neither a line nor a remedy, and its words are those of the schema, not of the file.
     path = list(error.absolute_path)
     instance: Any = error.instance
     schema = error.schema if isinstance(error.schema, dict) else {}

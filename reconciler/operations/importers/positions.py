@@ -163,6 +163,7 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
     place, names, world = _place(flow, request), (request.connector, alias), _world(session, flow, mine)
     judged = inherit(flow, place, now, names, world)
     obstacles, notes = list(judged.obstacles), list[str]()
+    # Positions of a running MirrorMaker 2 are old as soon as they are read, and the flow would copy the rest twice.
     if moved := sum(wanted(before, request.connector, alias).get(key) != at for key, at in mine.items()):
         copies = f"MirrorMaker 2 still copies: {counted(moved, 'position')} moved within {LOOK_AGAIN_S:.0f} s"
         obstacles.append(f"{copies}. Stop it cleanly first, and look again")
@@ -176,6 +177,7 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
             if state is not None:
                 problem = f"workers of MirrorMaker 2 are running: group {group} at {judged.place.cluster} is {state}"
                 obstacles.append(f"{problem}. Stop them cleanly first, and look again")
+    # ``start`` counts only for partitions without a position, which a running job has given them.
     carriers = [mirror.name for mirror in session.topology.mirrors.values() if flow.name in mirror.flows]
     job = job_of(session, flow.name) if carriers else None
     if isinstance(job, Unknown):

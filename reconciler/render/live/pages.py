@@ -205,6 +205,7 @@ def live_html(view: LiveView, page: LivePage, parts: Sequence[Region], query: st
     environment = view.topology.environment
     title = f"{environment}: {TITLES[page.kind].lower()}"
     path = f"/{page.kind.value}" + (f"/{page.flow}" if page.flow and page.kind is PageKind.FLOWS else "")
+    # The page's script replaces regions whose digest has changed, so that the others keep focus and place.
     links, sections = [], []
     for kind, name in TITLES.items():
         here = ' aria-current="page"' if kind is page.kind else ""

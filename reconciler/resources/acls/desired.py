@@ -84,12 +84,14 @@ def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> Desi
                         here[desired.acl] = desired
         if rule.role is AccessRole.MIRROR:
             _doubt(roles.flows_of(rule, topology), live, doubtful)
+    # Rules derived from what cannot be read now are incomplete: nothing is deleted while that is so.
     flows = [flow for flow in topology.flows.values() if flow.access.enabled]
     _doubt(flows, live, doubtful)
     _doubt((flow for flow in topology.flows.values() if flow.read_only), live, doubtful)
     _derive(topology, flows, live, routing, (rules, absent))
     said = {name: tuple(dict.fromkeys(why)) for name, why in doubtful.items() if why}
     all_rules, open_ones = DesiredRules(rules, absent, said), dict[str, tuple[Ignored, ...]]()
+    # Last, since denials on copies depend on all rules that allow someone to write there.
     for name in topology.clusters:
         if (known := live.known(name)) is not None:
             denied, open_ones[name] = _read_only(topology, live, routing, known, all_rules)

@@ -79,10 +79,12 @@ class ForegroundRun:
 def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[str, Any]:
     """Returns the job's answer. Raises RunnerError with the end of its log. KeyboardInterrupt ends the job and its
     Spark application, too; after a kill -9 of this process, the job notices within a second and ends."""
+    # What may be missing is looked for first, so that a refusal leaves no folder behind.
     command_line.require_spark()
     secret = command_line.spark_secret(run.mirror, _master(run), os.environ)
     folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")
+    # A session of its own: Ctrl-C reaches this process alone, and ``_end`` the job with its JVM, as one process group.
     with private_files(), (folder.path / "job.log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(
             _command(run, folder.path),

@@ -325,6 +325,7 @@ class FlowReading:
         elif self._flag("sync.topic.acls.enabled", default=True):
             yield Field(("access", "sync"), True, acls)
 
+        # Checkpoints come with synced offsets here; MirrorMaker 2 writes them also without.
         yield from self._list(("groups", "include"), "groups")
         yield from self._list(("groups", "exclude"), "groups.exclude", "groups.blacklist")
         yield from self._said(("groups", "sync_offsets"), "sync.group.offsets.enabled", False)

@@ -102,6 +102,7 @@ def inherit(
         else:
             known = world.in_flight.get((topic, number))
             taken[topic][number] = known.start if isinstance(known, InFlight) else at
+    # A killed MirrorMaker 2 has copied records before it stored a position: both logs show how far it came.
     for (topic, number), read in sorted(world.beginnings.items()):
         if why := _unproved(read, flow.target):
             words = f"no position was stored, and where MirrorMaker 2 ended is not proved: {why}"

@@ -71,6 +71,7 @@ def own_lockouts(
         asked = reached(needs, relevant)
         rests_on |= upheld_by(books[1], asked)
         if lost := locked_out(*books, asked):
+            # Each lost right with the rule at fault: the reader has to know which entry of git to change.
             proofs = []
             for out in lost[:SHOWN]:
                 asked_of = out.request.resource
