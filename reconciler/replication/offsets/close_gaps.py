@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.records.records import Record
 from reconciler.replication.offsets.map import CopiedRun, Gap, Stretch
 
 MOST = 300_000
@@ -73,6 +74,11 @@ async def bounds(log: Log) -> tuple[int, int]:
     return low, (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key]
 
 
+def hash_of(record: Record) -> int:
+    """Of all that a record and its copy have in common."""
+    return hash((record.timestamp, bytes(record.tail)))
+
+
 async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
     """The log start, and records in [``begin``, ``end``); None: up to the log's bounds."""
     low, high = await bounds(log)
@@ -83,7 +89,7 @@ async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, l
     entries: list[Found] = []
     async for answer in logs.read(log.cluster, {log.key: begin}, {log.key: end}, committed=log.committed):
         for record in logs.delivered(answer, begin, end, committed=log.committed):
-            entries.append((record.offset, hash((record.timestamp, bytes(record.tail)))))
+            entries.append((record.offset, hash_of(record)))
         if len(entries) > MOST:
             raise NotPairedError(f"more than {MOST} records would have to be read on {log.cluster.name}")
     return low, entries

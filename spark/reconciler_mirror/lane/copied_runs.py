@@ -4,7 +4,7 @@ A run enters the map only after its transaction is committed, so the map never c
 by the lane's event loop; it outlives sessions, so that a new session leaves no gap in the map.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from reconciler.kafka.client.cluster import NO_ID
 from reconciler.replication.offsets.codec import Ids, OffsetChunk
@@ -157,10 +157,9 @@ class Copied:
         if len(self.gaps) < MOST_GAPS:
             self.gaps.append((begin, end))
 
-    def taken_gaps(self) -> list[tuple[int, int]]:
-        """Returns the gaps to check, and forgets them."""
-        taken, self.gaps = self.gaps, []
-        return taken
+    def explained(self, gaps: Collection[tuple[int, int]]) -> None:
+        """``gaps`` have been checked."""
+        self.gaps = [gap for gap in self.gaps if gap not in gaps]
 
     def others_wrote(self, first: int) -> None:
         """``first``: target offset of a record that the flow did not copy."""

@@ -243,6 +243,12 @@ class Starter:
                 partition.outbox.expects(ends[partition])
                 if isinstance(tail, target_tails.Strange):
                     partition.copied.others_wrote(tail.first)
+                elif (
+                    copied_from is not None
+                    and copied_to < ends[partition]
+                    and target_tails.unexplained_at_start(lane.spec, known.offset - copied_from)
+                ):
+                    partition.copied.skipped(copied_to, ends[partition])
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)

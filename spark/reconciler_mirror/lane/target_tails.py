@@ -3,9 +3,10 @@
 Too early: the target lost acknowledged records, by an unclean election or a restored disk. Retention moves only the
 start of a log, and compaction neither end, so a shorter log has lost records.
 
-Too late: the target has records of other writers, or copies that are newer than the position. Position and records are
-committed together, so both logs can be compared record by record. That excludes at-least-once flows, which may repeat
-records, flows with provenance, which share their topics with producers, and flows that filter records or add headers.
+Too late: the target has records of other writers, or copies that are newer than the position. An exactly-once flow
+commits position and records together, so both logs can be compared record by record. An at-least-once flow may repeat
+records; each of those has an equal at the source. Added headers leave nothing to compare, and flows with provenance
+share their topics with producers.
 """
 
 from collections import Counter
@@ -15,8 +16,9 @@ from dataclasses import dataclass, replace
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, BrokerError
-from reconciler.kafka.records.batches import CommittedFilter, scan
-from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, read_log
+from reconciler.kafka.records.batches import APPEND_TIME, CommittedFilter, scan
+from reconciler.kafka.records.records import records_of
+from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, hash_of, read_log
 from reconciler.replication.offsets.codec import MapPartition
 from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.map_topic import MapReader, Record, copied_to, cut
@@ -30,6 +32,8 @@ ABORTED_WAIT_MS = 200
 """How long a broker may wait for records after the known end, where none are expected."""
 MOST = 1_000
 """Offsets to read of one log; a longer range is judged by its first records."""
+WINDOW, MOST_WINDOWS = 50_000, 3
+"""Source offsets to search for equals of repeated copies, and how often in one gap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,21 @@ class Strange:
 
 
 def copies_each_once(spec: LaneSpec) -> bool:
-    """Whether each source record has exactly one, identical copy."""
-    return spec.delivery == "exactly_once" and not spec.work
+    """Whether each source record has at most one copy, an identical one."""
+    return spec.delivery == "exactly_once" and spec.work.provenance is None and not spec.work.headers
 
 
-def writes_alone(spec: LaneSpec) -> bool:
-    """Whether committed records between a lane's own batches are another client's that should not be there. Retries
-    outside of transactions repeat the lane's own; with provenance producers share the topic."""
-    return spec.delivery == "exactly_once" and spec.work.provenance is None
+def tells_strangers(spec: LaneSpec) -> bool:
+    """Whether another client's records between a lane's own batches can be told from the lane's. An at-least-once lane
+    tells its repeated records by their equals at the source, which added headers take away; with provenance producers
+    share the topic."""
+    return spec.work.provenance is None and (spec.delivery == "exactly_once" or not spec.work.headers)
+
+
+def unexplained_at_start(spec: LaneSpec, behind: int) -> bool:
+    """Whether ``strangers`` explains what follows the known end of a copy, instead of ``at_start``: nothing of the lane
+    itself is there (the map is not ``behind`` the position), or it is told by its equals."""
+    return not copies_each_once(spec) and (spec.delivery != "exactly_once" or behind == 0)
 
 
 class TargetTails:
@@ -78,9 +89,10 @@ class TargetTails:
         try:
             copies = await self._copies(partition, known.target, known.now)
             originals = await self._sources(partition, known.source, at.offset) if behind else []
-            # The position covers source records without any copy: the target has lost them. Under ``continue_on`` they
-            # may have been left out instead.
-            if originals and not copies and known.now - known.target <= MOST and not self._lane.spec.continue_on:
+            # The position covers source records without any copy: the target has lost them. Under ``continue_on``,
+            # or by a filter, they may have been left out instead.
+            left_out = self._lane.spec.continue_on or self._lane.spec.work
+            if originals and not copies and known.now - known.target <= MOST and not left_out:
                 return TargetLoss(known.now, known.now + len(originals), originals[0][0])
             if len(copies) <= min(behind, MOST):
                 return None
@@ -104,25 +116,65 @@ class TargetTails:
         return Ahead(after[record_hash], offset, None if last is None else last + 1)
 
     async def strangers(self, partition: Partition, gaps: Sequence[tuple[int, int]]) -> int | None:
-        """Target offset of the first committed record in ``gaps`` between this lane's own batches; None: the gaps hold
-        only markers and aborted records. Raises BrokerError and ConnectionLostError."""
+        """Target offset of the first committed record in ``gaps`` between this lane's own batches that the lane did not
+        write; None: the gaps hold only markers, aborted records and repeated copies, as far as that can be told. Raises
+        BrokerError and ConnectionLostError."""
         for begin, end in gaps:
             try:
-                if records := await self._copies(partition, begin, end):
-                    return records[0][0]
+                if self._lane.spec.delivery != "exactly_once":
+                    first = await self._without_equal(partition, begin, min(end, begin + MOST))
+                else:
+                    first = next((offset for offset, _ in await self._copies(partition, begin, end)), None)
             except NotPairedError:
                 continue
             except BrokerError as error:
                 if error.code not in DENIED:
                     raise
+                continue
+            if first is not None:
+                return first
         return None
+
+    async def _without_equal(self, partition: Partition, begin: int, end: int) -> int | None:
+        """Target offset of the first record in [``begin``, ``end``) that the source provably lacks. A repeated copy
+        keeps its timestamp, so its equal lies at or after the first source offset with a timestamp as late."""
+        lane, equals, windows = self._lane, set[int](), 0
+        for offset, timestamp, record_hash in await self._timed(partition, begin, end):
+            if record_hash in equals:
+                continue
+            if windows == MOST_WINDOWS:
+                return None
+            windows += 1
+            asked = {partition.source: timestamp}
+            first = (await lane.source.list_offsets(asked, committed=lane.committed_only))[partition.source]
+            if isinstance(first, BrokerError):
+                raise first
+            if first < 0:  # no source record is as young
+                return offset
+            ends = await lane.source.list_offsets({partition.source: LATEST}, committed=lane.committed_only)
+            until = first + WINDOW
+            equals |= {record_hash for _, record_hash in await self._sources(partition, first, until, WINDOW)}
+            if record_hash not in equals and isinstance(last := ends[partition.source], int) and last <= until:
+                return offset
+        return None
+
+    async def _timed(self, partition: Partition, begin: int, end: int) -> list[tuple[int, int, int]]:
+        """Offset, timestamp and hash of the copy's records that have kept the timestamp of their producer."""
+        key, records = partition.target, list[tuple[int, int, int]]()
+        async for answer in small_topics.read(self._lane.target, {key: begin}, {key: end}, committed=True):
+            for batch in small_topics.delivered_batches(answer, begin, end, committed=True):
+                if batch.magic == 2 and not batch.attributes & APPEND_TIME:
+                    for record in records_of(answer.records, batch):
+                        if begin <= record.offset < end and record.timestamp >= 0:
+                            records.append((record.offset, record.timestamp, hash_of(record)))
+        return records
 
     async def _copies(self, partition: Partition, begin: int, end: int) -> list[Found]:
         return (await read_log(Log(self._lane.target, partition.target), begin, min(end, begin + MOST)))[1]
 
-    async def _sources(self, partition: Partition, begin: int, end: int | None) -> list[Found]:
+    async def _sources(self, partition: Partition, begin: int, end: int | None, most: int = MOST) -> list[Found]:
         log = Log(self._lane.source, partition.source, committed=self._lane.committed_only)
-        return (await read_log(log, begin, begin + MOST if end is None else min(end, begin + MOST)))[1]
+        return (await read_log(log, begin, begin + most if end is None else min(end, begin + most)))[1]
 
 
 def _without(records: Sequence[Found], others: Sequence[Found]) -> list[Found]:

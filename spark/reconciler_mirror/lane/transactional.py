@@ -21,7 +21,7 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.lane.target_tails import TargetTails, writes_alone
+from reconciler_mirror.lane.target_tails import TargetTails, tells_strangers
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 
@@ -327,13 +327,16 @@ class GroupPositions:
         # A decided gap holds markers, aborted records or other clients' records; only reading it shows which.
         for partition in gaps:
             copied, stable = partition.copied, stables[partition.target]
-            if isinstance(stable, int) and stable >= copied.gaps[-1][1]:
-                taken = copied.taken_gaps()
+            if isinstance(stable, int) and copied.gaps and stable >= copied.gaps[-1][1]:
+                # A failure leaves the gaps to the next check; one that opens meanwhile is left to it, too.
+                gaps_read = tuple(copied.gaps)
                 if (
-                    writes_alone(self._lane.spec)
-                    and (first := await self._tails.strangers(partition, taken)) is not None
+                    tells_strangers(lane.spec)
+                    and copied.strange < 0
+                    and (first := await self._tails.strangers(partition, gaps_read)) is not None
                 ):
                     copied.others_wrote(first)
+                copied.explained(gaps_read)
         # The condition lasts as long as the partition copies: it comes back after another one that had replaced it.
         for partition in lane.partitions.values():
             if partition.copied.strange >= 0 and partition.hold.phase is Phase.COPYING:

@@ -110,12 +110,20 @@ WORK = {
 }
 
 
-@pytest.mark.parametrize("work", WORK.values(), ids=WORK)
+ONCE, TWICE = "exactly_once", "at_least_once"
+KINDS = [
+    *(pytest.param(ONCE, work, id=name) for name, work in WORK.items()),
+    pytest.param(TWICE, NO_WORK, id="at least once"),
+    pytest.param(TWICE, WORK["filter"], id="filter, at least once", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize(("delivery", "work"), KINDS)
 def test_records_of_another_producer_are_told_and_copying_goes_on(
-    flow: Flow, work: RecordWork, monkeypatch: pytest.MonkeyPatch
+    flow: Flow, delivery: str, work: RecordWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.5)
-    with running(Lane(flow.lane(work=work))) as lane:
+    with running(Lane(flow.lane(work=work, delivery=delivery))) as lane:
         lane.until(caught_up)
         time.sleep(1)
         fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)])
@@ -140,13 +148,32 @@ def test_records_of_another_producer_between_two_batches_are_told(flow: Flow, mo
         lane.until(has("remote_topic_not_empty"))
 
 
-def test_while_the_lane_is_down_a_stranger_s_records_stop_nothing(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("delivery", "work"), KINDS)
+def test_while_the_lane_is_down_a_stranger_s_records_stop_nothing(
+    flow: Flow, delivery: str, work: RecordWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
     fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)])
     fill(flow.source, flow.topic, SECOND)
-    flow.run(batch_path, has("remote_topic_not_empty"))
-    flow.run(batch_path)
+    flow.run(batch_path, has("remote_topic_not_empty"), work=work, delivery=delivery)
+    flow.run(batch_path, work=work, delivery=delivery)
     assert len(flow.target_content()[0]) == 121
+
+
+def test_what_a_flow_repeats_at_least_once_is_nobody_s_record(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.1)
+    fill(flow.target, flow.remote, SECOND[:3])  # a crash between the records and their position
+    fill(flow.source, flow.topic, SECOND)
+    with running(Lane(flow.lane(delivery=TWICE))) as lane:
+        lane.until(lambda p: [each.position for each in p.partitions] == [120])
+        time.sleep(1)
+        fill(flow.target, flow.remote, SECOND[50:])  # an earlier holder that still writes
+        began = time.monotonic()
+        lane.until(lambda _: time.monotonic() - began > 2)
+        assert conditions(lane.control.reports) == []
+        fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), SECOND[50][3])])
+        [condition] = lane.until(has("remote_topic_not_empty")).conditions
+    assert "from its offset 134 on" in condition.text
 
 
 @pytest.mark.parametrize("work", [WORK["whole batches"], WORK["added headers"]], ids=["whole batches", "added headers"])
