@@ -299,6 +299,7 @@ class FlowSettings:
                 self.source.cluster,
                 self.target.cluster,
                 heartbeats=self.mirrormaker.heartbeats_ms is not None,
+                internal_separator=self.mirrormaker.separator,
                 trusted=True,
             )
         except ValueError as error:

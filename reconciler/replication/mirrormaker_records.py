@@ -17,18 +17,13 @@ _LONGEST = 32_767
 
 
 def checkpoints_topic(source: str, separator: str = ".") -> str:
-    """On the target, named after the source. ``separator``: see ``internal_separator``."""
+    """On the target, named after the source. ``separator``: of internal topics."""
     return f"{source}{separator}checkpoints{separator}internal"
 
 
 def offset_syncs_topic(other: str, separator: str = ".") -> str:
     """``other``: the alias of the cluster on which the topic is *not*."""
     return f"mm2-offset-syncs{separator}{other}{separator}internal"
-
-
-def internal_separator(separator: str, *, kept: bool = True) -> str:
-    """``replication.policy.internal.topic.separator.enabled`` (KIP-949): when not ``kept``, names as before 3.1."""
-    return separator if kept else "."
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ that of MirrorSourceConnector.isCycle up to 4.3: a hop that equals the target's 
 import importlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from reconciler.replication.allowed import POLICY_GROUP, VARIABLE, policy_permitted
@@ -61,6 +61,8 @@ class DefaultReplicationPolicy:
     behind the first one has no source, so the cycle rule would let its records return. Here its source is ``east``."""
 
     separator: str = "."
+    internal_separator: str | None = field(default=None, kw_only=True)
+    """In names of MirrorMaker 2's internal topics (KIP-949); None: ``separator``."""
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         return f"{source_alias}{self.separator}{topic}"
@@ -74,7 +76,7 @@ class DefaultReplicationPolicy:
         return None if source is None else topic[len(source) + len(self.separator) :]
 
     def is_internal_topic(self, topic: str) -> bool:
-        return _internal(topic, self.separator)
+        return _internal(topic, self.internal_separator or self.separator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class IdentityReplicationPolicy:
 
     source_alias: str
     separator: str = "."
+    internal_separator: str | None = field(default=None, kw_only=True)
 
     def format_remote_topic(self, source_alias: str, topic: str) -> str:
         return f"{source_alias}{self.separator}{topic}" if self._heartbeats(topic) else topic
@@ -96,7 +99,7 @@ class IdentityReplicationPolicy:
         return DefaultReplicationPolicy(self.separator).upstream_topic(topic) if self._heartbeats(topic) else topic
 
     def is_internal_topic(self, topic: str) -> bool:
-        return _internal(topic, self.separator)
+        return _internal(topic, self.internal_separator or self.separator)
 
     @staticmethod
     def _heartbeats(topic: str) -> bool:
@@ -110,7 +113,7 @@ class DefaultReplicationPolicyTo39(DefaultReplicationPolicy):
     source_alias: str = ""
 
     def is_internal_topic(self, topic: str) -> bool:
-        return _internal_to_39(topic, self.separator)
+        return _internal_to_39(topic, self.internal_separator or self.separator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ class IdentityReplicationPolicyTo39(IdentityReplicationPolicy):
     """Identity names with the internal topics of Kafka 3.0 to 3.9."""
 
     def is_internal_topic(self, topic: str) -> bool:
-        return _internal_to_39(topic, self.separator)
+        return _internal_to_39(topic, self.internal_separator or self.separator)
 
 
 _MODULE_OF_OLD_NAMES = "replication.policy"
@@ -256,14 +259,18 @@ def make_selector(
     target_alias: str,
     *,
     heartbeats: bool = False,
+    internal_separator: str | None = None,
     trusted: bool = False,
 ) -> TopicSelector:
     """Raises ExpressionError, a ValueError, and ValueError for a bad policy. An empty include list matches nothing.
-    ``trusted``: as of ``make_policy``."""
+    ``internal_separator``: as of ``DefaultReplicationPolicy``; ``trusted``: as of ``make_policy``."""
+    naming = make_policy(policy, separator, source_alias, trusted=trusted)
+    if isinstance(naming, DefaultReplicationPolicy | IdentityReplicationPolicy):
+        naming = replace(naming, internal_separator=internal_separator)
     return TopicSelector(
         expressions(topics),
         expressions((*EXCLUDED_TOPICS, *exclude_topics)),
-        make_policy(policy, separator, source_alias, trusted=trusted),
+        naming,
         source_alias,
         target_alias,
         heartbeats,

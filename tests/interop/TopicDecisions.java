@@ -16,7 +16,7 @@ import org.apache.kafka.connect.mirror.TopicFilter;
 
 /**
  * Which topics MirrorMaker 2's source connector replicates, and under which name: one answer for each line of the input,
- * which is a flow (policy, separator, source, target, topics, topics.exclude, heartbeats) or, after one, a topic's name.
+ * which is a flow (policy, separator, whether internal topics have it, source, target, topics, topics.exclude, heartbeats) or, after one, a topic's name.
  * Columns have tabs between them. An answer is the remote name, or "-".
  */
 public class TopicDecisions {
@@ -40,24 +40,25 @@ public class TopicDecisions {
                 answers.append(goes ? policy.formatRemoteTopic(source, line) : "-").append('\n');
                 continue;
             }
-            source = flow[2];
-            policy = policy(flow[0], flow[1], source);
+            source = flow[3];
+            policy = policy(flow[0], flow[1], flow[2], source);
             DefaultTopicFilter filter = new DefaultTopicFilter();
-            Map<String, Object> settings = new HashMap<>(Map.of("topics", flow[4]));
-            if (!flow[5].isEmpty()) {
-                settings.put("topics.exclude", flow[5]);
+            Map<String, Object> settings = new HashMap<>(Map.of("topics", flow[5]));
+            if (!flow[6].isEmpty()) {
+                settings.put("topics.exclude", flow[6]);
             }
             filter.configure(settings);
-            connector = make.newInstance(new SourceAndTarget(source, flow[3]), policy, filter, null);
-            beats.set(connector, flow[6].equals("true"));
+            connector = make.newInstance(new SourceAndTarget(source, flow[4]), policy, filter, null);
+            beats.set(connector, flow[7].equals("true"));
         }
         System.out.print(answers);
     }
 
-    static ReplicationPolicy policy(String name, String separator, String source) {
+    static ReplicationPolicy policy(String name, String separator, String internal, String source) {
         DefaultReplicationPolicy made =
             name.equals("identity") ? new IdentityReplicationPolicy() : new DefaultReplicationPolicy();
-        made.configure(Map.of("replication.policy.separator", separator, "source.cluster.alias", source));
+        made.configure(Map.of("replication.policy.separator", separator, "source.cluster.alias", source,
+            "replication.policy.internal.topic.separator.enabled", internal));
         return made;
     }
 }

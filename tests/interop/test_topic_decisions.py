@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -46,19 +46,25 @@ class AskedFlow:
     target: str
     topics: str
     heartbeats: bool
+    internal: bool = True
+    """Whether internal topics have the separator, too (KIP-949)."""
 
     @property
     def line(self) -> str:
         excluded = ",".join((*EXCLUDED_TOPICS, OWN_EXCLUSION))
         beats = str(self.heartbeats).lower()
-        return "\t".join((self.policy, self.separator, self.source, self.target, self.topics, excluded, beats))
+        naming = (self.policy, self.separator, str(self.internal).lower())
+        return "\t".join((*naming, self.source, self.target, self.topics, excluded, beats))
 
 
 def _flows() -> Iterator[AskedFlow]:
     for policy, separator, (source, target), topics in itertools.product(
         ("default", "identity"), SEPARATORS, ALIASES, EXPRESSIONS
     ):
-        yield AskedFlow(policy, separator, source, target, topics, heartbeats=topics != EXPRESSIONS[1])
+        flow = AskedFlow(policy, separator, source, target, topics, heartbeats=topics != EXPRESSIONS[1])
+        yield flow
+        if topics == EXPRESSIONS[0]:
+            yield replace(flow, internal=False)
 
 
 def _names(flow: AskedFlow) -> list[str]:
@@ -67,6 +73,7 @@ def _names(flow: AskedFlow) -> list[str]:
     heads += [f"{own}{between}{own}", f"{third}{between}{other}{between}{third}", f"{between}{other}", own[:1]]
     tails = ["orders", "heartbeats", "orders.eu", "orders_eu", f"orders{between}{other}", "replica", "x.replica"]
     tails += ["internal", "a-internal", f"checkpoints{between}internal", "myheartbeats", f"{between}orders"]
+    tails += ["x.checkpoints.internal"]
     names = [*heads, *tails, *(f"{head}{between}{tail}" for head in heads for tail in tails)]
     names += ["scratch", "other.thing", "__consumer_offsets", "__x", "_schemas", ".hidden", "mm2internal", "mm2"]
     names += [f"mm2-offset-syncs{between}{other}{between}internal", "mm2-configs.x.internal", "mm2x.internal"]
@@ -111,7 +118,7 @@ def test_every_decision_is_that_of_mirrormaker_2() -> None:
     for flow, names in asked:
         selector = make_selector(
             flow.topics.split(","), [OWN_EXCLUSION], flow.policy, flow.separator, flow.source, flow.target,
-            heartbeats=flow.heartbeats,
+            heartbeats=flow.heartbeats, internal_separator=None if flow.internal else ".",
         )  # fmt: skip
         for name in names:
             ours = "-" if (why := selector.why_not(name)) is not None else selector.remote_name(name)

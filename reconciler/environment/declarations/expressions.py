@@ -44,23 +44,28 @@ def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem
                 yield nothing  # also for exclusions: a typo in one would copy topics that should be excluded
             elif field == "topics":
                 target = flow.target if flow.naming.policy == "default" else None
-                if held := _held_back(text, flow.exclude_topics, flow.naming.separator, target):
+                if held := _held_back(
+                    text, flow.exclude_topics, (flow.naming.separator, flow.internal_separator), target
+                ):
                     problem = f'{subject} is "{text}", and all it matches is held back by {held[0]}'
                     yield Problem("regex-without-effect", where, problem, held[1], "Correct or remove it")
 
 
 @lru_cache(maxsize=4096)
-def _held_back(text: str, exclude: tuple[str, ...], separator: str, target: str | None) -> tuple[str, str] | None:
-    """The rule that leaves nothing of what ``text`` matches, and why. ``target``: of a flow with the cycle rule."""
+def _held_back(
+    text: str, exclude: tuple[str, ...], separators: tuple[str, str], target: str | None
+) -> tuple[str, str] | None:
+    """The rule that leaves nothing of what ``text`` matches, and why. ``separators``: of the naming, and of internal
+    topics; ``target``: of a flow with the cycle rule."""
     excluded = [pattern(each) for each in (*EXCLUDED_TOPICS, *exclude)]
     exclusion = automata.Union(tuple(each.language for each in excluded if each.exact))
     rules: list[tuple[automata.Language, str, str]] = [
         (exclusion, "exclude_topics and the built-in exclusions", "Exclusion wins over topics"),
-        (internal(separator), "the rule for internal topics", "Internal topics never travel"),
+        (internal(separators[1]), "the rule for internal topics", "Internal topics never travel"),
     ]
     if target is not None:
         why = f"Their names say that their records have been on {target}"
-        rules.append((Hops(target, separator), "the cycle rule", why))
+        rules.append((Hops(target, separators[0]), "the cycle rule", why))
     # The rules add up: the one that leaves nothing over is named.
     rest: tuple[automata.Language, ...] = (pattern(text).language,)
     for language, rule, why in rules:

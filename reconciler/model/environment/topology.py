@@ -74,7 +74,7 @@ class MirrorMakerTopics:
     offset_syncs: str | None = None
     """Cluster of the topic: ``source`` or ``target``; None: not written."""
     internal_separator: bool = True
-    """KIP-949: False for names as before 3.1."""
+    """``replication.policy.internal.topic.separator.enabled`` (KIP-949): False for names as before 3.1."""
 
 
 class OffsetsKept(StrEnum):
@@ -285,6 +285,11 @@ class Flow:
     def state_name(self) -> str:
         """The name that its positions, transactional ids, offset map and pauses have on its target (decision 127)."""
         return self.moved_from or self.name
+
+    @property
+    def internal_separator(self) -> str:
+        """In names of MirrorMaker 2's internal topics."""
+        return self.naming.separator if self.mirrormaker_topics.internal_separator else "."
 
     @property
     def read_only(self) -> bool:

@@ -17,7 +17,6 @@ from reconciler.operations.failover.diverged import FlowSides, parted, partition
 from reconciler.operations.failover.group_offsets import bounded, least
 from reconciler.operations.failover.rights import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
-from reconciler.replication.mirrormaker_records import internal_separator
 from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.offsets.map import PartitionMap, beyond_log
 from reconciler.replication.offsets.position_metadata import urlsafe
@@ -280,10 +279,9 @@ class Survey:
                 others = [other for other in self.move.legs if other != leg]
                 bounds = self.destination.bounds(k for k in ends if any(self._twin(o, k[0]) == k[0] for o in others))
             known = bounds.keys() | ends.keys()
-            separator = internal_separator(flow.naming.separator, kept=flow.mirrormaker_topics.internal_separator)
             checkpoints = [
                 each
-                for each in self.destination.checkpoints(flow.source, separator).values()
+                for each in self.destination.checkpoints(flow.source, flow.internal_separator).values()
                 if self._groups.why_not(each.group) is None and (each.topic, each.partition) in known
             ]
             # A checkpoint outlives its remote topic. One that points past the end of the present log is from a former

@@ -88,9 +88,8 @@ def _carries_all(flow: Flow, prefix: str) -> bool:
     if not all(each_pattern.exact for each_pattern in include):
         return False
     exclude = [pattern(text).language for text in flow.exclude_topics]
-    separator = flow.naming.separator
     never: list[Language] = [pattern(text).language for text in EXCLUDED_TOPICS]
-    never += [internal(separator), Hops(flow.target, separator)]
+    never += [internal(flow.internal_separator), Hops(flow.target, flow.naming.separator)]
     chosen = both(Union(tuple(each_pattern.language for each_pattern in include)), Complement(Union(tuple(exclude))))
     carried_names = both(Ending("", prefix=prefix), Complement(chosen), Complement(Union(tuple(never))))
     try:

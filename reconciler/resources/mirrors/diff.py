@@ -188,6 +188,7 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
     if flow is None:
         return set()
     source, target, naming = flow["source"]["name"], flow["target"]["name"], flow["naming"]
+    mirrormaker = flow.get("mirrormaker_topics", {})
     try:
         chosen = make_selector(
             flow["topics"],
@@ -196,7 +197,8 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
             naming["separator"],
             source,
             target,
-            heartbeats=bool(flow.get("mirrormaker_topics", {}).get("heartbeats_ms")),
+            heartbeats=bool(mirrormaker.get("heartbeats_ms")),
+            internal_separator=mirrormaker.get("separator"),
         )
     except ValueError:  # an old hand-over may name a removed policy class
         return set()

@@ -14,7 +14,7 @@ from typing import Any
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, MirrorMakerTopics, Principal, Topology
 from reconciler.replication import handover, names
 from reconciler.replication.expressions import record_filter
-from reconciler.replication.mirrormaker_records import internal_separator, offset_syncs_topic
+from reconciler.replication.mirrormaker_records import offset_syncs_topic
 from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS, state_of
 
@@ -120,7 +120,7 @@ def _groups(topology: Topology, flow: Flow) -> handover.GroupSettings:
 def _internal_topics(flow: Flow) -> handover.InternalTopics:
     """The separator of internal topics, if it differs from the naming's (KIP-949)."""
     asked = flow.mirrormaker_topics
-    separator = internal_separator(flow.naming.separator, kept=asked.internal_separator)
+    separator = flow.internal_separator
     other = flow.target if asked.offset_syncs == "source" else flow.source
     return handover.InternalTopics(
         heartbeats_ms=asked.heartbeats,

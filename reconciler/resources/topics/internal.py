@@ -75,7 +75,7 @@ def written_by(flow: Flow) -> Iterator[InternalTopic]:
         TopicRef(flow.target, OFFSETS_TOPIC), OFFSETS_PARTITIONS, OFFSETS_CONFIGS, "keeps its offset maps there"
     )
     asked = flow.mirrormaker_topics
-    separator = mirrormaker_records.internal_separator(flow.naming.separator, kept=asked.internal_separator)
+    separator = flow.internal_separator
     if asked.heartbeats is not None:
         for cluster in (flow.source, flow.target):
             yield InternalTopic(

@@ -11,7 +11,6 @@ from reconciler.replication.mirrormaker_records import (
     Heartbeat,
     OffsetSync,
     checkpoints_topic,
-    internal_separator,
     no_heartbeat,
     offset_syncs_topic,
     read_checkpoint,
@@ -63,7 +62,6 @@ def test_a_text_that_does_not_fit_is_refused() -> None:
 def test_names() -> None:
     assert checkpoints_topic("east") == "east.checkpoints.internal"
     assert offset_syncs_topic("west", "--") == "mm2-offset-syncs--west--internal"
-    assert offset_syncs_topic("west", internal_separator("--", kept=False)) == "mm2-offset-syncs.west.internal"
 
 
 def _syncs(*pairs: tuple[int, int]) -> list[OffsetSync]:

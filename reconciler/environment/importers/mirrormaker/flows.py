@@ -269,6 +269,9 @@ class FlowReading:
                 + (f"{renamed} again." if prefix else f"Remove the line, import again, and {OF_PYTHON}."),
             )
             return
+        if separator is not None and text != separator.value:
+            blanks = "has blanks around it, which no topic may have in its name"
+            self.notes.leaves_out(separator, f'{blanks}: MirrorMaker 2 creates no topic with it; here it is "{text}"')
         if separator is not None and text != ".":
             yield Field(("naming", "separator"), text, separator)
 

@@ -117,6 +117,7 @@ def selector_for(flow: Flow) -> TopicSelector:
         flow.source,
         flow.target,
         heartbeats=flow.mirrormaker_topics.heartbeats is not None,
+        internal_separator=flow.internal_separator,
     )
 
 
@@ -130,7 +131,7 @@ def plain_names(flow: Flow) -> frozenset[str]:
 
 def held_back(exclude: list[Pattern], flow: Flow) -> tuple[Language, ...]:
     """Excluded and internal names. An inexact exclusion is left out, because excluding too much would hide a loop."""
-    return (*(each.language for each in exclude if each.exact), internal(flow.naming.separator))
+    return (*(each.language for each in exclude if each.exact), internal(flow.internal_separator))
 
 
 def may_leave_out(before: FlowExpressions, after: FlowExpressions) -> bool:

@@ -482,6 +482,7 @@ def test_a_store_of_keys_and_certificates_becomes_two_files() -> None:
         ("A->B.topics=a(b, c)", "MirrorMaker 2 reads a(b|c)"),
         ('"replication.policy.separator": ""', "replication.policy.separator is in quotes"),
         ("replication.policy.separator=\nsource.cluster.alias=", "heartbeats are still copied to A.heartbeats"),
+        ("replication.policy.separator=_ ", 'MirrorMaker 2 creates no topic with it; here it is "_"'),
         ("A.ssl.enabled.protocols=TLSv1.3", "of Java's clients only"),
         ("A.topics=x", "MirrorMaker 2 ignores on a cluster"),
         ("consumer.isolation.level=read_committed", "MirrorMaker 2 drops it"),
