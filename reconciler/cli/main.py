@@ -225,7 +225,7 @@ def verify(
     """Prove both sides of a flow equal, record by record, while the mirror runs."""
     from reconciler.model.environment.topology import Principal
     from reconciler.model.reports.verify import VerificationRequest
-    from reconciler.operations.mirror.foreground import prove
+    from reconciler.operations.mirror.foreground import prove, require_master
     from reconciler.operations.session.session import open_session
     from reconciler.render.reports.verify import verify_html, verify_json, verify_text
     from reconciler.resources.mirrors.verify_request import require_consistent, sample_size, time_ms
@@ -236,6 +236,8 @@ def verify(
         flow, time_ms(since, "--from"), time_ms(until, "--to"), place, master, sample_size(sample), chosen, resume
     )
     require_consistent(request)
+    if master is not None:
+        require_master(master)
     with open_session(env, Principal.PLAN) as session:
         verification = prove(session, request, mirror.mirrors_of(session, flow), console.say_now)
     match form:

@@ -3,19 +3,21 @@
 A setting that is read and changes nothing is worse than an error: its author counts on it.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.values import Wrong, spark_setting
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
-from reconciler.kafka.address import host_port, url_address
+from reconciler.kafka.address import host_port, url_address, without_login
 from reconciler.model.environment.topology import SPARK_SECRET, Mirror, Topology
 from reconciler.replication import handover
 from reconciler.replication.handover_reader import MOST_PORT
 from reconciler.text import suggestion
 
 _PATH = "spark.mirror.path"
+_MASTERS = re.compile(r"local(\[[^\]]+\])?|local-cluster\[.+\]|spark://.+|k8s://.+|yarn")
 _SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 _SOCKET_NAME_BYTES, _SOCKET_PATH_BYTES = 42, 107
 """Spark adds a slash, a dot, a UUID and four characters to the folder; Linux holds 108 bytes with the closing 0."""
@@ -146,7 +148,7 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
 
         kind = handover.master_kind(mirror.master)
         try:
-            _check_addresses(mirror.master, kind)
+            check_master(mirror.master)
         except ValueError as error:
             why, todo = "The job, with its secrets, would go to another place or to none", "Correct the master"
             problem = f"mirror {mirror.name}: of its master, {error}"
@@ -168,9 +170,11 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
             yield from _spark_settings(mirror, section, conf, places)
 
 
-def _check_addresses(master: str, kind: handover.MasterKind) -> None:
-    """Raises ValueError for an address in ``master`` that Spark would read otherwise, or that has a login."""
-    match kind:
+def check_master(master: str) -> None:
+    """Checks form and addresses; a start shows whether a master answers. Raises ValueError with the problem."""
+    if not _MASTERS.fullmatch(master):
+        raise ValueError(f"{without_login(master)!a} is not local[2], spark://HOST:PORT, k8s://URL or yarn")
+    match handover.master_kind(master):
         case handover.MasterKind.STANDALONE:  # several for a master with standbys
             for address in master.removeprefix("spark://").split(","):
                 host_port(address)

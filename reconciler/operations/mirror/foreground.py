@@ -23,6 +23,7 @@ from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun,
 from reconciler.backends.mirror_jobs.runner.run_folder import required, state_folder
 from reconciler.backends.state.lock import environment_lock
 from reconciler.engine.observe.read_all import unlisted, with_answers
+from reconciler.environment.declarations.mirrors import check_master
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.plan import Edition
@@ -164,6 +165,18 @@ def _words(flow: FlowStatus) -> str:
     offsets = "not all positions known yet" if left is None else f"{counted(left, 'offset')} left"
     done = f"{goal.done} of {goal.partitions} partitions"
     return f"{done}, {offsets}, {flow.records_per_second:,.0f} records/s"
+
+
+def require_master(master: str) -> None:
+    """Raises ReconcilerError for a ``--master`` that Spark would read otherwise, or that has a login."""
+    try:
+        check_master(master)
+    except ValueError as error:
+        raise ReconcilerError(
+            f"--master: {error}",
+            "The job, with its secrets, would go to another place or to none.",
+            "Correct it, or leave it out: then the mirror's own master compares.",
+        ) from None
 
 
 def prove(

@@ -58,16 +58,16 @@ def copies_each_once(spec: LaneSpec) -> bool:
     return spec.delivery == "exactly_once" and spec.work.provenance is None and not spec.work.headers
 
 
-def tells_strangers(spec: LaneSpec) -> bool:
-    """Whether another client's records between a lane's own batches can be told from the lane's. An at-least-once lane
-    tells its repeated records by their equals at the source, which added headers take away; with provenance producers
-    share the topic."""
+def knows_strangers(spec: LaneSpec) -> bool:
+    """Whether another client's records between a lane's own batches can be distinguished from the lane's. An
+    at-least-once lane knows its repeated records by their equals at the source, which added headers take away; with
+    provenance producers share the topic."""
     return spec.work.provenance is None and (spec.delivery == "exactly_once" or not spec.work.headers)
 
 
 def unexplained_at_start(spec: LaneSpec, behind: int) -> bool:
     """Whether ``strangers`` explains what follows the known end of a copy, instead of ``at_start``: nothing of the lane
-    itself is there (the map is not ``behind`` the position), or it is told by its equals."""
+    itself is there (the map is not ``behind`` the position), or it is known by its equals."""
     return not copies_each_once(spec) and (spec.delivery != "exactly_once" or behind == 0)
 
 
@@ -117,7 +117,7 @@ class TargetTails:
 
     async def strangers(self, partition: Partition, gaps: Sequence[tuple[int, int]]) -> int | None:
         """Target offset of the first committed record in ``gaps`` between this lane's own batches that the lane did not
-        write; None: the gaps hold only markers, aborted records and repeated copies, as far as that can be told. Raises
+        write; None: the gaps hold only markers, aborted records and repeated copies, as far as is known. Raises
         BrokerError and ConnectionLostError."""
         for begin, end in gaps:
             try:

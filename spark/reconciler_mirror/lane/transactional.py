@@ -21,7 +21,7 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.lane.target_tails import TargetTails, tells_strangers
+from reconciler_mirror.lane.target_tails import TargetTails, knows_strangers
 from reconciler_mirror.model.counters import Loss
 from reconciler_mirror.model.lane import LaneSpec, TargetLoss
 
@@ -331,7 +331,7 @@ class GroupPositions:
                 # A failure leaves the gaps to the next check; one that opens meanwhile is left to it, too.
                 gaps_read = tuple(copied.gaps)
                 if (
-                    tells_strangers(lane.spec)
+                    knows_strangers(lane.spec)
                     and copied.strange < 0
                     and (first := await self._tails.strangers(partition, gaps_read)) is not None
                 ):

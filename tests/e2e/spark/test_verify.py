@@ -188,14 +188,6 @@ def test_no_value_is_shown(faults: Run) -> None:
     assert str(len(SECRET)) + " bytes" in faults.ended.out
 
 
-@pytest.mark.long
-def test_a_master_that_is_none_is_told_in_words(faults: Run) -> None:
-    ended = reconciler("verify", faults.env, "--master", "local[none")
-    assert ended.code == 1
-    assert "Could not parse Master URL: 'local[none'" in ended.err
-    assert "\tat " not in ended.err
-
-
 def test_nothing_is_left_behind_of_a_job_that_answered(faults: Run) -> None:
     west = faults.env.parent / ".reconciler" / faults.env.name / "west"
     assert not list(west.glob("verify-*/result.json"))
