@@ -21,6 +21,7 @@ from reconciler.model.changes import (
 )
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
+from reconciler.model.reports.drift import Deviation
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.topics.limits import KeptLess, kept_less
@@ -105,31 +106,42 @@ def has_remedy(verdict: Verdict) -> bool:
     return any(cause.code in _CAUSES for cause in verdict.causes)
 
 
+def deviations_behind(cause: VerdictCause, topology: Topology, changes: Iterable[Change]) -> Iterator[Deviation]:
+    """What ``changes`` correct that causes this condition."""
+    flow, concerns = topology.flows.get(cause.subject.removeprefix("flow ")), _CAUSES.get(cause.code)
+    if concerns is None or flow is None:
+        return
+    remote = _copy_of(cause, topology)
+    place = _Place(flow, frozenset({TopicRef(flow.source, cause.topic), remote}) if remote else frozenset())
+    for change in (each for each in changes if concerns(each, place)):
+        for deviation in kind_of(change).deviations(change):
+            # Of a change of several configs, only the relevant ones.
+            config, single = deviation.config, change
+            if isinstance(change, AlterConfigs) and config:
+                single = replace(change, configs=(config,))
+            if concerns(single, place):
+                yield deviation
+
+
+def _copy_of(cause: VerdictCause, topology: Topology) -> TopicRef | None:
+    flow = topology.flows.get(cause.subject.removeprefix("flow "))
+    return TopicRef(flow.target, selector_of(flow).remote_name(cause.topic)) if flow and cause.topic else None
+
+
 def with_remedies(
     verdict: Verdict, topology: Topology, live: LiveState, changes: Iterable[Change], folder: str = ANY_FOLDER
 ) -> Verdict:
     """``changes``: of the present plan. ``folder``: the environment's folder, for commands."""
     planned, causes = tuple(changes), []
     for cause in verdict.causes:
-        flow, concerns = topology.flows.get(cause.subject.removeprefix("flow ")), _CAUSES.get(cause.code)
-        if concerns is None or flow is None:
-            causes.append(cause)
-            continue
-        remote = TopicRef(flow.target, selector_of(flow).remote_name(cause.topic)) if cause.topic else None
-        topics = frozenset({TopicRef(flow.source, cause.topic), remote}) if remote else frozenset[TopicRef]()
-        place, drift = _Place(flow, topics), list[str]()
-        for change in (each for each in planned if concerns(each, place)):
-            for deviation in kind_of(change).deviations(change):
-                # Of a change of several configs, only the relevant ones.
-                config, single = deviation.config, change
-                if isinstance(change, AlterConfigs) and config:
-                    single = replace(change, configs=(config,))
-                if concerns(single, place):
-                    drift.append(f"{deviation.subject}: live {deviation.found}, git declares {deviation.wished}")
-        if drift:
+        if drift := [
+            f"{each.subject}: live {each.found}, git declares {each.wished}"
+            for each in deviations_behind(cause, topology, planned)
+        ]:
             cause = replace(cause, todo=f"{first_of(drift, _SHOWN)}: reconciler apply {folder}")
         elif cause.code == "record_refused" and any(word in cause.text for word in _TOO_LARGE):
             # The copy is as git declares, so git has to change.
+            remote = _copy_of(cause, topology)
             topic = live.topic(remote) if remote else None
             if topic is not None and (limit := topic.config(_LIMIT)) is not None:
                 todo = f"{remote} takes {int(limit):,} bytes ({_LIMIT}), as git has it: raise it there"

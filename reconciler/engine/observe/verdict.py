@@ -3,7 +3,7 @@
 One function for `status`, its exit code, JSON, the live page and the map, so that they cannot contradict each other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
@@ -12,7 +12,7 @@ from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
 from reconciler.replication.names import WAITING
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, resume_command, words
-from reconciler.text import ANY_FOLDER, command_of, counted, grouped, moment, time_words
+from reconciler.text import ANY_FOLDER, command_of, counted, first_of, grouped, moment, time_words
 
 _ORDER = tuple(Health)
 _SHOWN = 3
@@ -34,13 +34,20 @@ def verdict_of(topology: Topology, live: LiveState, folder: str = ANY_FOLDER) ->
     return Verdict.of_all(causes)
 
 
-def not_copying(mirror: LiveMirror) -> Iterator[str]:
-    """Flows that do not copy although their definition is unchanged, with the worst cause."""
+def not_copying(mirror: LiveMirror, ended_by: Callable[[VerdictCause], Sequence[str]] | None = None) -> Iterator[str]:
+    """Flows that do not copy although their definition is unchanged, with the worst cause. ``ended_by``: what a plan
+    changes that ends a cause."""
     causes = [cause for cause in _flows(mirror, ANY_FOLDER) if cause.health in (Health.STOPPED, Health.UNKNOWN)]
     lasting = Verdict.of_all(cause for cause in causes if not cause.heals).causes
     for some in grouped((cause.subject, cause) for cause in lasting).values():
-        more = f", and {counted(len(some) - 1, 'more reason')}" if len(some) > 1 else ""
-        yield f"{some[0].brief}{more}. A plan does not change that; what does: reconciler status {ANY_FOLDER}"
+        changed = [() if ended_by is None else ended_by(cause) for cause in some]
+        left = [cause for cause, subjects in zip(some, changed, strict=True) if not subjects]
+        shown, then = left, f"A plan does not change that; what does: reconciler status {ANY_FOLDER}"
+        if not left:
+            names = dict.fromkeys(subject for subjects in changed for subject in subjects)
+            shown, then = some, f"It ends with the change of {first_of(list(names), _SHOWN)}"
+        more = f", and {counted(len(shown) - 1, 'more reason')}" if len(shown) > 1 else ""
+        yield f"{shown[0].brief}{more}. {then}"
 
 
 def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:

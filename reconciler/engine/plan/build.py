@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.engine.diff import Previous, diff
+from reconciler.engine.drift.remedies import deviations_behind
 from reconciler.engine.observe.verdict import not_copying
 from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, topology_digest
 from reconciler.engine.plan.order import after_replicas, place_of, planned
@@ -160,7 +161,10 @@ def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Rou
             yield f"mirror {name} keeps running: {count}, its definition does not"
         # Else "No changes" would read as if all went well.
         if name in kept and isinstance(running := live.mirrors.get(name), LiveMirror):
-            yield from not_copying(running)
+            yield from not_copying(
+                running,
+                lambda cause: [each.subject for each in deviations_behind(cause, topology, findings.changes)],
+            )
 
     # Copies that keep less than their sources. Where the plan creates the copy, that is a risk of the change.
     made = {change.ref for change in findings.changes if isinstance(change, CreateTopic)}

@@ -163,6 +163,28 @@ def test_a_plan_without_changes_says_which_flow_does_not_copy() -> None:
     )
 
 
+def test_a_plan_that_ends_what_stops_a_flow_says_so() -> None:
+    """A partition that grew at the source stops until its copy has grown, which this plan does."""
+    seen, wished = running(flow("east", "west", "orders"))
+    [job] = seen.runner.jobs.values()
+    smaller, refused = (
+        ReportedCondition(code=code, text="t", todo="d", since_ms=1, stops=True, topic="orders", partition=0)
+        for code in ("target_topic_smaller", "record_refused")
+    )
+
+    def notes(*conditions: ReportedCondition) -> str:
+        stopped = replace(job.flows["east-to-west"], state="degraded", conditions=conditions)
+        seen.runner.jobs["west"] = replace(job, flows={"east-to-west": stopped})
+        return "\n".join(seen.plan(wished).notes)
+
+    assert "target_topic_smaller on orders-0. A plan does not change that" in notes(smaller)
+    seen.clusters["east"].topics["orders"].assignment.append((1,))
+    assert "target_topic_smaller on orders-0. It ends with the change of west/east.orders" in notes(smaller)
+    both = notes(smaller, refused)
+    assert "record_refused on orders-0. A plan does not change that" in both
+    assert "target_topic_smaller" not in both
+
+
 def test_labels_and_factors_change_without_a_restart() -> None:
     seen, _ = running(flow("east", "west", "orders"))
     assert ids(seen.plan(topology(flow("east", "west", "orders", labels={"a": "b"}, replication_factor=1)))) == []
