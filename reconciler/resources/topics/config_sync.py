@@ -22,9 +22,9 @@ from reconciler.resources.topics.limits import BUILT_IN
 
 @dataclass(frozen=True, slots=True)
 class SyncedConfigs:
-    """``set``: values for the remote topic. ``reset``: keys whose override on the remote topic goes. ``in_no_file``:
-    limits of both (``limits.BUILT_IN``) whose value, or lack of one, at the source no file declares. ``led`` False: no
-    source leads, so nothing says which overrides belong to the remote topic."""
+    """``set``: values for the remote topic. ``reset``: keys whose override on the remote topic is removed.
+    ``in_no_file``: the limits among both (``limits.BUILT_IN``) that no file declares for the source. ``led`` False: the
+    flow does not sync configs, so nothing says which overrides the remote topic should have."""
 
     set: Mapping[str, DesiredConfig]
     reset: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class SyncedConfigs:
 def synced_configs(
     sync: ConfigSync, source: TopicRef, configs: Mapping[str, ConfigValue] | Unknown, target: Layers
 ) -> SyncedConfigs | Unknown:
-    """``target``: the layers of the target cluster; they hold where the source has nothing to say."""
+    """``target``: the layers of the target cluster; they count where config sync brings no value."""
     defaults = wanted_configs(target, None)
     if not sync.enabled:
         return SyncedConfigs(defaults, led=False)
@@ -56,14 +56,14 @@ def synced_configs(
             wanted[key] = DesiredConfig(entry.value, f"source {source}{step}", entry.goal)
         elif entry.source is not Source.BUILT_IN or sync.use_defaults_from == "source":
             wanted[key] = DesiredConfig(entry.value, f"source {source}, {entry.source.value}")
-        elif key not in TIERED_STORAGE:  # that the source has no remote storage says nothing of the target's
+        elif key not in TIERED_STORAGE:  # the target may have remote storage even if the source has none
             reset.add(key)
     reset -= defaults.keys()
     in_no_file: list[str] = []
     for key in () if sync.carry_undeclared_limits else BUILT_IN:
         if key in reset or key in wanted:
             entry = configs[key]
-            # A file that asks for the source's defaults means the values of its brokers.
+            # With use_defaults_from: source, git asks for whatever the source's brokers have as defaults.
             given = entry.source in (Source.BUILT_IN, Source.STATIC)
             asked_for = given and sync.use_defaults_from == "source"
             if not (entry.declared or asked_for):
@@ -78,7 +78,8 @@ def prospect_of_remote(
     target: Layers,
     brokers: BrokerConfigs,
 ) -> Prospect:
-    """A remote topic once its route is carried out. ``target``, ``brokers``: of its cluster."""
+    """A remote topic after its route is carried out. ``target``, ``brokers``: layers and broker values of its
+    cluster."""
     base = (prospect or Prospect(None, brokers)).at_least(partitions)
     if isinstance(wanted, Unknown) or isinstance(base.configs, Unknown):
         return replace(base, configs=wanted if isinstance(wanted, Unknown) else base.configs)

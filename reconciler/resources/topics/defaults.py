@@ -1,7 +1,5 @@
-"""The layers of default configs of a topic: environment, class, cluster, topic; the last one wins.
-
-What brokers say comes after all of these and is not a layer.
-"""
+"""The layers of default configs of a topic: environment, class, cluster, topic; the last one wins. Broker values count
+after all of these, and are no layer."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -75,7 +73,7 @@ def undeclared(layers: Iterable[Layer]) -> Undeclared:
 
 
 def retention_steps(layers: Layers) -> dict[str, int]:
-    """Config -> the most that one apply lowers it by."""
+    """Config -> the most by which one apply lowers it."""
     by_name: dict[str, int] = {}
     for layer in layers:
         for key, value in layer.values.lower_retention_by.items():
@@ -84,7 +82,7 @@ def retention_steps(layers: Layers) -> dict[str, int]:
 
 
 def given(layers: Layers, field: str) -> Iterator[Given]:
-    """Every layer that gives ``partitions``, ``replication_factor`` or a config a value; strongest first."""
+    """The layers with a value for ``field`` (``partitions``, ``replication_factor`` or a config), strongest first."""
     for layer in layers:
         match field:
             case "partitions":

@@ -20,13 +20,12 @@ AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": 
 
 @dataclass(frozen=True, slots=True)
 class DesiredTopic:
-    """``source`` is set for remote topics. ``partitions`` None: the broker decides.
+    """``source``: of a remote topic. ``partitions`` None: the broker decides.
 
-    ``exact``: a larger live count contradicts it. ``new_partitions``, ``new_factor`` hold only for a topic that
-    does not exist yet. ``unreadable`` takes the place of configs that depend on a failed read, and of all
-    that depends on a source topic that may be there unseen. ``source_live``: how many partitions the source has now.
-    ``undeclared``: what becomes of other overrides. ``in_no_file``: as in ``SyncedConfigs``; ``source_declared``: git
-    declares the topic that it is a copy of.
+    ``exact``: more live partitions contradict git. ``new_partitions``, ``new_factor``: for a topic that does not exist
+    yet. ``unreadable``: a failed read on which the configs depend, or a source topic that may exist unseen, on which
+    everything depends. ``source_live``: the source's present number of partitions. ``undeclared``: the policy for other
+    overrides. ``in_no_file``: as in ``SyncedConfigs``; ``source_declared``: git declares the source of the copy.
     """
 
     ref: TopicRef
@@ -50,11 +49,11 @@ class DesiredTopic:
 
 
 class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
-    """One desired state for each topic, by name. Of ten thousand topics most have the same desired state as a hundred
-    others, so states that differ only in their topic are kept once, and the state of one topic is made on access."""
+    """The desired state of each topic, by name. Among ten thousand topics most differ from a hundred others in their
+    name alone, so equal states are kept once, and ``__getitem__`` makes the state of one topic."""
 
     def __init__(self, alike: Mapping[str, Mapping[str, DesiredTopic]]) -> None:
-        """``alike``: by cluster and name, each equal to the desired state of its topic in all but ``ref``."""
+        """``alike``: cluster -> name -> a state that differs from the topic's own in ``ref`` at most."""
         self.alike = alike
 
     def __getitem__(self, ref: TopicRef) -> DesiredTopic:
@@ -74,7 +73,8 @@ class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
 
 
 def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> DesiredTopics:
-    """For each topic of a known cluster. A declared remote topic is one desired state in which the declared wins."""
+    """The desired topics of each known cluster. A remote topic that git also declares is one desired topic, and its
+    declaration wins."""
     topics = _declared(topology, live)
     policies = {name: undeclared(layers_of(topology, name)) for name in topology.clusters}
     offers = {name: offer_of(declared) for name, declared in topology.clusters.items()}
@@ -104,7 +104,7 @@ def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> Des
         )
         declared = topics[ref.cluster].get(ref.name)
         topics[ref.cluster][ref.name] = _declared_over(replace(declared, ref=ref), remote) if declared else remote
-    # Last, and only where nothing else says how the topic is to be: git may declare our own topics.
+    # Last, and only where nothing else defines the topic: git may declare our own topics.
     for desired in _internal(topology, live):
         topics[desired.ref.cluster].setdefault(desired.ref.name, desired)
     return DesiredTopics({cluster: {name: named[name] for name in sorted(named)} for cluster, named in topics.items()})
@@ -112,7 +112,7 @@ def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> Des
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """What the layers give a topic; the same for all topics that say the same and have the same."""
+    """The values that the layers give a topic; topics with equal declarations and equal live configs share them."""
 
     partitions: int | None
     replication_factor: int | None
@@ -121,11 +121,11 @@ class _Values:
 
 
 def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, DesiredTopic]]:
-    """As ``DesiredTopics.alike``, for each known cluster: the layers are laid once for all topics that say the same and
-    have the same."""
+    """As ``DesiredTopics.alike``, for each known cluster. The layers are applied once for all topics with equal
+    declarations and equal live configs."""
     known = {name: cluster for name in sorted(topology.clusters) if (cluster := live.known(name))}
-    # Topic -> a number that it shares with those of its file that say the same, and by that number one that all share
-    # that say the same.
+    # Each topic gets the number of its declaration within its file (the file is part of the reason), and each of these
+    # numbers the number of the declaration alone.
     numbers: dict[tuple[int, str], int] = {}
     wordings: dict[Hashable, int] = {}
     numbered = {
@@ -149,7 +149,7 @@ def _declared_on(
             continue
         live = there.get(topic.name)
         configs = live.configs if live is not None else None
-        key = said[name], id(configs)  # of an object that ``cluster`` keeps
+        key = said[name], id(configs)  # ``cluster`` keeps the object, so its id stays unique
         if (desired := kept.get(key)) is None:
             like = words[said[name]], id(configs)
             if (values := laid.get(like)) is None:
@@ -173,7 +173,7 @@ def _declared_on(
 
 
 def _said(topic: Topic) -> Hashable:
-    """All that ``layers_of`` looks at in a topic."""
+    """Everything of a topic that ``layers_of`` reads."""
     configs, steps = tuple(topic.configs.items()), tuple(topic.lower_retention_by.items())
     return topic.partitions, topic.replication_factor, topic.class_name, topic.undeclared, configs, steps
 
@@ -186,8 +186,7 @@ def _unread(route: Route, configs: Unknown) -> Unknown:
 
 
 def _declared_over(declared: DesiredTopic, remote: DesiredTopic) -> DesiredTopic:
-    """A declared topic that is also a remote one: what the file says wins, and what it leaves out follows the
-    source."""
+    """A topic that is declared and remote: the declaration wins, and fields without one follow the source."""
     return replace(
         declared,
         reason=Reason(Why.DECLARED_REMOTE, f"{declared.reason.text}; also the remote topic of {remote.source}"),
@@ -208,8 +207,8 @@ def _declared_over(declared: DesiredTopic, remote: DesiredTopic) -> DesiredTopic
 
 
 def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
-    """Topics that mirrors and the audit need. Their factor is as declared, or as the cluster's own internal topics have
-    it."""
+    """Topics that mirrors and the audit need. Without a declared factor they get the one of the cluster's own internal
+    topics."""
     return [
         *_audit(topology, live),
         *(
@@ -232,8 +231,8 @@ def _internal(topology: Topology, live: LiveState) -> list[DesiredTopic]:
 
 
 def _needed(topic: InternalTopic, cluster: LiveCluster) -> Mapping[str, DesiredConfig]:
-    """An existing heartbeats topic keeps its settings, as with MirrorMaker 2: a compacted one would refuse records
-    without a key, which an application may send to a topic of that name."""
+    """An existing heartbeats topic keeps its settings, as with MirrorMaker 2: an application may write records without
+    keys to a topic of that name, which a compacted topic would refuse."""
     there = cluster.topics.get(topic.ref.name)
     if topic.ref.name == HEARTBEATS and there is not None:
         kept = {key: value for key, value in there.overrides.items() if key in topic.configs}
@@ -242,13 +241,14 @@ def _needed(topic: InternalTopic, cluster: LiveCluster) -> Mapping[str, DesiredC
 
 
 def internal_factor(cluster: LiveCluster) -> int:
-    """Of two brokers a third may only be away: with two replicas for good, the next outage would stop their writers.
-    A cluster that shows one broker gets one replica, without asking ten thousand topics whether there were more."""
+    """If a cluster shows two brokers, a third may only be down: a topic created with two replicas would keep them, and
+    the next outage would stop its writers. With one broker it is one replica, so that nothing asks ten thousand topics
+    for more brokers."""
     return cluster.place_for(INTERNAL_FACTOR) if len(cluster.brokers) > 1 else 1
 
 
 def _audit(topology: Topology, live: LiveState) -> Iterator[DesiredTopic]:
-    """The topic of audit records, where one is declared and its cluster is known."""
+    """The topic of audit records, if git declares one and its cluster is known."""
     place = topology.audit_place()
     cluster = live.known(place.cluster) if place else None
     if place and cluster:

@@ -31,13 +31,13 @@ NAME_LIMIT = 249
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a topic's cluster allows. ``names`` gives all names live or desired there, by their metric name.
+    """What a topic's cluster allows. ``names``: all live and desired names there, by their metric name.
 
-    ``place_for``: see LiveCluster. ``keys`` are the topic configs its brokers know; empty when no topic was
-    there to show them. ``fallback`` is what a topic has without an override, as far as known. ``replicated``: topics
-    that get their desired factor in this plan. ``in_flight``: topics with a reassignment under way. ``hidden``: names
-    that may be there, unseen by us. ``taken_off``: overrides, of any cluster, that were taken off since the last apply.
-    ``declared``: the cluster in git, whose service may offer less than Kafka.
+    ``place_for``: see LiveCluster. ``keys``: topic configs that its brokers know; empty if no topic showed them.
+    ``fallback``: known values of a topic without overrides. ``replicated``: topics that get their desired factor in
+    this plan. ``in_flight``: topics with a running reassignment. ``hidden``: names that may exist although we cannot
+    see them. ``taken_off``: overrides of any cluster that others have removed since the last apply. ``declared``: the
+    cluster in git, whose service may offer less than Kafka.
     """
 
     declared: Cluster
@@ -52,24 +52,25 @@ class Surroundings:
 
 
 def metric_name(topic: str) -> str:
-    """Kafka refuses two topics that differ only in ``.`` and ``_``, because their metrics would be one."""
+    """The name of a topic in Kafka's metrics: Kafka refuses topics that share it because they differ only in ``.`` and
+    ``_``."""
     return topic.replace(".", "_")
 
 
 def compare_topics(
     desired_topics: DesiredTopics, clusters: Mapping[str, LiveCluster], around: Mapping[str, Surroundings]
 ) -> Iterator[Findings]:
-    """``compare_topic`` for each topic; one that equals a topic without any finding is not compared again."""
+    """``compare_topic`` for each topic; a topic that equals an earlier one without findings is not compared again."""
     for cluster, named in desired_topics.alike.items():
         there, here = clusters[cluster].topics, around[cluster]
         known: set[Hashable] = set()
         as_desired: list[Subject] = []
         wants: dict[int, int] = {}
-        numbers: dict[Hashable, int] = {}  # a small number is hashed quicker than the value it replaces
+        numbers: dict[Hashable, int] = {}  # a small number is faster to hash than the value
         for name, alike in named.items():
             topic = there.get(name)
             if (wanted := wants.get(id(alike))) is None:
-                # Everything but names that `compare_topic` looks at in a desired topic.
+                # Everything but names that ``compare_topic`` reads of a desired topic.
                 counts = alike.partitions, alike.exact, alike.source_partitions
                 factors = alike.replication_factor, alike.new_factor
                 rest = frozenset(alike.reset), id(alike.unreadable), alike.undeclared
@@ -88,9 +89,10 @@ def compare_topics(
 
 
 def _case(name: str, wanted: int, topic: LiveTopic, around: Surroundings) -> Hashable:
-    """Everything that ``compare_topic`` looks at, so that equal cases of a cluster come out alike; None: look yourself.
+    """Everything that ``compare_topic`` reads, so that equal cases of a cluster have equal findings; None: compare it
+    anyway.
 
-    An identity is enough for configs that many topics share: desired and live topics outlast the comparison.
+    Configs that many topics share are compared by identity: desired and live topics outlast the comparison.
     """
     factor = topic.replication_factor
     if factor is None:
@@ -122,8 +124,8 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
             ignored += lacking.ignored
         else:
             config = ConfigChange(key, None, "", wanted.value, wanted.origin)
-            # A copy that does not exist yet is compared with what it would be without. Others review a source that no
-            # file declares, and a flow follows its values; nothing is there yet that they could take away.
+            # A new copy has no values yet, so it is compared with those that it would have without the flow. That is
+            # done only if git declares its source: others review an undeclared source, and its flow follows it.
             if desired.source_declared:
                 below = around.fallback.get(key)
                 usual = replace(config, before=below.value if below else BUILT_IN.get(key))
@@ -141,7 +143,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
 
 
 def _refused_new(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
-    """What Kafka refuses of a new topic: its name, its factor, its partitions."""
+    """Kafka's reasons to refuse a new topic: its name, factor or partitions."""
     subject, name = of_topic(desired.ref), desired.ref.name
     if len(name) > NAME_LIMIT:
         description = f"{desired.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"
@@ -187,7 +189,7 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
     if refused := tuple(_below_source(desired)):
         return Findings(refused=refused)
     if desired.partitions is None and desired.unreadable is not None:
-        return Findings()  # reported with its configs
+        return Findings()  # its configs report it
     if desired.partitions is None or desired.partitions == live:
         return Findings(settled=(subject.whole,))
     if desired.partitions > live and desired.ref.name in around.in_flight:
@@ -217,7 +219,7 @@ def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -
 
 
 def _source_count(desired: DesiredTopic) -> str:
-    """The source grows after its remote topic, and may not exist yet, so it need not have them now."""
+    """Present and planned partitions of the source, which grows after its remote topic and may not exist yet."""
     if desired.source_live == desired.source_partitions:
         return f"{desired.source} has {desired.source_partitions}"
     now = "does not exist yet" if desired.source_live is None else f"has {desired.source_live} now"
@@ -225,7 +227,7 @@ def _source_count(desired: DesiredTopic) -> str:
 
 
 def _factor(desired: DesiredTopic, topic: LiveTopic) -> Findings:
-    """Of a topic whose factor git leaves to the cluster."""
+    """Findings for a topic whose factor git leaves to the cluster."""
     subject, live = of_topic(desired.ref, "replication factor"), topic.replication_factor
     wanted = desired.replication_factor
     if wanted is not None:
@@ -246,14 +248,14 @@ def mixed(topic: LiveTopic) -> str:
 def _guarded_configs(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -> Findings:
     factors = {len(partition.replicas) for partition in topic.partitions}
     factor = desired.replication_factor if desired.ref.name in around.replicated else min(factors, default=None)
-    settable = "min.insync.replicas" not in offer_of(around.declared).fixed_configs  # else it is refused for that
+    settable = "min.insync.replicas" not in offer_of(around.declared).fixed_configs  # else ``not_offered`` refuses it
     if settable and (refused := tuple(_min_insync(desired, factor))):
         return Findings(refused=refused)
     return diff_configs.compare_configs(desired, topic, around.fallback, around.declared, around.taken_off)
 
 
 def _min_insync(desired: DesiredTopic, factor: int | None) -> Iterator[Refused]:
-    """With more replicas required than there are, no producer could write."""
+    """Refuses more required replicas than the topic has: producers could not write."""
     wanted = desired.configs.get("min.insync.replicas")
     least = number(wanted.value) if wanted else None
     if wanted is None or least is None or factor is None or least <= factor:

@@ -34,9 +34,9 @@ def compare_configs(
     cluster: Cluster,
     taken_off: Container[tuple[TopicRef, str]] = (),
 ) -> Findings:
-    """``taken_off``: overrides that were taken off since the last apply."""
+    """``taken_off``: overrides that others have removed since the last apply."""
     if isinstance(topic.configs, Unknown):
-        # Unknown stops an apply, so it is said only where a desired value rests on what could not be read.
+        # Unknown stops an apply, so it is reported only if a desired value depends on the failed read.
         resting = desired.configs or desired.reset or desired.undeclared is Undeclared.REMOVE
         if not resting and desired.unreadable is None:
             text = f"whether it has overrides that no file declares is not known: {topic.configs.error}"
@@ -49,8 +49,8 @@ def compare_configs(
     refused: list[Refused] = []
     ignored: list[Ignored] = []
     settled: list[Subject] = []
-    # What is not ours or cannot be compared comes before the comparison, and only a key that the brokers of this
-    # cluster offer becomes a change.
+    # Keys that are not ours or cannot be compared are sorted out before the comparison. Only a key that the brokers of
+    # this cluster offer becomes a change.
     for key, wanted in sorted(desired.configs.items()):
         entry = topic.configs.get(key)
         if key in THROTTLES:
@@ -74,7 +74,7 @@ def compare_configs(
         else:
             change = ConfigChange(key, entry.value, entry.source.value, wanted.value, wanted.origin, wanted.goal)
             changes.append(carried(desired, change, wanted.value))
-    # A source without an override has a copy without one: what the copy falls back to are its own brokers' values.
+    # If the source has no override, its copy has none either, and falls back to the values of its own brokers.
     for key in sorted(desired.reset):
         entry = topic.configs.get(key)
         if entry is not None and entry.source is Source.TOPIC:
@@ -83,7 +83,7 @@ def compare_configs(
             change = ConfigChange(key, entry.value, entry.source.value, None, origin)
             follows = desired.source is not None and (desired.source, key) in taken_off
             changes.append(carried(desired, change, below.value if below else None) if follows else change)
-    # Overrides that nothing asks for, without what the cluster's service sets itself.
+    # Overrides that nothing asks for, apart from those that the cluster's service sets itself.
     overrides = (
         {k for k, v in topic.configs.items() if v.source is Source.TOPIC and k not in desired.configs}
         - desired.reset
@@ -109,14 +109,14 @@ def compare_configs(
 
 
 def carried(desired: DesiredTopic, change: ConfigChange, after: str | None) -> ConfigChange:
-    """``change`` of a copy, marked where it would lose records earlier by a value of its source that is in no file.
-    ``after``: the value that counts then, None when not known."""
+    """The copy's change, marked if the copy would lose records earlier by a value of its source that no file declares.
+    ``after``: the value that counts then, None if unknown."""
     undeclared = change.key in desired.in_no_file and loses_earlier(change.key, change.before, after)
     return replace(change, undeclared=True) if undeclared else change
 
 
 def lower_limit(desired: DesiredTopic, config: ConfigChange) -> Refused:
-    """Refused: a limit that was set on the source outside of git would make the copy lose records."""
+    """Refuses a limit that was set on the source outside of git, since the copy would lose records by it."""
     key, source = config.key, desired.source
     after = "no override" if config.after is None else human(key, config.after)
     comes = f"would go from {human(key, config.before)} to {after}" if config.before_source else f"would be {after}"
@@ -140,7 +140,7 @@ def throttle(ref: TopicRef, key: str) -> Ignored:
 
 
 def unknown_key_refused(desired: DesiredTopic, key: str) -> tuple[Refused, ...]:
-    """A config that git declares and the brokers do not know."""
+    """A config that git declares and the brokers do not know: refused."""
     if desired.configs[key].origin.startswith("source "):
         return ()
     problem = f"the brokers of {desired.ref.cluster} have no topic config {key}"
@@ -149,7 +149,7 @@ def unknown_key_refused(desired: DesiredTopic, key: str) -> tuple[Refused, ...]:
 
 
 def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
-    """A config that a source cluster of another Kafka version has and the brokers do not know."""
+    """A config that the brokers do not know, from a source of another Kafka version: ignored."""
     if not desired.configs[key].origin.startswith("source "):
         return ()
     text = f"set on {desired.source}, but the brokers of {desired.ref.cluster} do not have it"
@@ -157,8 +157,9 @@ def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
 
 
 def not_offered(desired: DesiredTopic, key: str, cluster: Cluster, now: str | None = None) -> Findings | None:
-    """Of a value that the cluster's service does not let anyone set: refused where git declares it or a mirror needs
-    it, left out where it is the source's, or a wish of ours. ``now``: what the topic has; None before it exists."""
+    """Findings for a value that the cluster's service does not let anyone set: refused if git declares it or a mirror
+    needs it, left out if it comes from the source or is a mere wish of ours. ``now``: the topic's value; None before it
+    exists."""
     subject, wanted = of_topic(desired.ref, key), desired.configs[key]
     if not (why := offer_of(cluster).why_not_set(key, wanted.value, now is None)):
         return None
@@ -183,7 +184,7 @@ def refused_by_service(subject: Subject, cluster: Cluster, wanted: str, why: str
 def _drifted(
     desired: DesiredTopic, configs: Mapping[str, ConfigValue], overrides: Sequence[str]
 ) -> Iterator[OutsideChange]:
-    """Overrides that no file declares, where ``undeclared`` is drift; throttles of a reassignment are none."""
+    """Overrides that no file declares, if ``undeclared`` is drift; throttles of a reassignment do not count."""
     for key in overrides if desired.undeclared is Undeclared.DRIFT else ():
         if key not in THROTTLES:
             in_no_file = "no file declares it, and undeclared is drift"
@@ -196,7 +197,7 @@ def _shown(key: str, entry: ConfigValue) -> str:
 
 
 def _left_alone(desired: DesiredTopic, configs: Mapping[str, ConfigValue], overrides: Sequence[str]) -> list[Ignored]:
-    """Overrides that stay, for the page of ignored things."""
+    """Overrides that stay, for the plan's list of ignored settings."""
     if not overrides:
         return []
     ignored_settings = [throttle(desired.ref, key) for key in overrides if key in THROTTLES]

@@ -1,7 +1,5 @@
-"""Compares declared deletions (tombstones) with the clusters: name, cluster and id must match; and hints at renames.
-
-Kafka renames nothing: a topic that git no longer declares and a new one like it are probably meant as one.
-"""
+"""Compares declared deletions (tombstones) with the clusters: name, cluster and id must match. Also points out probable
+renames: Kafka renames no topic, so a topic that git no longer declares and a new one like it may be meant as one."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,7 +18,7 @@ from reconciler.text import counted
 
 
 def without_doomed(topology: Topology, live: LiveState) -> LiveState:
-    """``live`` as it is once the tombstones are carried out, so that no flow plans with a topic that goes."""
+    """``live`` after the tombstones are carried out, so that no flow plans with a topic that is deleted."""
     doomed = {stone.ref for stone in topology.deletions if _applies(stone, live)}
     if not doomed:
         return live
@@ -38,7 +36,8 @@ def without_doomed(topology: Topology, live: LiveState) -> LiveState:
 def compare_tombstones(
     topology: Topology, live: LiveState, desired_topics: Mapping[TopicRef, DesiredTopic]
 ) -> Iterator[Findings]:
-    # Hops from a topic that no flow makes, where more than one of a chain goes.
+    # A chain of copies is deleted in the order of its hops, so each topic gets its number of hops from the first one
+    # that goes.
     doomed = [stone.ref for stone in topology.deletions if _applies(stone, live)]
     sources = sources_among(topology, doomed)
     depths = dict.fromkeys(doomed, 0)
@@ -68,8 +67,8 @@ def _applies(stone: Tombstone, live: LiveState) -> bool:
 
 
 def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -> Refused | None:
-    """Why a tombstone must not be carried out, in the order of what is most surely a mistake: another topic of the
-    name, a protected one, one after its date, one that would be made again."""
+    """Why a tombstone must not be carried out; the surest mistake first: its id is of another topic, the topic is
+    protected, the date has passed, or a flow or file would create the topic again."""
     if topic.topic_id != stone.topic_id:
         problem = (
             f"the tombstone of {stone.ref} is for topic id {stone.topic_id}, but {topic.topic_id} is there: it was"
@@ -103,8 +102,8 @@ WAY = (
 def renamed_topics(
     changes: Iterable[Change], unmanaged: Collection[TopicRef], declared_before: Collection[str], live: LiveState
 ) -> Iterator[str]:
-    """A note for each topic that would be made and is like one that the last apply declared and git no longer does.
-    ``declared_before``: ``cluster/name`` each."""
+    """A note for each new topic that is like one which only the last apply declared. ``declared_before``:
+    ``cluster/name`` each."""
     left = [(ref, topic) for ref in unmanaged if str(ref) in declared_before and (topic := live.topic(ref))]
     new = [change for change in changes if isinstance(change, CreateTopic) and change.role is Role.DECLARED]
     pairs = [
@@ -112,7 +111,7 @@ def renamed_topics(
     ]
     olds, news = Counter(ref for ref, _ in pairs), Counter(change.ref for _, change in pairs)
     for ref, change in pairs:
-        if olds[ref] == news[change.ref] == 1:  # else it could be any of them
+        if olds[ref] == news[change.ref] == 1:  # with more candidates it could be any of them
             alike = f"both {counted(change.partitions, 'partition')}, the same configs"
             yield (
                 f"{change.ref} is new and looks like {ref} under another name ({alike}):"
@@ -121,7 +120,7 @@ def renamed_topics(
 
 
 def _like(change: CreateTopic, topic: LiveTopic) -> bool:
-    """The same partitions and overrides: a rename in the files looks like a deletion and a creation."""
+    """Equal partitions and overrides: in the files, a rename looks like a deletion and a creation."""
     configs = {config.key: config.after for config in change.configs}
     alike = configs.keys() == topic.overrides.keys()
     return (

@@ -1,4 +1,4 @@
-"""Topics as they will be after the plan, for working out the next hop."""
+"""Topics as they will be after the plan, from which routing works out the next hop."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Configs = Mapping[str, ConfigValue] | Unknown
 
 @dataclass(frozen=True, slots=True)
 class DesiredConfig:
-    """A desired config value and where it comes from, in words for a plan.
+    """A desired config value and its origin, in the words of a plan.
 
-    ``goal``: what is desired in the end, where ``value`` is only a step on the way. ``hold``: why it cannot be set.
+    ``goal``: the final value, if ``value`` is only a step on the way. ``hold``: why it cannot be set.
     """
 
     value: str
@@ -31,8 +31,8 @@ class DesiredConfig:
 class Prospect:
     """``partitions`` None: no file gives a count, so the broker decides when it creates the topic.
 
-    ``unseen``: why it is not known whether the topic exists, and with which settings; git may be wrong about it.
-    ``declared``: git declares the topic, or the one that it copies.
+    ``unseen``: why existence and settings of the topic are unknown; git may be wrong about them. ``declared``: git
+    declares the topic, or the source of this copy.
     """
 
     partitions: int | None
@@ -55,7 +55,7 @@ def prospect_of_hidden(hidden: Unknown) -> Prospect:
 
 
 def prospect_of_declared(prospect: Prospect | None, desired: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:
-    """A declared topic: its declaration over what is live, or over the brokers' values when it does not exist yet."""
+    """A declared topic: its declaration over the live values, or over the brokers' values if it does not exist yet."""
     base = prospect or Prospect(None, brokers)
     count = desired.partitions or (None if prospect else partitions(layers))
     wanted = wanted_configs(layers, prospect.configs if prospect else None)
@@ -80,7 +80,7 @@ def overlaid(config_values: Configs, wanted: Mapping[str, DesiredConfig], in_no_
 def without_undeclared(
     config_values: Mapping[str, ConfigValue], layers: Layers, brokers: BrokerConfigs
 ) -> Mapping[str, ConfigValue]:
-    """As a topic is once its overrides are taken off, where a file says that those in no file are."""
+    """The configs without overrides that no file declares, if ``undeclared`` is remove."""
     if undeclared(layers) is not Undeclared.REMOVE:
         return config_values
     return {
@@ -92,15 +92,15 @@ def without_undeclared(
 
 
 def declared_over(remote: Configs, declared: Prospect, layers: Layers) -> Configs:
-    """Configs of a topic that a flow makes and git declares as well: what git says wins, as ``declared`` has it."""
+    """Configs of a remote topic that git declares, too: values from git win, as ``declared`` has them."""
     if isinstance(remote, Unknown) or isinstance(declared.configs, Unknown):
         return remote
     return {**remote, **{key: declared.configs[key] for key in configs(layers) if key in declared.configs}}
 
 
 def wanted_configs(layers: Layers, live: Configs | None) -> dict[str, DesiredConfig]:
-    """What the layers declare. ``live``: what the topic has now, None when it is missing; a retention that is to be
-    lowered in steps goes down one step from that."""
+    """The values that the layers declare. ``live``: the topic's present configs, None if it is missing. A retention
+    that git lowers in steps is one step below its present value."""
     desired_configs = {
         key: DesiredConfig(layer_value.value, layer_value.layer.name) for key, layer_value in configs(layers).items()
     }
@@ -113,7 +113,7 @@ def wanted_configs(layers: Layers, live: Configs | None) -> dict[str, DesiredCon
 
 
 def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> DesiredConfig:
-    """``desired``, or the first step towards it when it lies more than ``by`` below ``now``."""
+    """``desired``, or the first step towards it if it is more than ``by`` below ``now``."""
     before, after = number(now), number(desired.value)
     if before is None or after is None or after >= before:
         return desired
@@ -128,10 +128,10 @@ def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> Desir
 
 
 class Prospects(Mapping[TopicRef, Prospect]):
-    """By topic, each worked out on first use: most topics do not travel and are never needed."""
+    """Prospects by topic, each worked out on first use: most topics do not travel, and are never needed."""
 
     def __init__(self, present: Mapping[str, set[str]], work_out: Callable[[TopicRef], Prospect]) -> None:
-        """``present``: names by cluster; it grows by what is put here."""
+        """``present``: names by cluster; ``put`` adds to it."""
         self._present = present
         self._work_out = work_out
         self._found: dict[TopicRef, Prospect] = {}
@@ -157,6 +157,6 @@ class Prospects(Mapping[TopicRef, Prospect]):
         return isinstance(ref, TopicRef) and ref.name in self.names(ref.cluster)
 
     def put(self, ref: TopicRef, prospect: Prospect) -> None:
-        """For routing alone, which adds what flows make before it gives these away."""
+        """For routing alone, which adds remote topics before it hands this mapping out."""
         self._found[ref] = prospect
         self._present[ref.cluster].add(ref.name)

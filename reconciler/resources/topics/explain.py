@@ -25,7 +25,7 @@ _UNDECLARED = {
 
 
 class FieldLocations(Protocol):
-    """Where the fields of entries are written: ``environment.yaml.locations.Places``."""
+    """The places of fields in the YAML files: ``environment.yaml.locations.Places``."""
 
     def find(self, section: str, name: str, *path: str | int, or_else: Where = NOWHERE) -> Where: ...
 
@@ -40,8 +40,8 @@ NO_PLACES: FieldLocations = _NotWritten()
 
 @dataclass(frozen=True, slots=True)
 class ExplainBasis:
-    """``live`` holds every cluster: those not in ``answered`` as git alone has them. ``places``: of the texts, so that
-    a value comes with its own line; else it comes with that of its topic or layer."""
+    """``live`` has every cluster: those outside of ``answered`` as git alone describes them. ``places``: of the files'
+    fields, so that each value comes with its own line, not with that of its topic or layer."""
 
     topology: Topology
     live: LiveState
@@ -55,13 +55,13 @@ class ExplainBasis:
         return frozenset(self.desired_topics) | frozenset(self.routing.prospects)
 
     def hidden(self, ref: TopicRef) -> Unknown | None:
-        """Why it is not known whether the topic exists."""
+        """Why the existence of the topic is unknown."""
         cluster = self.live.known(ref.cluster)
         return cluster.hidden.get(ref.name) if cluster else None
 
 
 def topic_answer(basis: ExplainBasis, ref: TopicRef, key: str = "") -> TopicAnswer:
-    """``key``: only this one config, ``partitions`` or ``replication_factor``; then also when it was never set."""
+    """``key``: explain only this config, ``partitions`` or ``replication_factor``, even if it was never set."""
     desired, live = basis.desired_topics.get(ref), basis.live.topic(ref)
     declared = _declaration(basis, ref)
     values = [*_counts(basis, ref, desired, live), *_configs(basis, ref, desired, live, key)]
@@ -93,8 +93,8 @@ def _declaration(basis: ExplainBasis, ref: TopicRef) -> Topic | None:
 
 
 def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None) -> str:
-    """Why the topic is there or would be. A tombstone comes before the live topic, since it says what is to become of
-    it."""
+    """Why the topic exists or would exist. A tombstone comes before the live topic, because it decides the topic's
+    future."""
     if desired is not None:
         return desired.reason.text
     stone = next((tombstone for tombstone in basis.topology.deletions if tombstone.ref == ref), None)
@@ -128,7 +128,7 @@ def _counts(
             yield ExplainedValue("replication_factor", "", "not declared", "", str(live.replication_factor or "mixed"))
         return
     topic = _declaration(basis, ref)
-    # Partitions: of the source, where there is one and the declaration does not give another count.
+    # A copy has the partitions of its source unless its declaration gives another count.
     if desired.source and desired.partitions and not (topic and topic.partitions):
         why_partitions = f"as many as {desired.source}", _source_place(basis, desired.source)
     elif desired.role is Role.INTERNAL:
@@ -151,7 +151,7 @@ def _factor_from(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic) -> t
     if flow and flow.replication_factor and not (topic and topic.replication_factor):
         where = basis.places.find("flows", flow.name, "replication_factor", or_else=flow.where)
         return f"flow {flow.name}", where.line_words
-    if desired.role is Role.INTERNAL:  # the mirror's own topics follow a default also later
+    if desired.role is Role.INTERNAL:  # the mirror's own topics also follow a later change of the default
         layer_value = next(given(_layers(basis, ref), "replication_factor"), None)
         if layer_value is None:
             return "at most 3, as many as there are brokers", ""
@@ -164,7 +164,7 @@ def _layers(basis: ExplainBasis, ref: TopicRef) -> Layers:
 
 
 def _layer_from(basis: ExplainBasis, ref: TopicRef, field: str) -> tuple[str, str] | None:
-    """The strongest layer of git that has a count to give."""
+    """The strongest layer of git that gives a count, and its place."""
     layer_value = next(given(_layers(basis, ref), field), None)
     if layer_value is None:
         return None
@@ -173,7 +173,7 @@ def _layer_from(basis: ExplainBasis, ref: TopicRef, field: str) -> tuple[str, st
 
 
 def _overridden(basis: ExplainBasis, ref: TopicRef, field: str, won: str) -> tuple[str, ...]:
-    """Layers that had something to say and lost: ``3d by class critical, classes.yaml:4``."""
+    """Weaker layers with a value, such as ``3d by class critical, classes.yaml:4``."""
     return tuple(
         f"{human(field, lost.value)} by {lost.layer.name}, {_line(basis, ref, lost.layer, field)}"
         for lost in given(_layers(basis, ref), field)
@@ -184,7 +184,7 @@ def _overridden(basis: ExplainBasis, ref: TopicRef, field: str, won: str) -> tup
 def _configs(
     basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None, key: str
 ) -> Iterator[ExplainedValue]:
-    """Each config that is declared, set, or asked for: the value, where it comes from, and what it overrides."""
+    """Each config that is declared, set, or the subject: its value, origin, and overridden values."""
     wanted = desired.configs if desired else {}
     configs = live.configs if live is not None and not isinstance(live.configs, Unknown) else {}
     overrides = {name for name, entry in configs.items() if entry.source is Source.TOPIC}
@@ -219,7 +219,7 @@ def _source_place(basis: ExplainBasis, ref: TopicRef) -> str:
 
 
 def _hops(routing: Routing, ref: TopicRef) -> Iterator[NextName]:
-    """The whole family of a topic: from the one no flow makes, over every flow."""
+    """All copies of a topic's first source, over every flow."""
     makers = {route.remote: route for route in routing.routes}
     root, climbed = ref, {ref}
     while root in makers and makers[root].source not in climbed:

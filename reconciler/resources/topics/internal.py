@@ -1,4 +1,4 @@
-"""Internal topics of mirror jobs: status, offset maps, and MirrorMaker 2's own where a flow wants them."""
+"""Internal topics of mirror jobs: status, offset maps, and MirrorMaker 2's own if a flow writes them."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from reconciler.replication import mirrormaker_records
 from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.text import grouped
 
-# One small record a mirror every few seconds: compaction has to keep up. Nothing may expire: pauses are here, too, and
-# a topic of a mirror that has been stopped for a week still counts. The last line is for topics of releases before,
-# whose policy some services do not let change (compact,delete).
+# Each mirror writes a small record every few seconds, so compaction has to keep up. Nothing may expire: the topic also
+# has the pauses, which count even if the mirror has been stopped for a week. The last line is for topics of earlier
+# releases, whose policy (compact,delete) some services do not let anyone change.
 STATUS_CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "segment.bytes": str(16 << 20),
@@ -24,19 +24,19 @@ CONTROL_CONFIGS: Mapping[str, str] = {
     "segment.ms": str(600_000),
     "min.cleanable.dirty.ratio": "0.1",
 }
-# Kept for ever: without it old positions cannot be translated exactly. A chunk is written again while it grows.
+# Kept forever: without it, old positions cannot be translated exactly. A growing chunk is written again and again.
 OFFSETS_CONFIGS: Mapping[str, str] = {
     "cleanup.policy": "compact",
     "segment.bytes": str(64 << 20),
     "segment.ms": str(6 * 3_600_000),
 }
-COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}  # as MirrorMaker 2 makes its own (one partition)
+COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}  # one partition, as in MirrorMaker 2
 INTERNAL_FACTOR = 3
 
 
 @dataclass(frozen=True, slots=True)
 class InternalTopic:
-    """``reason``: what the mirror writes there, in words for a plan."""
+    """``reason``: the mirror's use of it, in words for a plan."""
 
     ref: TopicRef
     partitions: int
@@ -45,7 +45,7 @@ class InternalTopic:
 
 
 def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
-    """Once each, in order of cluster and name; reasons of several mirrors are put together."""
+    """Each topic once, in order of cluster and name, with the reasons of all its mirrors."""
     by_mirror: list[tuple[str, InternalTopic]] = []
     for mirror in topology.mirrors.values():
         if mirror.flows:
@@ -70,7 +70,7 @@ def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
 
 
 def written_by(flow: Flow) -> Iterator[InternalTopic]:
-    """What one flow writes. ``reason`` is the end of a sentence that begins with its mirror."""
+    """The topics of one flow. ``reason`` ends a sentence that begins with its mirror."""
     yield InternalTopic(
         TopicRef(flow.target, OFFSETS_TOPIC), OFFSETS_PARTITIONS, OFFSETS_CONFIGS, "keeps its offset maps there"
     )
@@ -92,6 +92,6 @@ def written_by(flow: Flow) -> Iterator[InternalTopic]:
 
 
 def heartbeats_places(topology: Topology) -> frozenset[str]:
-    """Clusters that have a heartbeats topic because a flow writes to it."""
+    """Clusters with a heartbeats topic that a flow writes."""
     asking = [flow for flow in topology.flows.values() if flow.mirrormaker_topics.heartbeats is not None]
     return frozenset(cluster for flow in asking for cluster in (flow.source, flow.target))

@@ -37,10 +37,10 @@ _MISSING = {
 
 
 def place(change: TopicChange) -> tuple[int, str]:
-    """The deepest hop first; of topics that go, a source before its remote topics."""
+    """The deepest hop first; deletions take a source before its remote topics."""
     if isinstance(change, DeleteTopic):
         return change.depth, change.ref.name
-    return -max(change.depth, 1), change.ref.name  # internal topics go with the first hop
+    return -max(change.depth, 1), change.ref.name  # internal topics come with the first hop
 
 
 def rests_on(change: TopicChange, sources: Mapping[TopicRef, TopicRef]) -> Iterator[Subject]:
@@ -50,7 +50,7 @@ def rests_on(change: TopicChange, sources: Mapping[TopicRef, TopicRef]) -> Itera
 
 
 def topic_state(topic: LiveTopic | None) -> str:
-    """All that a plan of the topic rests on, as text: an apply refuses if it has changed since."""
+    """Everything that a plan of the topic depends on, as text: an apply refuses if it has changed since."""
     if topic is None:
         return ABSENT
     factor = topic.replication_factor or "mixed"
@@ -67,7 +67,7 @@ def cluster_state(cluster: LiveCluster, _: str) -> str:
 
 
 def is_safe(change: TopicChange, risk: Risk) -> bool:
-    """Low risks of remote topics; never a deletion."""
+    """Whether the loop may do it on its own: low risks of remote topics, never a deletion."""
     return not isinstance(change, DeleteTopic) and change.role is Role.REMOTE and risk == Risk.LOW
 
 
@@ -77,7 +77,7 @@ def confirm(admin: ClusterAdmin, changes: Sequence[TopicChange]) -> Callable[[To
 
 
 def landed(change: TopicChange, cluster: LiveCluster) -> bool:
-    """Whether the cluster already is as the change wants it, also when its response was lost."""
+    """Whether the cluster is already as the change wants it, even if the response was lost."""
     topic = cluster.topics.get(change.ref.name)
     if isinstance(change, DeleteTopic):
         return topic is None or topic.topic_id != change.topic_id
@@ -95,7 +95,7 @@ def landed(change: TopicChange, cluster: LiveCluster) -> bool:
 
 
 def deviations(change: TopicChange) -> Iterator[Deviation]:
-    """For ``drift``: desired, live, and whose word it is."""
+    """For ``drift``: desired and live values, and who desires them."""
     subject = str(change.ref)
     match change:
         case CreateTopic():
@@ -162,7 +162,7 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> Fo
         ]
         desired = config.after if config.goal is None else config.goal
         done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
-        # A value that comes back after each apply is the cluster's doing, not a person's: another apply would not help.
+        # If a value comes back after each apply, the cluster sets it, not a person: another apply would not help.
         if len(done) > 1 and all(same(config.key, old.get("before"), config.before) for _, old in done[1:]):
             times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
             return FoundCause(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
@@ -197,7 +197,7 @@ def grown_outside(ref: str, history: History) -> FoundCause:
 
 
 def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: str | None) -> FoundCause:
-    """What happened since ``line``, the last run of ours that set it, to the value that ``old`` recorded."""
+    """The cause of a difference since ``line``, our last run that set the value, which recorded ``old``."""
     at, goal = f"the apply of {line.get('at')}", old.get("goal")
     if config.before_source == Source.TOPIC.value and same(config.key, old.get("after"), config.before):
         if goal is not None:
@@ -213,7 +213,7 @@ def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: st
 
 
 def _settings_of(line: Line, key: str) -> list[Mapping[str, Any]]:
-    """What that run did to one config: none or one."""
+    """That run's change of one config: none or one."""
     change = line.get("change")
     configs = change.get("configs") if isinstance(change, Mapping) else None
     settings = (

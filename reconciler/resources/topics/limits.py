@@ -1,7 +1,7 @@
-"""Limits of a topic: configs by which records are deleted, compacted or refused earlier when they are lowered.
+"""Limits of a topic: configs that delete, compact or refuse records earlier if they are lowered.
 
-A limit that no file declares is not carried to a copy until someone agrees (decision 109). What a copy has from its
-brokers is compared with what the source has from its own (decision 181).
+A copy does not take over a limit that no file declares until someone agrees (decision 109). The values that a copy has
+from its own brokers are compared with those of its source (decision 181).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _LOWER: Mapping[str, str] = {
     "message.timestamp.before.max.ms": str(LONG_MAX),
     "message.timestamp.after.max.ms": "3600000",
 }
-"""With Kafka's built-in values (4.4), for clusters where no topic shows the default."""
+"""With Kafka's built-in values (4.4), for clusters on which no topic shows the default."""
 _HIGHER: Mapping[str, str] = {"min.insync.replicas": "1"}
 _OTHERS: Mapping[str, str] = {"cleanup.policy": "delete", "unclean.leader.election.enable": "false"}
 BUILT_IN: Mapping[str, str] = {**_LOWER, **_HIGHER, **_OTHERS}
@@ -32,17 +32,17 @@ DELETES = ("retention.ms", "retention.bytes")
 COMPACTS = ("delete.retention.ms", "min.compaction.lag.ms", "max.compaction.lag.ms", "segment.ms", "segment.bytes")
 REFUSES = ("max.message.bytes", "max.decompressed.message.bytes", "message.timestamp.after.max.ms")
 AGES = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
-"""How old a record may be when it is written: at the source that was once, and it is copied later."""
+"""The greatest age of a record when it is written: the source accepted it long ago, and the copy is written now."""
 POLICY, TIMESTAMPS = "cleanup.policy", "message.timestamp.type"
 SHOWN = 5
 _UNKNOWN_THERE = ConfigValue(None, Source.BUILT_IN)
-"""For brokers of another release, and for a cluster where no topic shows the default."""
+"""For brokers of another release, and for a cluster on which no topic shows the default."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptLess:
-    """One setting of one copy. ``here``: its value at the source. ``loses``: records are deleted or compacted earlier;
-    otherwise they are refused, or change."""
+    """A setting by which a copy keeps or accepts less than its source. ``here``: the source's value. ``loses``: the
+    copy deletes or compacts records earlier; otherwise it refuses or changes them."""
 
     source: TopicRef
     remote: TopicRef
@@ -62,7 +62,7 @@ class KeptLess:
 
     @property
     def _effect(self) -> str:
-        """What the smaller limit of the copy does to records."""
+        """The effect of the copy's smaller limit on records."""
         if self.loses:
             return "the copy loses what the source keeps"
         if self.key == TIMESTAMPS:
@@ -73,14 +73,14 @@ class KeptLess:
 
     @property
     def written(self) -> str:
-        """What to write in YAML for the copy to be as the source."""
+        """The line of YAML by which the copy is like the source."""
         return f"{self.key}: {LONG_MAX if self.key in AGES else self.here.value}"
 
 
 def kept_less(
     source: TopicRef, remote: TopicRef, here: Mapping[str, ConfigValue], there: Mapping[str, ConfigValue]
 ) -> Iterator[KeptLess]:
-    """``here``, ``there``: all configs of both as they will be. Files are of the copy."""
+    """``here``, ``there``: all planned configs of source and copy. A value that a file gives the copy is intended."""
     policy = _value(there, POLICY).split(",")
     deletes, compacts = "delete" in policy, "compact" in policy
     keys = (POLICY, *(DELETES if deletes else ()), *(COMPACTS if compacts else ()), *REFUSES, *AGES, TIMESTAMPS)
@@ -104,7 +104,7 @@ def kept_less(
 
 
 def kept_less_lines(copies: Iterable[KeptLess]) -> Iterator[str]:
-    """One line for all copies of which the same is true, with what to write."""
+    """One line for all copies with the same finding, and what to write."""
     for (words, written), some in grouped(((each.words, each.written), each) for each in copies).items():
         names = first_of([str(each.remote) for each in some], SHOWN)
         yield f"{counted(len(some), 'copy', 'copies')} ({names}): {words}. {todo([written], some)}"
@@ -125,7 +125,7 @@ def _value(configs: Mapping[str, ConfigValue], key: str) -> str:
 
 
 def _refuses_old(here: Mapping[str, ConfigValue], there: ConfigValue) -> bool:
-    """May the source hold records that are too old to be written to the copy?"""
+    """Whether the source may have records that are too old for the copy."""
     limit = number(there.value)
     if limit is None or limit >= LONG_MAX:
         return False
@@ -155,8 +155,8 @@ def _policies(value: str) -> frozenset[str]:
 
 
 def min_insync_above(factor: int) -> str:
-    """What min.insync.replicas above a replication factor means. Kafka 4.3 takes records with acks=all on one replica
-    where three must be in sync; brokers before 3.7 (KAFKA-15583) do not."""
+    """The consequence of min.insync.replicas above the replication factor. Kafka 4.3 accepts acks=all with one replica
+    although three must be in sync; brokers before 3.7 (KAFKA-15583) refuse it."""
     return (
         f"Brokers before Kafka 3.7 refuse every write with acks=all there; later ones count it as {factor}, so it"
         " protects less than it says"

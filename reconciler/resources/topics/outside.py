@@ -1,4 +1,4 @@
-"""What others changed on clusters since the last apply, and values of min.insync.replicas that cannot be met."""
+"""Changes that others made on clusters since the last apply, and values of min.insync.replicas that cannot be met."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, first_of
 
 Left: TypeAlias = Mapping[str, LeftCluster]
-"""By cluster, without clusters that no apply recorded."""
+"""By cluster; clusters that no apply has recorded are missing."""
 NOTHING_LEFT: Left = MappingProxyType({})
 NOT_SET = "not set"
 NO_TOPIC = "no topic"
@@ -49,7 +49,7 @@ MIN_INSYNC = "min.insync.replicas"
 def changed_outside(
     desired: DesiredTopics, clusters: Mapping[str, LiveCluster], brokers: Mapping[str, BrokerConfigs], left: Left
 ) -> Iterator[OutsideChange]:
-    """``brokers``: by cluster, what its topics have without overrides. Of topics that are desired now."""
+    """Only for topics that are desired now. ``brokers``: by cluster, the configs of a topic without overrides."""
     for name, named in sorted(desired.alike.items()):
         cluster, before = clusters[name], left.get(name)
         yield from _out_of_reach(cluster, named)
@@ -61,7 +61,7 @@ def changed_outside(
             if now is None or not same.topic(left_topic, now):
                 source = desired[TopicRef(name, topic)].source
                 yield from _changed(TopicRef(name, topic), now, left_topic, before.since, source)
-        # Defaults of the cluster: only keys that some topic without an override shows.
+        # Defaults of the cluster: only keys that a topic without that override shows.
         for key, entry in sorted(brokers[name].items()) if before.defaults is not None else ():
             old = before.defaults.get(key) if before.defaults is not None else None
             value = entry.value if entry.source is Source.CLUSTER else None
@@ -72,14 +72,14 @@ def changed_outside(
 
 
 class _Overrides:
-    """Whether topics are as the last apply left them. Of ten thousand topics perhaps fifty have other configs."""
+    """Tells whether topics are as the last apply left them. Ten thousand topics have perhaps fifty different
+    configs."""
 
     def __init__(self) -> None:
         self._same: dict[tuple[int, int], bool] = {}
 
     def topic(self, before: LeftTopic, now: LiveTopic) -> bool:
-        """Whether it is as the last apply left it. Mappings of configs are shared by many topics, so each pair is
-        compared once."""
+        """Many topics share a mapping of configs, so each pair of mappings is compared once."""
         if before.topic_id != now.topic_id or before.partitions != len(now.partitions):
             return False
         key = id(before.overrides), id(now.configs)
@@ -90,7 +90,8 @@ class _Overrides:
 
 
 def taken_off(changes: Iterable[OutsideChange], routes: Sequence[Route]) -> frozenset[tuple[TopicRef, str]]:
-    """Topic and config of overrides that were taken off, and of those that copies lose by following."""
+    """Topics and configs of overrides that others have removed, and of those that copies lose because they follow their
+    source."""
     gone = {
         (TopicRef(change.subject.cluster, change.subject.name), change.key)
         for change in changes
@@ -103,7 +104,7 @@ def taken_off(changes: Iterable[OutsideChange], routes: Sequence[Route]) -> froz
 
 
 def once(changes: Iterable[OutsideChange]) -> tuple[OutsideChange, ...]:
-    """By cluster and topic. An override that counts as drift is listed once, with its former value."""
+    """Sorted by cluster and topic. An override that counts as drift is listed once, with its former value."""
     by_name: dict[tuple[Subject, str], OutsideChange] = {}
     others: list[OutsideChange] = []
     for change in changes:
@@ -127,7 +128,7 @@ def once(changes: Iterable[OutsideChange]) -> tuple[OutsideChange, ...]:
 def _changed(
     ref: TopicRef, topic: LiveTopic | None, before: LeftTopic, since: str, source: TopicRef | None
 ) -> Iterator[OutsideChange]:
-    """``source``: what ``ref`` is a copy of, if it is one."""
+    """``source``: of a copy, else None."""
     subject, was = of_topic(ref), f"topic id {before.topic_id}"
     if topic is None:
         sides = f"{was}, {_partitions(before.partitions)}", NO_TOPIC
@@ -151,7 +152,7 @@ def _changed(
     for key in sorted((now.keys() | before.overrides.keys()) - THROTTLES):
         if (value := now.get(key)) != (old := before.overrides.get(key)):
             sides = _words(key, old), _words(key, value)
-            # Whether a copy may delete what it kept before. None: no override.
+            # Whether a copy may now delete records that it kept before. None: no override.
             deletes = key == "cleanup.policy" and "compact" in (value or "") and "compact" not in (old or "")
             if key in ("retention.ms", "retention.bytes") and (least := number(value)) is not None:
                 deletes = least < (number(old) or float("inf"))
@@ -172,7 +173,7 @@ def _words(key: str, value: str | None) -> str:
 
 
 def _out_of_reach(cluster: LiveCluster, named: Mapping[str, DesiredTopic]) -> Iterator[OutsideChange]:
-    """Topics whose effective min.insync.replicas is above their factor, but for those of which a file says it."""
+    """Topics whose effective min.insync.replicas is above their factor, unless a file declares that value."""
     names: dict[tuple[str, Source, int], list[str]] = defaultdict(list)
     above_one: dict[int, ConfigValue | None] = {}
     for name, topic in cluster.topics.items():

@@ -1,4 +1,4 @@
-"""How dangerous a change of a topic is, why, and whether it can be taken back."""
+"""The risk of a topic's change, its reason, and whether the change can be reverted."""
 
 from typing import assert_never
 
@@ -21,7 +21,8 @@ _ORDER = (changes.Risk.LOW, changes.Risk.MEDIUM, changes.Risk.HIGH)
 def assess(change: changes.TopicChange, world: World) -> Assessment:
     match change:
         case changes.CreateTopic():
-            # `less`: what a copy would not keep or take of its source. `application`: whose topic that is, or empty.
+            # ``less``: settings by which the copy keeps or accepts less than its source. ``application``: the owner of
+            # the source, or empty.
             less = world.kept_less.get(change.ref, ())
             application = _of_an_application(change, world)
             lasting = "reversible while no one has written to it"
@@ -42,7 +43,7 @@ def assess(change: changes.TopicChange, world: World) -> Assessment:
                 return Assessment(changes.Risk.HIGH, f"{moved}; {keyed}, {harm}", GROWTH)
             return Assessment(changes.Risk.MEDIUM, f"{moved}; consumers that rely on the order of a key notice", GROWTH)
         case changes.AlterConfigs():
-            # What the topic gets when an override goes is known where another topic of the cluster shows it.
+            # The value after an override is removed is known if another topic of the cluster shows it.
             taken_off = [config.key for config in change.configs if config.after is None]
             below = world.fallbacks(change.cluster) if taken_off else {}
             shown = {key: below[key].value for key in taken_off if key in below}
@@ -68,7 +69,7 @@ _STATE_OF = {
 
 
 def _of_an_application(change: changes.CreateTopic, world: World) -> str:
-    """Whose topic the source of a copy is, where the copy is probably not meant; empty for every other."""
+    """The owner of a copy's source, in words, if the copy is probably not meant; else empty."""
     if change.role is not changes.Role.REMOTE:
         return ""
     for flow in world.topology.flows.values():
@@ -84,8 +85,8 @@ def _of_an_application(change: changes.CreateTopic, world: World) -> str:
 
 
 def on_nothing(change: changes.AddPartitions | changes.AlterConfigs, assessment: Assessment) -> Assessment:
-    """``assessment``, for a topic that holds no record now: what there is cannot be lost. What is written from then on
-    can, so a setting that endangers new records (unclean elections) stays what it is."""
+    """``assessment`` for a topic that has no records now, so none can be lost. A setting that endangers later records
+    (unclean elections) keeps its risk."""
     if assessment.risk is not changes.Risk.HIGH:
         return assessment
     if isinstance(change, changes.AlterConfigs) and any(
@@ -98,7 +99,7 @@ def on_nothing(change: changes.AddPartitions | changes.AlterConfigs, assessment:
 
 
 def _keyed(ref: TopicRef, world: World) -> str:
-    """Why the topic must be taken as keyed, or empty."""
+    """Why the topic's records must be assumed to have keys, or empty."""
     desired, topic = world.topology.topics.get(ref.name), world.live.topic(ref)
     if desired is not None and desired.labels.get("keyed", "").lower() in ("true", "yes"):
         return "the topic is labelled keyed"
@@ -107,7 +108,7 @@ def _keyed(ref: TopicRef, world: World) -> str:
 
 
 def assess_config(change: changes.ConfigChange, fallback: str | None = None) -> Assessment:
-    """``fallback``: the value after an override was removed, None when not known."""
+    """``fallback``: the value after an override is removed, None if unknown."""
     key, value = change.key, fallback if change.after is None else change.after
     before, after = number(change.before), number(value)
     shown = f"{key} {human(key, change.before)} -> {human(key, value)}"

@@ -1,7 +1,7 @@
-"""Desired SCRAM users against the live ones: create, rotate a password by its version, delete.
+"""Compares desired SCRAM users with the live ones: create, rotate a password by its version, delete.
 
-Passwords are never compared: the ownership record says which version of one was set. A user that is declared no longer
-goes by prune, and only where an earlier run made it.
+Passwords are never compared: the ownership record has the version that was set last. Only prune deletes a user that git
+no longer declares, and only one that an earlier run created.
 """
 
 from collections.abc import Mapping
@@ -34,8 +34,8 @@ NO_CREDENTIALS: users.Credentials = {}
 
 
 def compare_users(topology: Topology, live: LiveState, pruning: bool) -> Findings:
-    """``live``: without clusters whose id is not the declared one. What could not be read of them is reported
-    elsewhere. ``pruning``: users that earlier runs made and git no longer names are deleted; else a note names them."""
+    """``live``: without clusters that answer with another id than declared, and whose failed reads other findings
+    report. ``pruning``: delete users that earlier runs created and git no longer names; otherwise a note names them."""
     return merged(_cluster(topology, live, name, pruning) for name in sorted(topology.clusters))
 
 
@@ -60,7 +60,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
         return Findings(ignored=(Ignored(Subject(About.USERS, name), "users-not-looked-at", text),))
     parts = [_user(name, user, there.get(who, NO_CREDENTIALS), recorded.get(who)) for who, user in mine.items()]
     parts.append(_undeclared(topology, name, mine, there, recorded, pruning))
-    # Changes of users that the reconciler itself logs in as may be refused or noted.
+    # A change of a user that is our own login may lock us out.
     findings = merged(parts)
     changes = [change for change in findings.changes if isinstance(change, UserChange)]
     refused = tuple(refusals(topology, name, changes))
@@ -70,8 +70,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
 
 
 def _user(cluster: str, user: users.ScramUser, live: users.Credentials, record: users.UserRecord | None) -> Findings:
-    """One declared user. A password is set where its version rose; credentials of mechanisms that an earlier run made
-    and that are declared no longer are deleted; those that this program never made are only named."""
+    """One declared user. A password is set if its version rose. Credentials that an earlier run made for mechanisms
+    without a declaration are deleted; credentials of others are only named."""
     if user.absent:
         if not live:
             return _settled(cluster, user)
@@ -106,7 +106,7 @@ def _settled(cluster: str, user: users.ScramUser) -> Findings:
 def _desired_credentials(
     user: users.ScramUser, live: users.Credentials, record: users.UserRecord | None
 ) -> tuple[tuple[CredentialChange, ...], Reason]:
-    """The credentials to be set, and why. All of them where the password is another one, else those that differ."""
+    """The credentials to set, and why: all of them for a new password, else those that differ."""
     every = tuple(_credential(user, mechanism, live) for mechanism in sorted(user.mechanisms))
     where = f"declared in {user.where}"
     if record is None:
@@ -147,7 +147,7 @@ def _refusal(
     if record is not None:
         return None
     if user.version == users.AS_FOUND:
-        # Version 0 keeps the password that exists, so nothing that needs to know it can be done.
+        # Version 0 keeps a password that git does not know, so credentials that need it cannot be made.
         if not live:
             problem = f"{who} is declared with version {users.AS_FOUND}, which keeps the existing password"
             return Refused(
@@ -183,7 +183,7 @@ def _undeclared(
     recorded: Records,
     pruning: bool,
 ) -> Findings:
-    """Users that no entry names: deleted by ``--prune`` alone, and only those that runs of this environment set."""
+    """Users that no entry names: only ``--prune`` deletes them, and only those that runs of this environment set."""
     undeclared = sorted(live_users.keys() - mine.keys())
     ours = [who for who in undeclared if who in recorded]
     subject = Subject(About.USERS, cluster)

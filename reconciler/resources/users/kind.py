@@ -27,7 +27,7 @@ from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind,
 from reconciler.resources.topics.explain import ExplainBasis
 
 AFTER_RULES = 2_000
-"""Place among the removals; no chain of flows is as long."""
+"""Place among the removals; no chain of flows is that long."""
 OLD_PASSWORD = "reversible only with the password it had"  # noqa: S105 - words
 _KINDS_OF_DRIFT = {
     Why.DECLARED: "user-missing",
@@ -37,7 +37,7 @@ _KINDS_OF_DRIFT = {
 
 
 def assess(change: UserChange, _: World) -> Assessment:
-    """Kafka does not report who logs in as a user, so whatever changes a password that was there is a risk."""
+    """Kafka does not report who logs in as a user, so every change of an existing password is a risk."""
     if isinstance(change, DeleteUser):
         by = f" by {' or '.join(change.mechanisms)}" if change.left else ""
         why = f"clients that log in with it{by} cannot connect again; Kafka does not report who does"
@@ -66,7 +66,7 @@ def confirm(admin: ClusterAdmin, _: Sequence[UserChange]) -> Callable[[UserChang
 
 
 def _landed(change: UserChange, users: LiveUsers) -> bool:
-    """Nothing but the ownership record shows whether a password was set, so its version is all that is compared."""
+    """Only the ownership record shows whether a password was set, so its version is compared and nothing else."""
     if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
         return False
     live_credentials = users.credentials.get(change.user, {})
@@ -80,7 +80,7 @@ def _landed(change: UserChange, users: LiveUsers) -> bool:
 
 
 def deviations(change: UserChange) -> Iterator[Deviation]:
-    """Of passwords only their versions are known."""
+    """Passwords appear by their versions only."""
     match change:
         case AlterUser():
             desired = credentials_text({credential.mechanism: credential.after for credential in change.credentials})
@@ -101,7 +101,7 @@ def deviations(change: UserChange) -> Iterator[Deviation]:
 
 
 def cause(planned: Planned, _: History, __: ConfigChange | None) -> FoundCause:
-    """From the cluster's ownership record, which runs on all machines read."""
+    """From the cluster's ownership record, which runs on all machines can read."""
     match planned.change:
         case AlterUser(reason=Reason(code=Why.UNFINISHED, text=text)):
             return FoundCause(Cause.HALF_FINISHED, text)
@@ -140,7 +140,7 @@ def credentials_of(basis: ExplainBasis, subject: str) -> tuple[RuleAnswer, ...]:
 
 
 def _answers(basis: ExplainBasis, cluster: str, name: str) -> Iterator[RuleAnswer]:
-    """For ``explain``: what is declared, and what the cluster has; passwords cannot be read."""
+    """For ``explain``: the declaration and the live credentials; passwords cannot be read."""
     declared = next((user for user in basis.topology.users if user.name == name and cluster in user.clusters), None)
     known = basis.live.known(cluster) if cluster in basis.answered else None
     live = known.users if known is not None else None

@@ -1,6 +1,6 @@
-"""The SCRAM users we log in with ourselves, and what a plan must not do to them.
+"""The SCRAM users that we log in as, and changes of them that a plan must not make.
 
-A user name behind a secret reference is not known here, and that is reported.
+A user name behind a secret reference is unknown here, and that is reported.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from reconciler.model.users import user_words
 
 @dataclass(frozen=True, slots=True)
 class OwnLogin:
-    """``name`` None: given by a secret reference. ``password``: the reference, as written."""
+    """``name`` None: behind a secret reference. ``password``: the reference, as written."""
 
     principal: Principal
     name: str | None
@@ -22,7 +22,7 @@ class OwnLogin:
 
 
 def login_of(cluster: Cluster, principal: Principal) -> OwnLogin | None:
-    """None for a principal that does not log in by SCRAM."""
+    """None if the principal does not log in by SCRAM."""
     client = cluster.client_for(principal)
     mechanism = client.get("sasl.mechanism", client.get("sasl.mechanisms", ""))
     if not client.get("security.protocol", "").upper().startswith("SASL_") or not mechanism.startswith("SCRAM-"):
@@ -37,7 +37,7 @@ def logs_in_as(cluster: Cluster, principal: Principal) -> str | None:
 
 
 def refusals(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> Iterator[Refused]:
-    """Changes that would take a user or its password away from its own program, each with the proof."""
+    """Changes that would take a user or its password away from our own program, each with the proof."""
     mine = [login for login in _logins(topology, cluster) if login.name is not None]
     for change in changes:
         for login in mine:
@@ -47,7 +47,7 @@ def refusals(topology: Topology, cluster: str, changes: Iterable[UserChange]) ->
 
 
 def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> Iterator[str]:
-    """Logins whose names are not written in git, and jobs that keep a password which is replaced."""
+    """Notes on logins whose names are not in git, and on jobs that keep a replaced password."""
     asked = list(changes)
     for login in _logins(topology, cluster) if asked else ():
         if login.name is None:
@@ -65,7 +65,7 @@ def notes(topology: Topology, cluster: str, changes: Iterable[UserChange]) -> It
 
 
 def _logins(topology: Topology, cluster: str) -> Iterator[OwnLogin]:
-    """As whom this environment itself logs in to the cluster; the mirror only where it carries a flow."""
+    """The logins of this environment on the cluster; the mirror's only if it carries a flow there."""
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
     sides = {side for name in carried for side in (topology.flows[name].source, topology.flows[name].target)}
     for principal in OURS:
@@ -76,7 +76,7 @@ def _logins(topology: Topology, cluster: str) -> Iterator[OwnLogin]:
 
 
 def _is_used(change: AlterUser, login: OwnLogin) -> bool:
-    """Whether the password that is replaced is the one this login works with now."""
+    """Whether the replaced password is the one that this login uses now."""
     return any(
         credential.mechanism.value == login.mechanism and credential.before is not None
         for credential in change.credentials
@@ -84,7 +84,7 @@ def _is_used(change: AlterUser, login: OwnLogin) -> bool:
 
 
 def _refusal(change: UserChange, login: OwnLogin) -> Refused | None:
-    """A plan must not take away, or give another password to, the user that the next request would log in as."""
+    """Refuses to delete the user of our next request, or to change its password."""
     who = "the mirror job" if login.principal is Principal.MIRROR else f"its own {login.principal} principal"
     proof = f"it logs in to {change.cluster} as {change.user} by {login.mechanism}"
     if isinstance(change, DeleteUser):
