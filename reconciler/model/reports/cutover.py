@@ -1,7 +1,7 @@
-"""Values of ``cutover``: what a plan saw on both clusters, the plan, and how its steps ended.
+"""Values of ``cutover``: the state of both clusters at the time of the plan, the plan, and the ends of its steps.
 
-Origin and destination as in ``failover``. Offsets are positions; times are seconds where the name ends in ``_s``,
-milliseconds since 1970 where it ends in ``_ms``.
+Origin and destination as in ``failover``. Offsets are positions. Names in ``_s`` are seconds, names in ``_ms``
+milliseconds since 1970.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from reconciler.replication.json_codec import SPARSE
 
 
 class CutoverStep(StrEnum):
-    """In the order in which they are carried out. Stable names."""
+    """In the order of execution. The names are stable."""
 
     BEFORE = "before"
     FENCE = "fence"
@@ -46,11 +46,11 @@ class RollbackStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CutoverSettings:
-    """``hold_s``: how long ends must not move before the fence counts as verified. ``within_s``: how long producers may
-    take to be off, and then the flow to catch up. ``catch_up_s``: how long groups with members may take to read the
-    rest. ``clients_s``: how long clients are waited for at the destination. ``opens``: the fence is taken back in the
-    end. ``aborts``: transactions that outlast ``within_s`` are aborted. ``soak_s``: how long gates must hold before the
-    cut-over is over, and the next one of the flow may begin; 0: they are not looked at."""
+    """``hold_s``: how long ends must stay still before the fence counts as verified. ``within_s``: limit for producers
+    to stop, and then for the flow to catch up. ``catch_up_s``: limit for groups with members to read the rest.
+    ``clients_s``: limit for clients to appear at the destination. ``opens``: the fence is removed in the end.
+    ``aborts``: abort transactions that outlast ``within_s``. ``soak_s``: how long gates must hold before the cut-over
+    is over and the flow's next one may begin; 0: gates are not checked."""
 
     hold_s: float = 5.0
     within_s: float = 60.0
@@ -63,8 +63,8 @@ class CutoverSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSeen:
-    """``last_ms``: timestamp of its last record. ``open_from``: first offset of its open transaction, -1 for none.
-    ``transactional_id`` empty: it has none, or none that we may see."""
+    """``last_ms``: timestamp of its last record. ``open_from``: first offset of its open transaction, -1 without one.
+    ``transactional_id`` empty: it has none, or we may not see it."""
 
     topic: str
     partition: int
@@ -80,9 +80,9 @@ class ProducerSeen:
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """``copy``: its name at the destination. ``left``: offsets not copied, None where it is not known. ``rate``,
-    ``copy_rate``: offsets a second that were written and copied while the plan looked. ``writers``: principals that
-    may write by access rules."""
+    """``copy``: its name at the destination. ``left``: uncopied offsets, None if unknown. ``rate``, ``copy_rate``:
+    offsets a second that producers wrote and the flow copied during the plan. ``writers``: principals that access rules
+    let write."""
 
     topic: str
     copy: str
@@ -103,8 +103,9 @@ class MemberSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """``offsets``: how many are set. ``again``, ``missed``: records, at most, None where it is not known. ``exact``:
-    both are exact. ``there``: members at the destination. ``note``: why its offsets would not be as they should."""
+    """``offsets``: number of offsets to set. ``again``, ``missed``: upper bounds in records, None if unknown.
+    ``exact``: both bounds are exact. ``there``: members at the destination. ``note``: why its offsets would not be as
+    they should."""
 
     group: str
     kind: str
@@ -119,8 +120,8 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class FenceChosen:
-    """``rules``: the rules that keep producers off; empty with an ``obstacle``, which says why there is no
-    fence. ``spared``: principals of mirrors that go on writing, where rules name the producers one by one."""
+    """``rules``: deny rules against producers; empty with an ``obstacle``, the reason why no fence is possible.
+    ``spared``: principals of mirrors that go on writing, where the rules name each producer."""
 
     rules: frozenset[AclBinding] = frozenset()
     spared: tuple[str, ...] = ()
@@ -129,7 +130,7 @@ class FenceChosen:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """``rollback``: what takes it back, and until when."""
+    """``rollback``: what reverts the step, and until when."""
 
     name: CutoverStep
     text: str
@@ -138,9 +139,9 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class CutoverPlan:
-    """The expressions are as given, empty for all. ``flow_digest``: of what git says of the flow. ``unsupported``:
-    group -> why its state is more than offsets. ``started``: the flow back that is started, or empty. ``stop_s``: the
-    estimated time in which writes are refused, without what groups and clients take; None where it is not known."""
+    """The expressions are as given, empty for all. ``flow_digest``: of the flow in git. ``unsupported``: group -> why
+    its state is more than offsets. ``started``: the flow back that the cut-over starts, or empty. ``stop_s``: estimated
+    time of refused writes, without the time that groups and clients take; None if unknown."""
 
     environment: str
     flow: str
@@ -161,19 +162,19 @@ class CutoverPlan:
     steps: tuple[PlannedStep, ...]
     stop_s: float | None
     shared: tuple[str, ...] = ()
-    """Topics of the destination that other flows write, too: its ends do not say whose records are new."""
+    """Topics of the destination that other flows write, too: their ends do not show whose records are new."""
     hooks: Mapping[str, str] = field(default_factory=dict)
-    """Step -> the exact call, with references to secrets as they are written."""
+    """Step -> the exact call, with secrets as references."""
     probe: str = ""
-    """Whose writes are tried to verify the fence; empty where the origin has no ``principals.probe``."""
+    """The principal whose writes test the fence; empty if the origin has no ``principals.probe``."""
     lifts: bool = field(default=False, metadata=SPARSE)
-    """Deny rules keep the copies read-only on the destination, and are taken back for the clients."""
+    """Deny rules keep the copies on the destination read-only; the cut-over removes them for the clients."""
     gates: Gates | None = field(default=None, metadata=SPARSE)
-    """What must hold before it, and for ``settings.soak_s`` after it; None where it has no soak."""
+    """Gates before the cut-over, and for ``settings.soak_s`` after it; None without a soak."""
 
     @property
     def whole(self) -> bool:
-        """All topics of the flow: it is paused as a whole, and the way back is started."""
+        """It moves all topics of the flow, so it pauses the flow and starts the way back."""
         return not self.topics_expression
 
     @property
@@ -187,10 +188,9 @@ class CutoverPlan:
 
 @dataclass(frozen=True, slots=True)
 class CutoverReport:
-    """How a run of ``cutover apply`` or ``rollback`` ended. ``findings``: what its reader must know, such as records
-    that were written behind the fence. ``stopped_s``: how long writes were refused on the origin before clients were
-    seen at the destination, or until now; None where the fence is not in force. ``groups``: as the plan's, as they were
-    set."""
+    """The result of ``cutover apply`` or ``rollback``. ``findings``: facts for the reader, such as records behind the
+    fence. ``stopped_s``: time from the first refused write on the origin to the first client at the destination, or to
+    now; None without a fence. ``groups``: as in the plan, with the offsets that were set."""
 
     command: str
     plan: CutoverPlan
@@ -202,7 +202,7 @@ class CutoverReport:
     own: Mapping[str, int] = field(default_factory=dict)
     """At a rollback: ``topic-partition`` of the destination -> records of its own."""
     untouched: bool = False
-    """By all that this plan has done, earlier runs among it, neither cluster nor client is changed."""
+    """This plan, with its earlier runs, has changed neither cluster nor client."""
 
     @property
     def failed(self) -> FailoverStep | None:

@@ -1,4 +1,4 @@
-"""Report of ``doctor``: what was asked, what was answered, findings."""
+"""Report of ``doctor``: questions, answers, findings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class Checkup:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """Of a server: seconds since 1970, and the DNS names and addresses it is for."""
+    """A server's certificate: its times in seconds since 1970, and its DNS names and addresses."""
 
     not_before: int
     not_after: int
@@ -51,7 +51,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One bootstrap server. ``error`` is empty when it answered; ``certificate`` only with TLS."""
+    """One bootstrap server. ``error``: empty if it answered; ``certificate``: only with TLS."""
 
     server: str
     error: str = ""
@@ -60,9 +60,9 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What one principal is asked on one cluster. Nothing of it changes anything there. ``groups``: to Read them;
-    ``described``: to Describe them. ``reads``, ``writes``: topics that do not exist yet, to Read and to Write.
-    ``markers``: whether it may write transaction markers."""
+    """The rights of one principal to check on one cluster; no check changes anything there. ``groups``: Read on them;
+    ``described``: Describe. ``reads``, ``writes``: Read and Write on topics that do not exist yet. ``markers``: the
+    right to write transaction markers."""
 
     topics: tuple[str, ...] = ()
     creates: tuple[str, ...] = ()
@@ -76,11 +76,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What one principal may do. ``operations``: by topic that exists (KIP-430). The rest: name -> allowed.
-    ``cluster``: operations on the cluster itself, none where Describe is not among them; None: not asked.
-    ``markers``: whether it may write transaction markers; None: not asked.
+    """The rights of one principal. ``operations``: by existing topic (KIP-430). Other mappings: name -> allowed.
+    ``cluster``: operations on the cluster itself, empty without Describe there; None: not asked. ``markers``: the right
+    to write transaction markers; None: not asked.
 
-    ``failed``: it could not even connect. A part that could not be asked is Unknown.
+    ``failed``: why it could not even connect. A part without an answer is Unknown.
     """
 
     principal: Principal
@@ -104,9 +104,9 @@ class Rights:
 class ClusterFacts:
     """Facts of one cluster, as its plan principal sees them. ``features``: name -> finalized level.
 
-    ``skew_ms``: the active controller's clock minus ours, give or take ``skew_error_ms``. ``quotas``: who -> rate of
+    ``skew_ms``: the active controller's clock minus ours, give or take ``skew_error_ms``. ``quotas``: entity -> rate of
     controller_mutation_rate. ``tickets``: with Kerberos, ``host:port`` as a broker advertises it -> why there is no
-    ticket for it, or empty. ``brokers``: broker id -> its configs. ``late``: why nothing of all this is known.
+    ticket for it, or empty. ``brokers``: broker id -> its configs. ``late``: why all of this is unknown.
     """
 
     name: str
@@ -124,14 +124,14 @@ class ClusterFacts:
 
     @property
     def zookeeper(self) -> bool:
-        """Whether its brokers keep their metadata there: only these offer a request of controllers (KIP-631)."""
+        """Whether its brokers use ZooKeeper: only these offer requests of its controllers (KIP-631)."""
         return "LeaderAndIsr" in self.apis
 
 
 @dataclass(frozen=True, slots=True)
 class SparkMaster:
-    """``reached``: where it answers, or why not. ``free_cores`` None: this kind of master is not asked. ``own_cores``:
-    those that the mirror holds now. ``version``: of its Spark, where its page shows it."""
+    """``reached``: how it answers, in words, or why it does not. ``free_cores`` None: this kind of master is not asked.
+    ``own_cores``: cores that the mirror holds now. ``version``: Spark's, if its page shows it."""
 
     master: str
     reached: str | Unknown
@@ -143,7 +143,7 @@ class SparkMaster:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorLook:
-    """What one executor found on its machine. ``problems``: sentences, empty where all is well."""
+    """The findings of one executor about its machine. ``problems``: sentences, empty if all is well."""
 
     host: str
     python: str
@@ -152,7 +152,8 @@ class ExecutorLook:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where the mirror job would start. ``java``: major version, or why not; ``spark``: version, or why not."""
+    """The machine on which the mirror job would start. ``java``: major version, or why it is unusable; ``spark``:
+    likewise."""
 
     java: int | Unknown
     spark: str | Unknown

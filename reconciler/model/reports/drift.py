@@ -1,6 +1,5 @@
-"""What differs from git, and why, as far as facts show: the plan's own, and the audit record of earlier runs. And
-parity: differences between copies of one topic, and whether a rule allows each.
-"""
+"""Differences from git and their causes, as far as the plan and the audit record of earlier runs show them; and parity:
+differences between copies of one topic, and whether a rule allows each."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ Line = Mapping[str, Any]
 
 
 class Cause(StrEnum):
-    """A throttle of a reassignment is never a difference: it is among the ignored, rule ``throttle``."""
+    """A throttle of a reassignment is never a difference: it is ignored, by rule ``throttle``."""
 
     EDITED_OUTSIDE = "edited-outside"
     HALF_FINISHED = "half-finished-apply"
@@ -35,10 +34,10 @@ class FoundCause:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """By change id: the outcomes of earlier runs, oldest first; and when runs began that never ended their plan.
+    """``changes``: change id -> its lines in earlier runs, oldest first.
 
-    ``cut_off``: none has ended since, so what is not done is what they left. ``overtaken``: the last one after which
-    others ended; what these held back may be left of it, or be new. ``known``: there is a record at all.
+    ``cut_off``: unfinished runs since the last finished one -> when each began. ``overtaken``: when the last unfinished
+    run began that a finished one followed; a missing change may be left from it, or new. ``known``: there is a record.
     """
 
     changes: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
@@ -48,19 +47,19 @@ class History:
 
     @property
     def no_run(self) -> str:
-        """Why no run is known that did something: there was none, or there is no record of runs here."""
+        """Why no earlier run explains a difference: there was none, or no record of runs is here."""
         return "no earlier run did it" if self.known else "no record of earlier runs is here"
 
     def last(self, change_id: str) -> Line | None:
-        """What became of a change the last time."""
+        """The last outcome of a change."""
         lines = self.changes.get(change_id, ())
         return lines[-1] if lines else None
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """What one change would bring back. ``kind`` is stable. ``origin``: as in ``Difference``; ``config``: of which it
-    is, where a change has several."""
+    """A difference that one planned change would remove. ``kind`` is stable. ``origin``: as in ``Difference``;
+    ``config``: the config in question, if the change has several."""
 
     subject: str
     kind: str
@@ -72,10 +71,10 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``kind`` is stable; ``mended_by`` is the id of the planned change that would bring it back.
+    """``kind`` is stable; ``mended_by``: id of the planned change that would remove the difference.
 
-    ``cause`` and ``why``: how it came to be, as far as facts show. ``origin``: who needs it, of a topic that git does
-    not declare and of a config that the topic itself does not.
+    ``cause`` and ``why``: its origin, as far as facts show. ``origin``: who needs the topic or config, if the topic's
+    declaration does not give it.
     """
 
     subject: str
@@ -95,8 +94,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Disparity:
-    """``flow``: empty where git declares the topic on both clusters. ``field``: topic, partitions, replication factor,
-    or a config. ``allowed``: by the rule that ``why`` names."""
+    """``flow``: empty if git declares the topic on both clusters. ``field``: topic, partitions, replication factor, or
+    a config. ``allowed``: by the rule that ``why`` names."""
 
     flow: str
     source: str
@@ -110,7 +109,7 @@ class Disparity:
 
 @dataclass(frozen=True, slots=True)
 class Parity:
-    """``compared``: pairs of topics of which both were read."""
+    """``compared``: number of pairs whose topics were both read."""
 
     environment: str
     compared: int
@@ -119,7 +118,7 @@ class Parity:
 
     @property
     def exit_code(self) -> int:
-        """1 when something could not be read, 2 when something differs that no rule allows, else 0."""
+        """1 if a read failed, 2 for a difference that no rule allows, else 0."""
         if self.unknown:
             return 1
         return 2 if self.those(allowed=False) else 0
@@ -136,7 +135,7 @@ class ParityVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The two topics that are one, by a flow or by a declaration."""
+    """Two topics that should be equal, by a flow or a declaration."""
 
     flow: str
     source: TopicRef
@@ -172,14 +171,14 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTopics:
-    """Of two topics that are both there. ``unread``: configs that could not be read, so nothing is said of them."""
+    """The comparison of two existing topics. ``unread``: configs that could not be read, so they are not compared."""
 
     disparities: tuple[Disparity, ...]
     unread: tuple[Unknown, ...]
 
 
 def differing(pair: Pair) -> Iterator[Configured]:
-    """The configs whose values mean different things; none where one side was not read."""
+    """Configs with different meanings; none if one side was not read."""
     if isinstance(pair.here.configs, Unknown) or isinstance(pair.there.configs, Unknown):
         return
     for key in sorted(pair.here.configs.keys() & pair.there.configs.keys() - THROTTLES):
@@ -189,11 +188,11 @@ def differing(pair: Pair) -> Iterator[Configured]:
 
 
 def unseen(live: LiveState, ref: TopicRef) -> Unknown | None:
-    """Of a topic that is not among those that were read: set where it may yet be there."""
+    """For a topic that was not read: why it may exist all the same, else None."""
     cluster = live.known(ref.cluster)
     return cluster.hidden.get(ref.name) if cluster else None
 
 
 def shown(factor: int | None) -> str:
-    """A replication factor; None where partitions of one topic differ."""
+    """A replication factor; None if partitions of the topic differ."""
     return str(factor or "mixed")

@@ -1,7 +1,6 @@
-"""Values of ``drill``: where its canary lies, what was measured, and the report.
+"""Values of ``drill``: the places of its canary, its measurements, and the report.
 
-Origin and destination as in ``failover``. Times are seconds where the name ends in ``_s``, milliseconds since 1970
-where it ends in ``_ms``.
+Origin and destination as in ``failover``. Names in ``_s`` are seconds, names in ``_ms`` milliseconds since 1970.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from reconciler.model.reports.failover import FailoverStep
 
 
 class BackStep(StrEnum):
-    """The way back of a drill, in the order in which it is taken. Stable names."""
+    """The way back of a drill, in order. The names are stable."""
 
     DRAIN = "drain-back"
     GROUPS = "groups-back"
@@ -27,8 +26,8 @@ class BackStep(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DrillPlaces:
     """Topics of the canary. ``topic`` on the origin, ``copy`` on the destination. ``written``: the topic of the
-    destination into which the canary's client writes there, empty where it must not. ``back``: the flow that carries
-    ``written`` to the origin, as ``returned``; empty where none does. ``note``: what is not rehearsed, and why."""
+    destination into which the canary's client writes there, empty if it must not write. ``back``: the flow that carries
+    ``written`` to the origin, as ``returned``; empty if none does. ``note``: what is not rehearsed, and why."""
 
     topic: str
     copy: str
@@ -39,19 +38,19 @@ class DrillPlaces:
 
     @property
     def here(self) -> tuple[str, ...]:
-        """What the group reads on the origin."""
+        """Topics that the group reads on the origin."""
         return tuple(dict.fromkeys(filter(None, (self.topic, self.returned))))
 
     @property
     def there(self) -> tuple[str, ...]:
-        """What the group reads on the destination."""
+        """Topics that the group reads on the destination."""
         return tuple(dict.fromkeys(filter(None, (self.copy, self.written))))
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPoint:
-    """What would have been lost with the origin at the worst moment of those that were looked at: accepted records that
-    were not copied, and the age of the oldest of them."""
+    """The loss of records if the origin had failed at the worst of the observed moments: accepted but uncopied records,
+    and the age of the oldest."""
 
     records: int = 0
     age_s: float = 0.0
@@ -59,8 +58,8 @@ class RecoveryPoint:
 
 @dataclass(frozen=True, slots=True)
 class CanaryRecords:
-    """``strange``: records in the canary's topics that are not of this drill. ``compared`` on both sides, of which
-    ``different`` are not the same."""
+    """``strange``: records of others in the canary's topics. ``compared``: records compared on both sides,
+    ``different`` of them unequal."""
 
     written: int = 0
     read_once: int = 0
@@ -90,8 +89,8 @@ class ObjectiveSeen:
 
 
 class DrillVerdict(StrEnum):
-    """MET: every record was read once, positions were exact, and no declared objective was missed. MISSED: it ended,
-    and one of these does not hold. FAILED: it did not end."""
+    """MET: every record was read once, positions were exact, and every declared objective was met. MISSED: it ended
+    without one of these. FAILED: it did not end."""
 
     MET = "met"
     MISSED = "missed"
@@ -101,9 +100,9 @@ class DrillVerdict(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DrillReport:
     """``drill``: its identifier, which its records carry. ``recovery_s``: from the beginning of the failover until the
-    group had read a record written at the destination (all that was copied, where none is written there); ``back_s``:
-    from the beginning of the way back until it had read one at the origin again. ``failure``: why it did not end.
-    ``left``: what could not be taken back then."""
+    group had read a record written at the destination (or everything copied, if none is written there); ``back_s``:
+    from the beginning of the way back until it had read a record at the origin again. ``failure``: why it did not end.
+    ``left``: what could not be reverted then."""
 
     environment: str
     flow: str

@@ -1,6 +1,5 @@
-"""Report of an edit: the differences between two versions of an environment, before a cluster is asked; also of the
-edit that makes a second environment declare what the first does.
-"""
+"""Report of an edit: the differences between two versions of an environment, without asking clusters. Also of the edit
+that would make a second environment declare what the first does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,10 +18,8 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """``path`` as in YAML (``configs.retention.ms``); values in words. ``means`` is empty where the values say it all.
-
-    ``irreversible``: going back later does not bring back what was.
-    """
+    """``path`` as in YAML (``configs.retention.ms``); values in words. ``means``: empty if the values explain
+    themselves. ``irreversible``: reverting the edit does not bring back what was."""
 
     path: str
     before: str
@@ -34,9 +31,8 @@ class FieldChange:
 
 @dataclass(frozen=True, slots=True)
 class ItemChange:
-    """``kind`` is the YAML's word for one entry: cluster, topic, flow, mirror, deletion, or remote topic.
-
-    ``renamed``: of a topic that is gone or new, the one like it on the other side."""
+    """``kind``: the YAML's word for an entry: cluster, topic, flow, mirror, deletion, or remote topic. ``renamed``: for
+    a removed or new topic, the one like it on the other side."""
 
     sign: Sign
     kind: str
@@ -49,8 +45,8 @@ class ItemChange:
 
 @dataclass(frozen=True, slots=True)
 class NoEffect:
-    """An entry of an edit, or one ``setting`` of it, that changes nothing on a cluster. ``headline``: for one that
-    looks as if it removed something, what it does not do (``revokes nothing: ...``); else empty."""
+    """An entry of an edit, or one ``setting`` of it, that changes nothing on a cluster. ``headline``: if it looks like
+    a removal, what it does not do (``revokes nothing: ...``); else empty."""
 
     kind: str
     name: str
@@ -73,7 +69,7 @@ class TopicTravel:
 
 @dataclass(frozen=True, slots=True)
 class FlowImpact:
-    """Declared topics, and remote topics made of them, that a flow begins or ceases to mirror."""
+    """Declared topics, and remote topics of them, that a flow begins or ceases to mirror."""
 
     flow: str
     gained: tuple[TopicTravel, ...] = ()
@@ -93,7 +89,8 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MirrorImpact:
-    """``because``: the fields that decided. ``harmless``: edits near it that need no restart, and why. A line each."""
+    """``because``: the fields that cause the restart. ``harmless``: other edits, which need none, and why. A line
+    each."""
 
     mirror: str
     fate: Fate
@@ -109,7 +106,7 @@ class MirrorImpact:
 
 @dataclass(frozen=True, slots=True)
 class EditComparison:
-    """``same_text`` False with nothing else in it: only comments, layout, order or spelling were edited."""
+    """``same_text`` False and nothing else: the edit is only of comments, layout, order or spelling."""
 
     environment: str
     items: tuple[ItemChange, ...] = ()
@@ -126,7 +123,8 @@ class EditComparison:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """``base`` is what the user wrote, ``commit`` the commit it named. ``dirty``: the other side is not committed."""
+    """``base``: as the user wrote it, ``commit``: the commit that it names. ``dirty``: the other side is not
+    committed."""
 
     base: str
     commit: str

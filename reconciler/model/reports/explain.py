@@ -8,11 +8,8 @@ from reconciler.model.environment.topology import TopicRef
 
 @dataclass(frozen=True, slots=True)
 class ExplainedValue:
-    """One value of a topic, in words. ``live`` is empty where no cluster was asked or nothing is there.
-
-    ``because`` says which layer decided, ``where`` the file and line of the value, or of its layer; ``overridden`` are
-    the weaker ones.
-    """
+    """One value of a topic, in words. ``live``: empty without a live value. ``because``: the layer that decided;
+    ``where``: file and line of the value, or of its layer; ``overridden``: weaker layers."""
 
     key: str
     wished: str
@@ -24,7 +21,7 @@ class ExplainedValue:
 
 @dataclass(frozen=True, slots=True)
 class FlowAnswer:
-    """Whether a flow carries a topic, and the rule that decided. ``remote`` is set when it does."""
+    """Whether a flow carries a topic, and the rule that decided. ``remote``: set if it does."""
 
     flow: str
     topic: TopicRef
@@ -34,7 +31,7 @@ class FlowAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NextName:
-    """How a topic is called one flow further. ``depth`` counts from the topic no flow makes."""
+    """The topic's name one flow further. ``depth`` counts from the first source."""
 
     flow: str
     source: TopicRef
@@ -44,7 +41,7 @@ class NextName:
 
 @dataclass(frozen=True, slots=True)
 class RuleAnswer:
-    """One access rule in words. ``state``: ``there``, ``missing``, implied; empty where no cluster was asked."""
+    """One access rule in words. ``state``: ``there``, ``missing``, implied; empty if no cluster was asked."""
 
     cluster: str
     rule: str
@@ -55,7 +52,7 @@ class RuleAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicAnswer:
-    """``declared`` is file and line, or empty. ``reason`` says why the topic is desired, or that it is not."""
+    """``declared``: file and line, or empty. ``reason``: why the topic is desired, or that it is not."""
 
     ref: TopicRef
     reason: str
@@ -69,7 +66,7 @@ class TopicAnswer:
 
 @dataclass(frozen=True, slots=True)
 class FlowDetails:
-    """A flow with every topic of its source, live or declared: what it carries, what it leaves and by which rule."""
+    """A flow with every live or declared topic of its source: whether it carries the topic, and by which rule."""
 
     name: str
     declared: str
@@ -93,8 +90,8 @@ class MirrorDetails:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``asked`` False: git alone was read. ``unknown``: what was asked and did not answer. ``access``, ``quotas``,
-    ``users``: all rules, quotas and SCRAM credentials of the principal that is the subject."""
+    """``asked`` False: only git was read. ``unknown``: questions without an answer. ``access``, ``quotas``, ``users``:
+    all rules, quotas and SCRAM credentials of the principal, if that is the subject."""
 
     environment: str
     subject: str

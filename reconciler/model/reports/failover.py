@@ -1,4 +1,4 @@
-"""Report of ``failover`` and ``failback``: what was asked, seen and done, with offsets by group.
+"""Report of ``failover`` and ``failback``: the request, the facts, the steps, and offsets by group.
 
 *Origin* is the cluster that consumers leave, *destination* the one they go to: source and target of the flow at a
 failover, the other way round at a failback. All offsets are positions: the next offset to read.
@@ -25,7 +25,7 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """How topics of the origin are found at the destination. ``forward``: the origin is the flow's source."""
+    """Names of the origin's topics at the destination. ``forward``: the origin is the flow's source."""
 
     flow: str
     forward: bool
@@ -33,25 +33,25 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMove:
-    """Whom a failover or failback moves, from where to where, and along which flows."""
+    """A move of consumers: its clusters and flows."""
 
     way: Way
     flow: str
-    """The one that was named; by it the move is known in journals and words."""
+    """The named flow, by which journals and messages call the move."""
     origin: str
     destination: str
     legs: tuple[Leg, ...]
-    """Flows whose topics the groups read: the named one, and what carries the other way."""
+    """Flows whose topics the groups read: the named one, and the one in the other direction."""
     drained: str
-    """The flow that is emptied and paused; empty where none is declared."""
+    """The flow to drain and pause; empty if none is declared."""
     started: str
-    """The flow that carries records the other way afterwards; empty where none is declared."""
+    """The flow that carries records the other way afterwards; empty if none is declared."""
     note: str = ""
-    """Why one of the two is missing, where it could be expected."""
+    """Why ``drained`` or ``started`` is missing, if one would be expected."""
 
 
 class Level(StrEnum):
-    """STOPS: nothing is done until someone acts. WARNS: it is done, and this comes of it."""
+    """STOPS: nothing happens until someone acts. WARNS: the move continues, with this consequence."""
 
     FINE = "fine"
     WARNS = "warns"
@@ -60,14 +60,14 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FailoverCheck:
-    """Something that was looked at before, and what it means for the move."""
+    """A check before the move, and its meaning for it."""
 
     code: str
-    """Stable, for those who read the JSON."""
+    """Stable, for readers of the JSON."""
     level: Level
     text: str
     todo: str = ""
-    """What to do about it, as a command where there is one."""
+    """The remedy, as a command if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,26 +77,26 @@ class PartitionState:
     source: Key
     target: Key
     position: int | None
-    """The flow's, committed at the target."""
+    """The flow's position, committed at the target."""
     end: int | None = None
-    """Up to where the flow may copy now: the last stable offset, or the high watermark for read_uncommitted."""
+    """The flow may copy up to here: the last stable offset, or the high watermark for read_uncommitted."""
     written: int | None = None
     """The high watermark."""
 
     @property
     def left(self) -> int | None:
-        """Offsets not copied yet, control markers among them."""
+        """Uncopied offsets, including control markers."""
         return None if self.end is None else max(0, self.end - (self.position or 0))
 
     @property
     def undecided(self) -> int:
-        """Offsets of transactions that are still open."""
+        """Offsets of open transactions."""
         return 0 if self.end is None or self.written is None else max(0, self.written - self.end)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group on one cluster. ``kind`` and ``state`` as brokers say them, empty where the group does not exist."""
+    """A group on one cluster. ``kind`` and ``state``: in the broker's words, empty if the group does not exist."""
 
     kind: str = ""
     state: str = ""
@@ -104,27 +104,27 @@ class GroupState:
 
     @property
     def is_share(self) -> bool:
-        """A share group, of which start offsets move (KIP-932)."""
+        """A share group, whose start offsets move (KIP-932)."""
         return self.kind == "share"
 
 
 @dataclass(frozen=True, slots=True)
 class TranslatedPartition:
-    """Where a group goes on at the destination by the map, and how sure that is."""
+    """A group's offset at the destination, by the offset map, and how certain it is."""
 
     offset: int | None
-    """None: no safe one is known."""
+    """None: no safe offset is known."""
     exact: bool
     reason: str = ""
     """Why it is not exact."""
     end: int | None = None
-    """Where the destination ends."""
+    """Log end at the destination."""
     between: int | None = None
-    """Copied records between ``offset`` and where the group was at the destination, either way round; None when they
-    were not counted."""
+    """Copied records between ``offset`` and the group's former offset at the destination, in either direction; None if
+    not counted."""
     counted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    """In a topic that both clusters write: for each of these two offsets how many records a group at that offset reads
-    again, and misses."""
+    """For a topic that both clusters write: for each of these two offsets, the records that a group at it reads again,
+    and those that it misses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +134,17 @@ class GroupOffset:
     origin: Key
     destination: Key
     committed: int
-    """On the origin, with its metadata."""
+    """The offset on the origin, with its metadata."""
     metadata: str
     translated: TranslatedPartition
     before: int | None
-    """On the destination, before this run; None: none."""
+    """The offset on the destination before this run; None without one."""
     after: int | None = None
-    """On the destination after it; None while it is not set."""
+    """The offset on the destination after this run; None until it is set."""
 
     @property
     def again(self) -> int | None:
-        """Records that are read a second time, at most; None when that depends on the consumer's auto.offset.reset."""
+        """At most so many records are read a second time; None if that depends on the consumer's auto.offset.reset."""
         wanted, there = self.translated, self.after
         if there is None or wanted.offset is None:
             return None
@@ -157,7 +157,7 @@ class GroupOffset:
 
     @property
     def missed(self) -> int | None:
-        """Records that are not read at all, at most."""
+        """At most so many records are never read."""
         wanted, there = self.translated, self.after
         if there is None or wanted.offset is None:
             return None
@@ -184,7 +184,7 @@ class GroupMove:
     destination: GroupState
     offsets: tuple[GroupOffset, ...]
     note: str = ""
-    """Why its offsets were not, or will not be, set; empty when they are as they should be."""
+    """Why its offsets were not or will not be set; empty if they are as they should be."""
 
     @property
     def exact(self) -> bool:
@@ -193,17 +193,17 @@ class GroupMove:
 
 @dataclass(frozen=True, slots=True)
 class KnownLag:
-    """When the origin does not answer: what the mirror knew of its lag last."""
+    """The lag that the mirror reported last, for an origin that does not answer."""
 
     records: int
-    """Of what the origin had at ``at_ms``, at most so many are not copied."""
+    """At most so many of the origin's records at ``at_ms`` are not copied."""
     at_ms: int
     since_s: int
-    """Seconds from then until now: of what was written meanwhile nothing is known."""
+    """Seconds since then: writes in this time are unknown."""
     unknown_partitions: int = 0
-    """Of which nothing was known then."""
+    """Number of partitions with unknown lag at that time."""
     worst_partitions: tuple[PartitionLag, ...] = ()
-    """Those of the others that were furthest behind."""
+    """The partitions that were furthest behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,22 +212,22 @@ class DrainedFlow:
 
     partitions: tuple[PartitionState, ...] | Unknown
     job: str
-    """State of its mirror as ``status`` shows it."""
+    """Its mirror's state, as ``status`` shows it."""
     paused_by: str = ""
-    """Empty when it is not paused."""
+    """Empty if it is not paused."""
     pause_reason: str = ""
     lag: KnownLag | None = None
-    """As the mirror knew it last."""
+    """As the mirror reported it last."""
     groups_read_ms: int | None = None
-    """When it read the origin's groups last."""
+    """When the mirror last read the origin's groups."""
     conditions: tuple[tuple[str, str], ...] = ()
-    """Of those that stop copying: what is wrong, and what to do."""
+    """Conditions that stop copying, each with its remedy."""
     unread: str = ""
-    """Why neither its mirror's status nor its pause can be read, or empty."""
+    """Why its mirror's status and its pause are unknown, or empty."""
 
     @property
     def left(self) -> int | None:
-        """None when it is not known."""
+        """None if unknown."""
         return None if isinstance(self.partitions, Unknown) else total(each.left for each in self.partitions)
 
     @property
@@ -237,8 +237,9 @@ class DrainedFlow:
 
 @dataclass(frozen=True, slots=True)
 class Unmapped:
-    """Topics of the destination whose copies groups may have read on a lost origin; no checkpoint says how far.
-    ``without``: groups that have no offset on them at the destination either. ``server``: of the destination."""
+    """Topics of the destination whose copies groups may have read on a lost origin: no checkpoint shows how far.
+    ``without``: topics on which groups have no offset at the destination either. ``server``: a bootstrap server of the
+    destination."""
 
     topics: tuple[str, ...]
     without: tuple[str, ...]
@@ -247,61 +248,61 @@ class Unmapped:
 
 @dataclass(frozen=True, slots=True)
 class FenceSeen:
-    """Deny rules that keep producers off the origin, as far as they exist."""
+    """Deny rules against producers on the origin."""
 
     made: frozenset[AclBinding] = frozenset()
-    """Those that a failover of this flow has made and not taken back."""
+    """Rules that a failover of this flow has made and not removed."""
     missing: frozenset[AclBinding] = frozenset()
-    """Those still to make."""
+    """Rules still to make."""
     obstacle: str = ""
-    """Why they cannot be made."""
+    """Why rules cannot be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiesSeen:
-    """Deny rules that keep clients off the copies."""
+    """Deny rules against clients that would write copies."""
 
     kept: bool = False
     """The flow has ``copies: read_only``."""
     denied: frozenset[AclBinding] = frozenset()
-    """Existing ones on its target that are ours to take back."""
+    """Existing rules on its target that we may remove."""
     others: frozenset[AclBinding] = frozenset()
-    """Existing ones that are not."""
+    """Existing rules of others."""
     lifted: Mapping[LiftedCopies, tuple[str, ...]] = field(default_factory=dict)
-    """Topics that are recorded as lifted, with the principals to deny again."""
+    """Topics recorded as lifted, with the principals to deny again."""
     obstacle: str = ""
-    """Why none of it is known."""
+    """Why all of this is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartedPartition:
-    """One partition of a flow that keeps offsets, and where its two sides part."""
+    """One partition of a flow that keeps offsets, and the offset at which its two sides diverge."""
 
     source: Key
     target: Key
     at: int = 0
-    """Below it both sides have the same records at the same place."""
+    """Both sides have the same records before this offset."""
     source_end: int = 0
     target_end: int = 0
     source_records: int = 0
-    """From there on, on the source alone, up to ``source_end``."""
+    """Records from there to ``source_end`` on the source alone."""
     target_records: int = 0
-    """The same on the target."""
+    """Records from there on on the target alone."""
     unknown: str = ""
-    """Why that could not be found out; else empty."""
+    """Why the comparison failed; else empty."""
     first_ms: int | None = None
     """Earliest timestamp of the source's own records, in ms since 1970; ``last_ms``: the latest."""
     last_ms: int | None = None
 
     @property
     def diverged(self) -> bool:
-        """Both sides have records of their own: neither can be filled up from the other."""
+        """Both sides have records of their own, so neither can be filled up from the other."""
         return self.source_records > 0 and self.target_records > 0
 
 
 def diverged_topics(parted: Iterable[PartedPartition]) -> frozenset[str]:
-    """Source topics of which both sides have records of their own, be it in different partitions: only as a whole can
-    such a topic be recreated."""
+    """Source topics with records of their own on both sides, even if in different partitions: a topic can only be
+    recreated as a whole."""
     known = [each for each in parted if not each.unknown]
     theirs = {each.source[0] for each in known if each.target_records}
     return frozenset(each.source[0] for each in known if each.source_records) & theirs
@@ -309,11 +310,11 @@ def diverged_topics(parted: Iterable[PartedPartition]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class FailoverFacts:
-    """Everything that was looked at: the checks and the plan of steps are made from it alone."""
+    """The observed facts: checks and planned steps depend on nothing else."""
 
     move: ConsumerMove
     reachable: bool
-    """False: the origin does not answer, and groups are those of the last checkpoints."""
+    """False: the origin does not answer, and groups have the offsets of their last checkpoints."""
     unreachable_because: str
     flow: DrainedFlow | None
     groups: tuple[GroupMove, ...]
@@ -325,11 +326,11 @@ class FailoverFacts:
     same_offsets: bool = False
     """The flow keeps offsets."""
     parted: tuple[PartedPartition, ...] = ()
-    """At a failback of such a flow: its partitions whose sides are not the same."""
+    """At a failback of such a flow: its partitions with different sides."""
     hidden: tuple[FailoverCheck, ...] = ()
-    """What the origin may keep from the principal."""
+    """Objects that the origin may hide from the principal."""
     denied: tuple[FailoverCheck, ...] = ()
-    """Rights that a step would miss."""
+    """Rights that a step would lack."""
 
 
 class StepResult(StrEnum):
@@ -353,7 +354,7 @@ class FailoverStep:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``dry``: nothing was done. ``left_behind``: offsets on the origin that were not copied, None when not known."""
+    """``dry``: the run changed nothing. ``left_behind``: uncopied offsets on the origin, None if unknown."""
 
     environment: str
     seen: FailoverFacts

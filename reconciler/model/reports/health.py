@@ -14,7 +14,7 @@ from reconciler.model.replicas import ReassignmentInFlight
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A partition whose replicas are not all in sync."""
+    """A partition with replicas out of sync."""
 
     topic: str
     index: int
@@ -23,15 +23,15 @@ class Short:
 
 
 def lacks_replicas(short: Short, move: ReassignmentInFlight | None) -> bool:
-    """``move``: its reassignment in flight; a new replica that is still being copied is none that is missing."""
+    """``move``: its running reassignment; a new replica that is still being copied does not count as missing."""
     adding = move.adding if move is not None else ()
     return bool(set(short.replicas) - set(adding) - set(short.isr))
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """``offline``: ``topic-index`` of partitions without a leader. ``short``: under-replicated ones. Only of what the
-    principal may see."""
+    """``offline``: partitions without a leader, as ``topic-index``. ``short``: under-replicated partitions. Both only
+    as far as the principal may see."""
 
     name: str
     brokers: int
@@ -41,7 +41,7 @@ class ClusterHealth:
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One look, with an entry for everything that was asked about, known or not."""
+    """One observation, with an entry for every question, answered or unknown."""
 
     clusters: Mapping[str, ClusterHealth | Unknown]
     mirrors: Mapping[str, LiveMirror | Unknown]
@@ -49,7 +49,7 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A gate that does not hold. ``subject``: ``cluster east``, ``flow east-to-west``; ``text`` has the figures."""
+    """An unmet gate. ``subject``: ``cluster east``, ``flow east-to-west``; ``text`` has the figures."""
 
     gate: str
     subject: str
@@ -60,8 +60,8 @@ class Fault:
 
 
 class Health(StrEnum):
-    """Of an environment, best first. PAUSED: on request. DEGRADED: copying goes on, and something is wrong.
-    UNKNOWN: whether records are copied could not be found out. STOPPED: records are not copied that should be."""
+    """The state of an environment, best first. PAUSED: on request. DEGRADED: copying goes on, and something is wrong.
+    UNKNOWN: nothing shows whether records are copied. STOPPED: records that should be copied are not."""
 
     OK = "OK"
     PAUSED = "PAUSED"
@@ -80,11 +80,10 @@ def worst(states: Iterable[Health]) -> Health:
 
 @dataclass(frozen=True, slots=True)
 class VerdictCause:
-    """Why a verdict is not OK. ``subject``: ``cluster east``, ``mirror west``, ``flow east-to-west``. ``brief``: a few
-    words for a headline; ``text`` has all of it, with both values; ``todo`` has the exact command.
-
-    ``code``, ``topic``, ``partition``: of a condition. ``heals``: copying resumes by itself once the cause has ended.
-    """
+    """A reason for a verdict other than OK. ``subject``: ``cluster east``, ``mirror west``, ``flow east-to-west``.
+    ``brief``: a few words for a headline; ``text``: the whole reason, with both values; ``todo``: the exact command.
+    ``code``, ``topic``, ``partition``: of a condition. ``heals``: copying resumes by itself once the cause has
+    ended."""
 
     health: Health
     subject: str
@@ -98,7 +97,7 @@ class VerdictCause:
 
     @property
     def place(self) -> str:
-        """``orders 3``; empty where it is not about one topic."""
+        """``orders 3``; empty if it concerns more than one topic."""
         return self.topic if self.partition is None else f"{self.topic} {self.partition}"
 
 
@@ -127,9 +126,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """``succeeded_at``: seconds since 1970, None when the round failed. ``pending`` and ``done`` by kind of change;
-    lag by flow, only where the job reports it now; ``lag_known`` has 1 or 0 for every flow of a job that was seen, and
-    ``unknown_mirrors`` counts those whose job could not be. ``health``: the verdict, None: nothing was looked at."""
+    """``succeeded_at``: seconds since 1970, None if the round failed. ``pending`` and ``done``: by kind of change. Lag:
+    by flow, only if the job reports it now. ``lag_known``: 1 or 0 for every flow of an observed job;
+    ``unknown_mirrors``: number of mirrors whose job could not be observed. ``health``: the verdict, None if nothing was
+    observed."""
 
     seconds: float
     succeeded_at: float | None = None

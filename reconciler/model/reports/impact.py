@@ -1,6 +1,6 @@
-"""Impact of a dangerous change, as its cluster reported: bytes, records, readers. Frozen values.
+"""Impact of a dangerous change, as its cluster reports it: bytes, records, readers. Frozen values.
 
-A part that could not be read is None and named in ``unknown``; it blocks nothing.
+An unreadable part is None and named in ``unknown``; it blocks nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadingGroup:
-    """A consumer group of a topic. ``lag`` in records, None where it committed nothing or the ends are not known."""
+    """A consumer group of a topic. ``lag``: in records, None if it has committed nothing or the ends are unknown."""
 
     group: str
     state: str
@@ -29,8 +29,8 @@ class ReadingGroup:
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """``bytes``: on the disks of all replicas. ``records``: offsets between begin and end, an upper bound where a
-    topic is compacted. ``expiring``: of these, older than the retention that is planned. ``flows`` carry the topic."""
+    """``bytes``: on the disks of all replicas. ``records``: offsets from begin to end, an upper bound for a compacted
+    topic. ``expiring``: records older than the planned retention. ``flows``: flows that carry the topic."""
 
     bytes: int | None = None
     records: int | None = None
@@ -42,11 +42,9 @@ class Stakes:
 
 @dataclass(frozen=True, slots=True)
 class AccessShift:
-    """What a plan gives (``gained``) to a principal, or takes from it, by all rules together.
-
-    ``names`` are there today, ``more`` of them left out; ``patterns`` (``pay.*``): and whatever comes that begins so.
-    ``readers``: groups with members that this takes a topic from, as far as they can be those of the principal.
-    """
+    """Access that a plan gives to a principal (``gained``) or takes from it, over all rules. ``names``: existing ones,
+    without ``more`` others; ``patterns`` (``pay.*``): existing and future names. ``readers``: groups with members that
+    lose a topic, as far as they may be the principal's."""
 
     cluster: str
     principal: str
@@ -63,8 +61,8 @@ class AccessShift:
 
 @dataclass(frozen=True, slots=True)
 class ImpactQuery:
-    """What to ask about one topic. ``keep_ms``: a retention by time that is planned below the one it has. ``tiered``:
-    older segments may lie in remote storage, of whose size brokers say nothing."""
+    """The question about one topic. ``keep_ms``: a planned retention by time that is lower than the present one.
+    ``tiered``: older segments may be in remote storage, whose size brokers do not report."""
 
     topic: str
     partitions: int
@@ -79,8 +77,8 @@ class ImpactQuery:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFeatures:
-    """What kind of cluster it is. None where it was not reported. ``apis``: keys of requests that its brokers offer,
-    with the highest version."""
+    """Features of a cluster, None if not reported. ``apis``: keys of its brokers' requests, with the highest
+    version."""
 
     metadata_version: int | None = None
     authorizer: bool | None = None
@@ -89,7 +87,7 @@ class ClusterFeatures:
 
 @dataclass(frozen=True, slots=True)
 class MarkerRight:
-    """Whether the mirror's principal may write transaction markers. ``command``: of kafka-acls, which gives it that."""
+    """Whether the mirror's principal may write transaction markers. ``command``: kafka-acls with the missing right."""
 
     held: bool | Unknown
     principal: str
@@ -98,11 +96,10 @@ class MarkerRight:
 
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
-    """What one cluster reports for flows that keep offsets. ``offsets``: by topic and partition, the offset of a time
-    or of the end. ``reports_writers``: whether its brokers know DescribeProducers and DescribeTransactions (from
-    3.0 on); None: not known. ``positions``: flow -> metadata of its positions, by target topic and partition; those of
-    a missing flow are unknown. ``markers``: of a target; None: not asked. ``unknown``: why something is missing;
-    else empty."""
+    """A cluster's facts for flows that keep offsets. ``offsets``: by topic and partition, the offset of a time or of
+    the end. ``reports_writers``: whether its brokers know DescribeProducers and DescribeTransactions (since 3.0); None:
+    unknown. ``positions``: flow -> metadata of its positions, by target topic and partition; a missing flow is unknown.
+    ``markers``: of a target; None: not asked. ``unknown``: why something is missing; else empty."""
 
     reports_writers: bool | None = None
     offsets: Mapping[tuple[str, int], int] = field(default_factory=lambda: MappingProxyType({}))
@@ -113,7 +110,7 @@ class CopyFacts:
 
 @dataclass(frozen=True, slots=True)
 class FlowCopies:
-    """What a flow copies into on its target: remote partition -> source partition, topics' ids on both sides."""
+    """The copies of a flow on its target: remote partition -> source partition, and the topic ids of both sides."""
 
     state: str
     partitions: Mapping[Key, Key]
@@ -122,15 +119,13 @@ class FlowCopies:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFacts:
-    """What a target reports about remote partitions, by the names of flows' states and by remote partition.
-
-    ``positions``: who wrote each position; a flow that is missing could not be asked, ``unanswered`` says why. Of
-    partitions without a position: ``held``: begin and end, where they are not empty; ``others``: group of another flow
-    that has a position there; ``copied``: by flow, who copied it (a flow's state), up to which source offset at least,
-    as the offset map says. ``workers``: groups of Connect workers with their state. ``written_ms``: by topic, when the
-    last idempotent producer that is known wrote; ``writers``: transactional ids of those that have one. ``connect``:
-    keys and values of topics that look like Kafka Connect's offsets, as MirrorMaker 2 stores its positions.
-    ``unknown``: what else could not be read."""
+    """A target's facts on remote partitions, by the state names of flows and by remote partition. ``positions``: the
+    writer of each position; a missing flow is unknown, ``unanswered`` has the reason. For partitions without a
+    position: ``held``: begin and end, if not empty; ``others``: the group of another flow with a position there;
+    ``copied``: by flow, the copier (a flow's state) and the least source offset that it has reached, by the offset map.
+    ``workers``: groups of Connect workers with their state. ``written_ms``: by topic, time of the last known idempotent
+    producer; ``writers``: known transactional ids. ``connect``: keys and values of topics that look like Kafka
+    Connect's offsets, where MirrorMaker 2 stores its positions. ``unknown``: other failed reads."""
 
     positions: Mapping[str, Mapping[Key, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
     unanswered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

@@ -11,8 +11,8 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class TranslateRequest:
-    """``groups``: committed offsets of these; ``given``: positions by topic and partition of the side asked from.
-    ``reverse``: from the target back to the source."""
+    """``groups``: translate their committed offsets; ``given``: positions by topic and partition of the side that they
+    are from. ``reverse``: from the target back to the source."""
 
     flow: str
     groups: tuple[str, ...] = ()
@@ -22,7 +22,8 @@ class TranslateRequest:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """One position: ``offset`` of ``topic`` is ``found`` of ``other``. ``group`` is empty for a given position."""
+    """One position: ``offset`` of ``topic`` corresponds to ``found`` of ``other``. ``group``: empty for a given
+    position."""
 
     group: str
     topic: str
@@ -34,7 +35,7 @@ class TranslatedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Translations:
-    """``left_out``: what was asked and does not travel with the flow, each with its reason."""
+    """``left_out``: requested objects that do not travel with the flow, each with its reason."""
 
     environment: str
     flow: str
@@ -45,7 +46,7 @@ class Translations:
 
     @property
     def exact(self) -> bool:
-        """False without rows: otherwise a script with a misspelt group would go on with an empty file."""
+        """False without rows: a script with a misspelt group must not go on with an empty file."""
         return bool(self.rows) and all(row.found.exact for row in self.rows)
 
     @property

@@ -1,4 +1,4 @@
-"""Report of the probe after an ACL batch: what was asked of brokers, and the verdict."""
+"""Report of the probe after an ACL batch: the questions to brokers, and the verdict."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from reconciler.model.environment.topology import Principal
 
 
 class ProbeVerdict(StrEnum):
-    """SKIPPED: could not be asked from here, which holds nothing up; something else covers it."""
+    """SKIPPED: cannot be asked from here, and blocks nothing; another check covers it."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -19,10 +19,8 @@ class ProbeVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeCheck:
-    """``subject``: ``rules``, ``who may do what``, or a principal; ``text`` has the proof where it failed.
-
-    ``todo``: commands against what others did, which no undo of ours touches.
-    """
+    """``subject``: ``rules``, ``who may do what``, or a principal; ``text``: with the proof of a failure. ``todo``:
+    commands against changes by others, which our undo does not touch."""
 
     subject: str
     verdict: ProbeVerdict
@@ -52,7 +50,7 @@ class Probe:
 
     @property
     def why(self) -> str:
-        """What did not pass; empty when it passed."""
+        """Checks that did not pass; empty if it passed."""
         verdict = self.verdict
         passed = verdict is ProbeVerdict.PASSED
         return "" if passed else "; ".join(check.text for check in self.checks if check.verdict is verdict)
@@ -72,10 +70,8 @@ def probe_document(probe: Probe) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What one principal works with on one cluster. ``name``: ``User:x``; empty where that is not known.
-
-    ``rights``: as rules, whose patterns cover ``topics`` and ``transactional_ids``, those of today.
-    """
+    """The objects of one principal on one cluster. ``name``: ``User:x``; empty if unknown. ``rights``: as rules, whose
+    patterns cover the present ``topics`` and ``transactional_ids``."""
 
     kind: Principal
     name: str

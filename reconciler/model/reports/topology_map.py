@@ -1,6 +1,6 @@
-"""The map of an environment: clusters as nodes, flows as edges, what a plan does to them, and waves. Frozen values.
+"""The map of an environment: clusters as nodes, flows as edges, a plan's effect on them, and waves. Frozen values.
 
-None and ``State.UNKNOWN`` mean not read, or no answer; they are never zero.
+None and ``State.UNKNOWN`` mean not read or no answer; they are never zero.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from reconciler.model.environment.rollout import Gates
 
 
 class State(StrEnum):
-    """Of a cluster or a flow. As the verdict says. IDLE: a flow that is paused, or whose job the plan starts first."""
+    """State of a cluster or flow, as in the verdict. IDLE: a flow that is paused, or whose job the plan starts
+    first."""
 
     OK = "ok"
     PROBLEM = "problem"
@@ -21,7 +22,7 @@ class State(StrEnum):
 
 
 class PlanMark(StrEnum):
-    """What a plan does to a cluster or flow. The worst one counts: their order is that of ``MARKS``."""
+    """A plan's effect on a cluster or flow. The worst one counts: ``MARKS`` has their order."""
 
     UNKNOWN = "unknown"
     BLOCKED = "blocked"
@@ -40,7 +41,7 @@ def worst_mark(marks: frozenset[PlanMark]) -> PlanMark | None:
 
 @dataclass(frozen=True, slots=True)
 class PlannedCounts:
-    """What a plan does on one cluster, as numbers of changes by their sign (``Action``), of refusals and unknowns."""
+    """A plan's effect on one cluster: numbers of changes by their sign (``Action``), of refusals and unknowns."""
 
     added: int = 0
     changed: int = 0
@@ -63,11 +64,9 @@ class PlannedCounts:
 
 @dataclass(frozen=True, slots=True)
 class MapCluster:
-    """``region`` empty: none is declared. ``declared``: topics that git declares there. ``topics``: live ones that are
-    not internal and that the principal may see. ``problems``: why ``state`` is not OK, in words.
-
-    ``planned`` None: no plan is drawn. ``outside``: changes that were made there by no apply (of the plan).
-    """
+    """``region`` empty: not declared. ``declared``: number of topics in git. ``topics``: live ones that are not
+    internal and that the principal may see. ``problems``: why ``state`` is not OK, in words. ``planned`` None: the map
+    shows no plan. ``outside``: changes on the cluster that no apply made, by the plan."""
 
     name: str
     region: str
@@ -87,11 +86,9 @@ class MapCluster:
 
 @dataclass(frozen=True, slots=True)
 class MapFlow:
-    """``said``: the state in the job's words. ``topics``: that travel. Rates are per second; a lag is that of now, and
-    None where it is not known; ``lag_at_least`` is what is known of it then. ``conditions`` None: not read.
-
-    ``plan_why``: what the plan says of it. ``offsets``: ``translated``, or ``same`` where copies keep the source's.
-    """
+    """``said``: the job's word for the state. ``topics``: number that travel. Rates are per second; a lag is the
+    present one, None if unknown; ``lag_at_least`` is then its known part. ``conditions`` None: not read. ``plan_why``:
+    the plan's words on the flow. ``offsets``: ``translated``, or ``same`` if copies keep the source's."""
 
     name: str
     source: str
@@ -115,7 +112,7 @@ class MapFlow:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Topics that travel over several flows: ``clusters`` from where they begin, one more than ``flows``."""
+    """Topics that travel over several flows: ``clusters`` in the order of travel, one more than ``flows``."""
 
     clusters: tuple[str, ...]
     flows: tuple[str, ...]
@@ -124,8 +121,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class MapWave:
-    """``changes`` None: no plan is drawn. ``state``: ``not begun``, ``begun``, ``soaking``, ``passed`` or ``unknown``;
-    empty: not read."""
+    """``changes`` None: the map shows no plan. ``state``: ``not begun``, ``begun``, ``soaking``, ``passed`` or
+    ``unknown``; empty: not read."""
 
     name: str
     clusters: tuple[str, ...]
@@ -136,8 +133,8 @@ class MapWave:
 
 @dataclass(frozen=True, slots=True)
 class TopologyMap:
-    """``live``: clusters and jobs were asked. ``planned``: a plan is drawn on it; ``verdict`` is that of the plan then.
-    ``chains`` None: which topics travel is not known."""
+    """``live``: clusters and jobs were asked. ``planned``: the map shows a plan, and ``verdict`` is the plan's.
+    ``chains`` None: nothing shows which topics travel."""
 
     environment: str
     clusters: tuple[MapCluster, ...]

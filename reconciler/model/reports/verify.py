@@ -1,4 +1,4 @@
-"""What ``verify`` is asked, and its report: the outcome of comparing both sides of flows."""
+"""The request to ``verify``, and its report: the outcome of comparing both sides of flows."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from reconciler.replication.runs.verification import ComparedPartition, Equality
 
 @dataclass(frozen=True, slots=True)
 class SampleSize:
-    """A fraction of each partition, or so many records of each; the other is 0."""
+    """A fraction of each partition, or a number of records of each; the other is 0."""
 
     fraction: float = 0.0
     records: int = 0
@@ -20,8 +20,8 @@ class SampleSize:
 
 @dataclass(frozen=True, slots=True)
 class VerificationRequest:
-    """What is asked for: a flow or all; record timestamps in ms; where the chunk table goes; another Spark master; only
-    a sample, which ``seed`` chooses; to go on where an earlier run ended."""
+    """A request: one flow or all; record timestamps in ms; the place of the chunk table; another Spark master; only a
+    sample, which ``seed`` chooses; to continue where an earlier run ended."""
 
     flow: str | None = None
     from_ms: int | None = None
@@ -35,10 +35,10 @@ class VerificationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """``applications``: Spark application ids, one a mirror. ``left_out``: by flow, in words, topics that its
-    expressions match and that it does not carry: nothing is proved of them. ``one_client``: by cluster, in words, that
-    it was read by the client that copies, not by librdkafka. ``at_ms``, ``edition``: when it began, and the files that
-    named both sides."""
+    """``applications``: Spark application ids, one for each mirror. ``left_out``: by flow, in words, topics that match
+    its expressions but are not carried: nothing is proved about them. ``one_client``: by cluster, in words, that the
+    client of the copy read it instead of librdkafka. ``at_ms``, ``edition``: time of the beginning, and the files that
+    define both sides."""
 
     environment: str
     request: VerificationRequest
@@ -55,7 +55,7 @@ class Verification:
 
     @property
     def exit_code(self) -> ExitCode:
-        """A difference is a fact whatever else is unknown; without any partition nothing is proved."""
+        """A difference is a fact even if other parts are unknown; without any partition nothing is proved."""
         if self.of(Equality.DIFFERENT):
             return ExitCode.CHANGES
         return ExitCode.ERROR if self.of(Equality.UNKNOWN) or not self.partitions else ExitCode.DONE

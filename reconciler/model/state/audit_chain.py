@@ -1,5 +1,5 @@
-"""The audit record as a hash chain, each record with the digest of the one before it in the same file or topic, and
-what ``audit verify`` learned about each place that keeps one.
+"""The audit record as a hash chain, in which each record has the digest of the one before it in the same file or topic;
+and the findings of ``audit verify`` on each place with a record.
 
 A chain has no secret. Anyone who may write the record can write a whole new chain; a head kept elsewhere reveals that.
 """
@@ -14,15 +14,15 @@ from typing import Any
 from reconciler.errors import ExitCode, Unknown
 
 PREVIOUS = "previous"
-"""Null in the first record of a chain; records of releases before 2026-11 have no such field."""
+"""Null in the first record of a chain; records of releases before 2026-11 lack the field."""
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
-    """The first record whose predecessor is missing. ``expected``: the digest it carries, empty for none.
-    ``present``: that of the record before it."""
+    """The first record whose predecessor is missing. ``expected``: the digest of the predecessor that it names, empty
+    if it names none. ``present``: the digest of the record before it."""
 
     run: str
     kind: str
@@ -34,10 +34,10 @@ class ChainBreak:
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """``since``: when the first record of the chain was written, empty where there is none. ``unchained``: records
-    before it, of older releases. ``before``: the digest of a record before the first, which is gone.
-    ``heads``: records that none follows; several when runs wrote at the same time. ``pinned``: whether the head that
-    was asked for is in the chain; None when none was asked for. ``doubts``: what the records cannot prove."""
+    """``since``: time of the chain's first record, empty without one. ``unchained``: earlier records, of older
+    releases. ``before``: the digest of the missing record before the first. ``heads``: records without a successor;
+    several if runs wrote at the same time. ``pinned``: whether the chain has the requested head; None without such a
+    request. ``doubts``: what the records cannot prove."""
 
     records: int
     unchained: int
@@ -60,7 +60,7 @@ def digest(record: Record) -> str:
 
 
 def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
-    """``records``: of one environment and one place, oldest first; one that was sent twice counts once."""
+    """``records``: of one environment and one place, oldest first; a record that was sent twice counts once."""
     by_digest = {digest(record): record for record in records}
     ordered = list(by_digest.items())
     first = next((index for index, (_, record) in enumerate(ordered) if PREVIOUS in record), len(ordered))
@@ -93,8 +93,9 @@ def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
 
 
 def compared(reports: Mapping[str, ChainReport], records: Mapping[str, Sequence[Record]]) -> dict[str, ChainReport]:
-    """Each place with what the others hold against it: ``records`` of the same places. Commands without a lock are in
-    a file alone, and a topic that could not be written lacks lines, so a file may hold more than a topic."""
+    """Adds to each place what the others hold against it. ``records``: of the same places. Commands without a lock
+    write only to the file, and lines are missing in a topic that could not be written, so a file may hold more than a
+    topic."""
     lines_of = {
         place: {json.dumps({**record, PREVIOUS: None}, sort_keys=True): record for record in lines}
         for place, lines in records.items()
@@ -145,8 +146,8 @@ def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mappi
 
 @dataclass(frozen=True, slots=True)
 class RecordedReport:
-    """A report that was looked for. ``places``: those whose records have its ``digest``, empty for none; ``at``,
-    ``who`` and ``commit`` of the run that recorded it."""
+    """A requested report. ``places``: those whose records have its ``digest``, empty for none; ``at``, ``who`` and
+    ``commit``: of the run that recorded it."""
 
     digest: str
     places: tuple[str, ...] = ()
@@ -173,7 +174,7 @@ def report_in(seal: str, records: Mapping[str, Sequence[Record]]) -> RecordedRep
 
 @dataclass(frozen=True, slots=True)
 class AuditVerification:
-    """``places``: by name, ``this machine`` or cluster and topic. ``report``: None where none was asked for."""
+    """``places``: by name, ``this machine`` or cluster and topic. ``report``: None unless requested."""
 
     environment: str
     places: Mapping[str, ChainReport | Unknown]
@@ -181,7 +182,7 @@ class AuditVerification:
 
     @property
     def exit_code(self) -> ExitCode:
-        """A broken chain weighs more than one that could not be read."""
+        """A broken chain outweighs an unreadable one."""
         reports = [report for report in self.places.values() if not isinstance(report, Unknown)]
         if any(not report.whole for report in reports):
             return ExitCode.CHANGES
@@ -191,7 +192,7 @@ class AuditVerification:
 
 
 def pinned_somewhere(places: Mapping[str, ChainReport | Unknown]) -> dict[str, ChainReport | Unknown]:
-    """A head is of one place, and says nothing of the others. While a place is unknown, it may be there."""
+    """A head belongs to one place and says nothing about the others. An unknown place may have it."""
     reports = [report for report in places.values() if not isinstance(report, Unknown)]
     if len(reports) == len(places) and not any(report.pinned for report in reports):
         return dict(places)

@@ -1,4 +1,4 @@
-"""The journal of a cut-over, as kept in Kafka beside the lock: another machine goes on with it. Frozen."""
+"""The journal of a cut-over, kept in Kafka beside the lock, so that another machine can continue it. Frozen."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from reconciler.replication.json_codec import SPARSE, JsonRecord
 
 
 def cutovers_key(environment: str) -> str:
-    """With which the keys of all journals begin."""
+    """Prefix of the keys of all journals."""
     return f"cutover/{environment}/"
 
 
 def cutover_key(environment: str, flow: str, plan: str) -> str:
-    """``plan``: digest of its file. The waves of a flow have a plan each, and any of them may be taken back."""
+    """``plan``: digest of its file. Each wave of a flow has its own plan, and each can be rolled back."""
     return f"{cutovers_key(environment)}{flow}/{plan[:16]}"
 
 
 class CutoverState(StrEnum):
-    """UNDER_WAY: begun, and neither done nor taken back."""
+    """UNDER_WAY: begun, and neither done nor rolled back."""
 
     UNDER_WAY = "under-way"
     DONE = "done"
@@ -30,12 +30,12 @@ class CutoverState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CutoverJournal:
-    """``plan``: digest of the plan file. ``done``: steps that are over, and ``begun``, the one that began last.
+    """``plan``: digest of the plan file. ``done``: completed steps; ``begun``: the step that began last.
 
-    ``switched``: the step *switch* has begun, so clients may write at the destination. ``fenced_ms``: when the fence
-    was made, by our clock; 0 before. ``ends``: of the origin's partitions once the fence was verified; ``there``: of
-    the destination's once nothing copied there any more. Both by ``topic/partition``. ``started``: the flow that this
-    cut-over set going, or empty. ``soaked_ms``: how long all gates were seen to hold, without a break.
+    ``switched``: the step *switch* has begun, so clients may write at the destination. ``fenced_ms``: time of the fence
+    by our clock; 0 before. ``ends``: of the origin's partitions after the fence was verified; ``there``: of the
+    destination's after copying had ended. Both by ``topic/partition``. ``started``: the flow that this cut-over
+    started, or empty. ``soaked_ms``: how long all gates have held without a break.
     """
 
     environment: str
@@ -56,7 +56,7 @@ class CutoverJournal:
     soaked_ms: int = field(default=0, metadata=SPARSE)
     topics_expression: str = field(default="", metadata=SPARSE)
     groups_expression: str = field(default="", metadata=SPARSE)
-    """As in its plan: another one that chooses the same may go on with it."""
+    """As in its plan: another plan with the same choice may continue it."""
 
     def begin(self, step: str) -> CutoverJournal:
         return replace(self, begun=step)
@@ -66,7 +66,7 @@ class CutoverJournal:
 
 
 def place(key: Key) -> str:
-    """``orders/3``: a topic's name has no slash."""
+    """``orders/3``: names of topics have no slash."""
     return f"{key[0]}/{key[1]}"
 
 

@@ -1,4 +1,4 @@
-"""The home of an environment's lock: the cluster where it was found, whatever its name (decision 107). Frozen."""
+"""The home of an environment's lock: the cluster that keeps it, under whatever name (decision 107). Frozen."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +18,7 @@ def home_key(environment: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """As written on each cluster of the environment, the home too; of several, the one with most ``moves`` holds."""
+    """A copy is on each cluster of the environment, including the home; the one with the most ``moves`` counts."""
 
     cluster: str
     cluster_id: str
@@ -32,7 +32,7 @@ dumps, loads = _RECORD.dumps, _RECORD.loads
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a cluster that answered has of the environment: records beside its lock by key, and its word on the home."""
+    """A cluster's records of the environment: those beside its lock by key, and its copy of the home."""
 
     cluster_id: str
     records: Mapping[str, bytes]
@@ -40,13 +40,13 @@ class Sighting:
 
 
 Answers = Mapping[str, Sighting | ClusterError]
-"""By name of the cluster; one that is left out was not asked, and is silent."""
+"""By name of the cluster; a missing one was not asked and counts as silent."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockPlace:
-    """``held``: where a lock is to be held, ``home`` among them; more than one until it has moved. ``record``: the
-    newest on the home; None where there is none."""
+    """``held``: clusters on which to hold a lock, including ``home``; several only until it has moved. ``record``: the
+    newest copy of the home; None without one."""
 
     home: str
     held: tuple[str, ...]
@@ -54,9 +54,10 @@ class LockPlace:
 
 
 def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPlace:
-    """Where the lock is kept, by what clusters answered. ``anew``: the user vouches that no other home is left.
+    """Decides where the lock is, from the clusters' answers. ``anew``: the user vouches that no other home is left.
 
-    Raises BlockedError where the topology lacks it, ClusterError where it is, or may be, one that does not answer.
+    Raises BlockedError if the topology lacks the home, ClusterError if a cluster that is or may be the home does not
+    answer.
     """
     key = lock.lock_key(topology.environment)
     silent: dict[str, ClusterError] = {}
@@ -70,13 +71,14 @@ def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPla
             case None:
                 text = f"cluster {name} could not be read"
                 silent[name] = ClusterError(name, "unreachable", text, "", "See what is said of it")
-    # Where a lock lies, with a record of the home or without. Of two names of one cluster the first counts.
+    # Clusters with a lock, with or without a record of the home. If two names lead to one cluster, the first counts.
     locked = {seen[name].cluster_id: name for name in reversed(seen) if key in seen[name].records}
     records = (answer.home for answer in seen.values() if answer.home is not None)
     newest = max(records, key=lambda record: (record.moves, record.cluster_id), default=None)
     first = min(topology.clusters)
     # A record decides, wherever it was found, but its cluster has to answer: another run may hold the lock there.
-    # Without a record, an older release has the lock on the first cluster by name; one that is silent may keep it, too.
+    # Without a record, the lock is on the first cluster by name (as in older releases), and a silent cluster may have
+    # it, too.
     if newest is not None:
         home = next((name for name, answer in seen.items() if answer.cluster_id == newest.cluster_id), "")
         if not home:
@@ -115,7 +117,8 @@ def _refuse_undeclared(topology: Topology, home: Home) -> NoReturn:
 
 
 def _newness(topology: Topology, records: Mapping[str, bytes]) -> tuple[bool, int]:
-    """Of a lock that an older release left, beside the record of the last apply or without."""
+    """Order of locks that an older release left: those beside a record of the last apply count more, then newer
+    ones."""
     renewed_ms = 0
     with suppress(ValueError):
         renewed_ms = lock.loads(records[lock.lock_key(topology.environment)]).renewed_ms

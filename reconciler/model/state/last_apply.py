@@ -1,6 +1,6 @@
-"""The record of the last apply: what it desired and which clusters it has met, as kept beside the lock.
+"""The record of the last apply, kept beside the lock: its declarations and the clusters that it met. Frozen.
 
-Frozen. The record is advice: it can only make a run refuse more, never do more.
+The record is advice: it can only make a run refuse more, never do more.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def applied_key(environment: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What the user has agreed to explicitly, for one run."""
+    """Explicit consents of the user, for one run."""
 
     first_contact: bool = False
     shrink: bool = False
@@ -27,10 +27,9 @@ class Consent:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """``clusters``: alias -> id of the cluster that was changed under it. ``topics``: ``cluster/name``, declared ones.
-
-    ``at_ms``: since 1970; ``commit`` may be empty. ``origin``: repository and folder; empty where git did not say.
-    """
+    """``clusters``: alias -> id of the cluster that was changed under it. ``topics``: declared ones, as
+    ``cluster/name``. ``at_ms``: since 1970; ``commit`` may be empty. ``origin``: repository and folder; empty without
+    git."""
 
     environment: str
     at_ms: int

@@ -1,4 +1,4 @@
-"""The last drill of a flow, as kept in Kafka beside the lock. Frozen."""
+"""The last drill of a flow, kept in Kafka beside the lock. Frozen."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ def drill_key(environment: str, flow: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LastDrill:
-    """``met_ms``: when a drill met its objectives last, 0 for never. ``digest``: of the report. ``recovery_s``,
-    ``point_s``: None where they were not measured."""
+    """``met_ms``: when a drill last met its objectives, 0 for never. ``digest``: of the report. ``recovery_s``,
+    ``point_s``: None if not measured."""
 
     environment: str
     flow: str

@@ -1,7 +1,8 @@
-"""What the last apply left on each cluster: topics with their ids, partitions, overrides; dynamic broker defaults.
+"""The state in which the last apply left each cluster: topics with their ids, partitions, overrides; dynamic broker
+defaults. Frozen.
 
-Frozen. The record is advice: a plan shows by it what was changed outside, and decides nothing by it. What an apply is
-about to change is struck from it beforehand, so that a run that is killed leaves no record of what it may have changed.
+The record is advice: a plan shows by it what others have changed since, and decides nothing by it. An apply first
+deletes from it whatever it is about to change, so a killed run leaves no record of things that it may have changed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def left_key(environment: str, cluster: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LeftTopic:
-    """``overrides`` None: they could not be read."""
+    """``overrides`` None: unreadable."""
 
     topic_id: str
     partitions: int
@@ -36,8 +37,8 @@ class LeftTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeftCluster:
-    """``defaults``: what is set for all brokers of the cluster at run time (``Source.CLUSTER``), by topic config; None:
-    not read."""
+    """``defaults``: dynamic configs for all brokers of the cluster (``Source.CLUSTER``), by topic config; None: not
+    read."""
 
     cluster_id: str
     at_ms: int = 0
@@ -53,17 +54,17 @@ class LeftCluster:
         return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in names})
 
     def same(self, other: LeftCluster) -> bool:
-        """But for who wrote it, and when."""
+        """Without its writer and time."""
         ours, theirs = ((left.cluster_id, left.topics, left.defaults) for left in (self, other))
         return ours == theirs
 
 
 NOTHING_RECORDED = LeftCluster("")
-"""In place of a cluster of which nothing is remembered."""
+"""For a cluster without a record."""
 
 
 def left_topics(topics: Iterable[LiveTopic]) -> dict[str, LeftTopic]:
-    """Equal overrides are one object, as in what is read back."""
+    """Equal overrides are one object, as after reading."""
     seen: dict[int, Mapping[str, str] | None] = {}
     by_name: dict[str, LeftTopic] = {}
     for topic in topics:
@@ -75,14 +76,14 @@ def left_topics(topics: Iterable[LiveTopic]) -> dict[str, LeftTopic]:
 
 
 def left_on(live: LiveCluster, names: Iterable[str], brokers: Mapping[str, ConfigValue]) -> LeftCluster:
-    """``brokers``: what topics have without overrides."""
+    """``brokers``: values of topics without overrides."""
     topics = left_topics(live.topics[name] for name in names)
     defaults = {key: entry.value for key, entry in brokers.items() if entry.source is Source.CLUSTER and entry.value}
     return LeftCluster(live.cluster_id, topics=topics, defaults=defaults)
 
 
 def dumps(left: LeftCluster) -> bytes:
-    """Overrides are written once, however many topics have them."""
+    """Each set of overrides is written once, however many topics share it."""
     numbers: dict[tuple[tuple[str, str], ...], int] = {}
     rows: dict[str, list[Any]] = {}
     for name, topic in sorted(left.topics.items()):
@@ -103,7 +104,8 @@ def dumps(left: LeftCluster) -> bytes:
 
 
 def loads(value: bytes) -> LeftCluster | None:
-    """None for a record that this release cannot read: it is advice, and a later release may write another."""
+    """None for a record that this release cannot read: the record is advice, and a later release may write another
+    format."""
     try:
         document = parsed(value)
         if document["format_version"] != FORMAT_VERSION:

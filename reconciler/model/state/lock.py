@@ -10,7 +10,7 @@ from reconciler.text import time_words
 
 LOCK_TOPIC = "__reconciler"
 LOCK_TOPIC_REPLICAS = 3
-# Few keys, one small record every few seconds while a run holds the lock: compaction has to keep up.
+# Few keys, but a small record every few seconds while a run holds the lock: compaction has to keep up.
 LOCK_TOPIC_CONFIGS = {
     "cleanup.policy": "compact",
     "segment.ms": "600000",
@@ -19,13 +19,13 @@ LOCK_TOPIC_CONFIGS = {
 }
 """Beside ``lock_topic_configs``."""
 WISHES = frozenset({"segment.bytes", "segment.ms", "min.cleanable.dirty.ratio", "min.insync.replicas"})
-"""Configs of our own topics that keep them small and writable. Where a service or a policy of brokers refuses them, the
-topics work without: they are read slower, since compaction comes later."""
+"""Configs that keep our own topics small and writable. If a service or a broker policy refuses them, the topics work
+without: reading is slower, because compaction comes later."""
 LEASE_MS = 60_000
 
 
 def lock_cluster(topology: Topology) -> Cluster:
-    """The cluster that keeps the lock and the record of the last apply: where it was found, in the beginning the first
+    """The cluster with the lock and the record of the last apply: the one on which they were found, at first the first
     by name. Raises ReconcilerError."""
     if not topology.clusters:
         raise ReconcilerError(
@@ -37,17 +37,18 @@ def lock_cluster(topology: Topology) -> Cluster:
 
 
 def lock_topic_factors(brokers: int) -> tuple[int, ...]:
-    """To be tried in turn. Of two brokers the third may only be away, and Kafka may place a replica on it."""
+    """Factors to try in turn. If two brokers are up, a third may only be down, and Kafka may place a replica on it."""
     return (LOCK_TOPIC_REPLICAS, 2) if brokers == 2 else (min(LOCK_TOPIC_REPLICAS, brokers),)
 
 
 def lock_topic_configs(replicas: int) -> dict[str, str]:
-    """With one broker away it can still be written; what the cluster asks of other topics may be all replicas."""
+    """Keeps the topic writable with one broker down; the cluster's default may require all replicas."""
     return {**LOCK_TOPIC_CONFIGS, "min.insync.replicas": str(max(1, replicas - 1))}
 
 
 def lock_topic_shapes(brokers: int) -> Iterator[tuple[int, dict[str, str]]]:
-    """Factor and configs of the lock's topic, to be tried in turn: a policy of brokers may refuse a wish."""
+    """Factors and configs for the lock's topic, to try in turn: a broker policy may refuse the configs that are mere
+    wishes."""
     factors = lock_topic_factors(brokers)
     yield from ((factor, lock_topic_configs(factor)) for factor in factors)
     for factor in factors:
@@ -73,8 +74,8 @@ def journal_transactional_id(environment: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One process that holds, or asks for, the lock. ``place`` is equal for processes that can see each other, or
-    empty where that cannot be known. ``id`` is unique."""
+    """A process that holds or requests the lock. ``place``: equal for processes that can see each other, empty if
+    unknown. ``id``: unique."""
 
     id: str
     who: str
@@ -91,7 +92,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Steal:
-    """From whom a lock was taken, and why."""
+    """The former holder of a stolen lock, and the reason."""
 
     who: str
     host: str
@@ -102,7 +103,7 @@ class Steal:
 
 @dataclass(frozen=True, slots=True)
 class LockRecord:
-    """``renewed_ms``: since 1970. ``steal``: set where it was taken from another holder."""
+    """``renewed_ms``: since 1970. ``steal``: set if it was taken from another holder."""
 
     holder: Holder
     renewed_ms: int
@@ -110,11 +111,11 @@ class LockRecord:
     steal: Steal | None = None
 
     def left_ms(self, now_ms: int) -> int:
-        """How long it still counts; 0 or less: it does not."""
+        """Remaining time; 0 or less: expired."""
         return self.renewed_ms + self.lease_ms - now_ms
 
     def words(self, now_ms: int) -> str:
-        """The holder, and what its silence may mean: who lives renews every third of the lease."""
+        """The holder, and the meaning of its silence: a live one renews at every third of the lease."""
         silent = now_ms - self.renewed_ms
         if silent * 2 < self.lease_ms:
             return self.holder.words(now_ms)

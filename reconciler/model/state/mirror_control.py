@@ -1,8 +1,9 @@
-"""The records by which ``apply`` and mirror hosts agree on a mirror, and their JSON as written to Kafka. Frozen.
+"""The records by which ``apply`` and mirror hosts agree on a mirror, and their JSON in Kafka. Frozen.
 
-Each record says its format version and the oldest reader that understands it, so that hosts and reconcilers are
-upgraded in either order, one release apart. Fields that a later release adds are ignored. Format:
-schemas/reports/mirror-desired.schema.json and schemas/reports/mirror-host.schema.json.
+Each record has its format version and the oldest reader that understands it, so that hosts and reconcilers can be
+upgraded in either order, one release apart. Unknown fields are ignored.
+
+Format: schemas/reports/mirror-desired.schema.json and schemas/reports/mirror-host.schema.json.
 """
 
 import json
@@ -16,14 +17,14 @@ from reconciler.replication.json_codec import Codec, parsed
 
 FORMAT_VERSION = 1
 OLDEST_READER = 1
-"""Readers of this format version and later ones understand what is written here."""
+"""Readers of this format version and later ones understand our records."""
 OLDEST_WRITER = 1
-"""Records of this format version and later ones are understood here."""
+"""We understand records of this format version and later ones."""
 LEASE_MS = 15_000
-"""A host that has not renewed its lease for so long has lost it."""
+"""A host loses its lease after this time without a renewal."""
 
 _MOST = 2**53
-"""The largest generation, epoch or beat: a larger one is not ours, and the next one written has to be one more."""
+"""The largest valid generation, epoch or beat: a larger one is not ours, and would leave no room for the next."""
 
 Document = dict[str, Any]
 
@@ -34,8 +35,8 @@ class DesiredState(StrEnum):
 
 
 class HostPhase(StrEnum):
-    """What a host does with the generation that it reports. LEAVING: the host ends, and another one may take over
-    while the application still copies."""
+    """A host's work on the generation that it reports. LEAVING: the host ends, and another one may take over while the
+    application still copies."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -49,8 +50,8 @@ class HostPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DesiredMirror:
-    """``submission``: what spark-submit is given (master, spark_conf); the fingerprint covers it and the hand-over.
-    ``generation`` counts up by one with each record."""
+    """``submission``: input of spark-submit (master, spark_conf); the fingerprint covers it and the hand-over.
+    ``generation``: one more with each record."""
 
     environment: str
     mirror: str
@@ -64,14 +65,14 @@ class DesiredMirror:
     written_ms: int
 
     def actual_fingerprint(self) -> str:
-        """Of what the record holds, whatever it says its fingerprint is."""
+        """The fingerprint of the record's contents, whatever its field ``fingerprint`` says."""
         return fingerprint_of({**{k: v for k, v in self.handover.items() if k != "fingerprint"}, **self.submission})
 
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """``generation``: which desired record it is about; 0: none yet. ``what``, ``why``, ``todo``: a refusal, or in
-    ``what`` what is waited for. ``restarts``: starts again after a crash, of this generation."""
+    """``generation``: of the desired record that it is about; 0: none yet. ``what``, ``why``, ``todo``: a refusal;
+    ``what`` alone: what the host waits for. ``restarts``: restarts of this generation after crashes."""
 
     generation: int = 0
     phase: HostPhase = HostPhase.WAITING
@@ -85,8 +86,8 @@ class HostReport:
 
 @dataclass(frozen=True, slots=True)
 class HostLease:
-    """``host``: unique to one process. ``epoch``: how often the mirror changed hosts. ``beat``: counts renewals, so
-    that a reader sees with its own clock whether the holder lives. ``released``: anyone may take it at once."""
+    """``host``: unique to one process. ``epoch``: number of changes of the mirror's host. ``beat``: counts renewals, so
+    that a reader's own clock shows whether the holder lives. ``released``: anyone may take it at once."""
 
     environment: str
     mirror: str
@@ -108,7 +109,7 @@ class HostLease:
 
 @dataclass(frozen=True, slots=True)
 class HostPresence:
-    """A host that waits for desired records, or did so when it was killed. ``accepts``: for messages."""
+    """A host that waits for desired records, or did so until it was killed. ``accepts``: for messages."""
 
     environment: str
     host: str
@@ -124,7 +125,7 @@ class HostPresence:
 
 
 class UnreadableRecordError(ValueError):
-    """A record of the control topic that cannot be used: what is wrong with it, in words."""
+    """An unusable record of the control topic: the problem, in words."""
 
 
 Record = TypeVar("Record")
@@ -138,7 +139,7 @@ def _document(given: object) -> Document:
 
 
 class ControlRecord(Generic[Record]):
-    """JSON of one kind of record. ``name``: for messages."""
+    """The JSON of one kind of record. ``name``: for messages."""
 
     def __init__(self, kind: type[Record], name: str) -> None:
         self._kind = kind
@@ -149,7 +150,7 @@ class ControlRecord(Generic[Record]):
         return json.dumps({**versions, **_CODEC.encoded(value)}, sort_keys=True, separators=(",", ":")).encode()
 
     def loads(self, value: bytes, key: Mapping[str, str]) -> Record:
-        """``key``: the fields that the record's key says, which it has to repeat. Raises UnreadableRecordError."""
+        """``key``: the fields in the record's key, which its value must repeat. Raises UnreadableRecordError."""
         try:
             document = _document(parsed(value))
         except (ValueError, TypeError):
@@ -182,7 +183,7 @@ PRESENCE = ControlRecord(HostPresence, "presence record")
 
 
 def read_desired(value: bytes | None, environment: str, mirror: str) -> DesiredMirror | None:
-    """None where there is no record. Raises UnreadableRecordError."""
+    """None without a record. Raises UnreadableRecordError."""
     return None if value is None else DESIRED.loads(value, {"environment": environment, "mirror": mirror})
 
 

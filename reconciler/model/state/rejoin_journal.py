@@ -1,4 +1,5 @@
-"""The journal of a failback with ``--diverged``, kept in Kafka beside the lock: another machine goes on with it."""
+"""The journal of a failback with ``--diverged``, kept in Kafka beside the lock, so that another machine can continue
+it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ def rejoin_key(environment: str, flow: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RejoinTopic:
-    """A topic of the old source as it was when its own records were kept. ``ends``: high watermarks by partition.
+    """A topic of the old source at the time when its own records were kept. ``ends``: high watermarks by partition.
     ``configs``: its overrides."""
 
     name: str
@@ -28,8 +29,8 @@ class RejoinTopic:
 
 @dataclass(frozen=True, slots=True)
 class RejoinJournal:
-    """``topics``: recreated, or to be. ``place``: where their own records are kept, empty where they were discarded.
-    ``over``: both sides were the same in the end."""
+    """``topics``: recreated or to be recreated. ``place``: where their own records are kept, empty if discarded.
+    ``over``: both sides are the same at last."""
 
     environment: str
     flow: str

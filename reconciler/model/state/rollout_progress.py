@@ -1,6 +1,6 @@
-"""The progress of a rollout, as kept in Kafka beside the lock, so that a new run can resume.
+"""The progress of a rollout, kept in Kafka beside the lock, so that a new run can resume it.
 
-By cluster, not by wave: a wave that git renames or cuts in two keeps what its clusters still have to soak. Frozen.
+By cluster, not by wave: if git renames or splits a wave, its clusters keep their soak. Frozen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ def promotion_key(environment: str) -> str:
 
 
 class SoakState(StrEnum):
-    """BEGUN: changes of its wave are under way, or were cut off. SOAKING: they are done. PASSED: its soak is over."""
+    """BEGUN: changes of its wave are being carried out, or were interrupted. SOAKING: they are done. PASSED: its soak
+    is over."""
 
     BEGUN = "begun"
     SOAKING = "soaking"
@@ -27,7 +28,7 @@ class SoakState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterRollout:
-    """``soaked_ms``: how long all gates were seen to hold, without a break, since the last change."""
+    """``soaked_ms``: how long all gates have held without a break since the last change."""
 
     wave: str
     stand: SoakState
@@ -36,7 +37,7 @@ class ClusterRollout:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """``halted``: why the rollout is halted, or empty. ``at_ms``: since 1970, of the last word."""
+    """``halted``: why the rollout is halted, or empty. ``at_ms``: time of the last update, since 1970."""
 
     environment: str
     at_ms: int = 0
@@ -45,18 +46,18 @@ class Promotion:
     clusters: Mapping[str, ClusterRollout] = field(default_factory=lambda: MappingProxyType({}))
 
     def pending(self, clusters: Iterable[str]) -> tuple[str, ...]:
-        """Those that were changed and have not soaked to the end."""
+        """Changed clusters whose soak is not over."""
         pending = ((name, self.clusters.get(name)) for name in clusters)
         return tuple(
             name for name, progress in pending if progress is not None and progress.stand is not SoakState.PASSED
         )
 
     def soaked_ms(self, clusters: Iterable[str]) -> int:
-        """Of the one that soaked least."""
+        """The shortest soak among them."""
         return min((self.clusters[name].soaked_ms for name in clusters if name in self.clusters), default=0)
 
     def begun(self, clusters: Iterable[str]) -> bool:
-        """Whether changes of one of them are under way, or were cut off."""
+        """Whether changes of one of them are being carried out, or were interrupted."""
         return any(self.clusters[name].stand is SoakState.BEGUN for name in clusters if name in self.clusters)
 
     def set(self, clusters: Iterable[str], stand: ClusterRollout) -> Promotion:
