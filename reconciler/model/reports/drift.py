@@ -188,7 +188,7 @@ def differing(pair: Pair) -> Iterator[Configured]:
 
 
 def unseen(live: LiveState, ref: TopicRef) -> Unknown | None:
-    """For a topic that was not read: why it may exist all the same, else None."""
+    """For a topic that was not read: why it may exist anyway, else None."""
     cluster = live.known(ref.cluster)
     return cluster.hidden.get(ref.name) if cluster else None
 

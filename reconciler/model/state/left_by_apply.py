@@ -19,7 +19,7 @@ from reconciler.text import moment
 
 FORMAT_VERSION = 1
 NOT_READ = -1
-"""In place of the number of a topic's overrides."""
+"""The number for a topic whose overrides could not be read."""
 
 
 def left_key(environment: str, cluster: str) -> str:

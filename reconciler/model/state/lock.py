@@ -17,7 +17,7 @@ LOCK_TOPIC_CONFIGS = {
     "segment.bytes": str(1 << 20),
     "min.cleanable.dirty.ratio": "0.1",
 }
-"""Beside ``lock_topic_configs``."""
+"""In every shape of the topic; ``lock_topic_configs`` adds min.insync.replicas."""
 WISHES = frozenset({"segment.bytes", "segment.ms", "min.cleanable.dirty.ratio", "min.insync.replicas"})
 """Configs that keep our own topics small and writable. If a service or a broker policy refuses them, the topics work
 without: reading is slower, because compaction comes later."""
@@ -64,7 +64,7 @@ def transactional_id(environment: str) -> str:
 
 
 def journal_key(environment: str) -> str:
-    """Of a reassignment on its own cluster."""
+    """Key of the reassignment's journal, on the cluster that it changes."""
     return f"reassignment/{environment}"
 
 

@@ -44,7 +44,7 @@ class Review:
     amounts: tuple[Amount, ...] = ()
     """Amounts that the plan copies, loses and moves."""
     effectless: tuple[NoEffect, ...] = ()
-    """Entries of the edit that the plan has no change for."""
+    """Entries of the edit without a change in the plan."""
     seen: LiveState | None = None
     """The live state behind the plan."""
 
@@ -124,7 +124,7 @@ def report_in(form: Format, text: Callable[[], str], json: Callable[[], str], pa
 
 
 def lasting(plan: Plan | None, undone: EditComparison) -> Section:
-    """What going back from the edit ``undone`` does not bring back: by its fields, and by the plan of going back."""
+    """Effects of the edit ``undone`` that going back does not revert: by its fields, and by the plan of going back."""
     items = []
     for item in undone.items:
         for field in (field for field in item.fields if field.irreversible):

@@ -48,7 +48,8 @@ _FEW = 8
 _CELL_NAMES = 3
 """Names in a cell that are not folded."""
 _CARDS = 24
-"""Most cards of dangerous changes: a reader reads no more one by one, and the page would hold all of them twice."""
+"""Limit of cards of dangerous changes: a reader does not read more one by one, and the page would have all of them
+twice."""
 _HEADS = ("", "what", "on", "field", "before", "after", "risk", "step")
 _NOT_THERE, _REMOVED = '<span class="faint">not there</span>', '<span class="remove">removed</span>'
 _TITLES = {
@@ -81,7 +82,7 @@ def plan_html(
     before: Sequence[Section] = (),
     about: AboutPlan = NOTHING_ABOUT,
 ) -> str:
-    """``before``: sections ahead of the changes, such as what an edit means."""
+    """``before``: sections ahead of the changes, such as the meaning of an edit."""
     return page_html(f"{plan.basis.environment}: plan", plan_body(plan, handoff, before, about))
 
 
@@ -91,8 +92,7 @@ def plan_body(
     before: Sequence[Section] = (),
     about: AboutPlan = NOTHING_ABOUT,
 ) -> list[str]:
-    """The elements of ``plan_html``: what a reader must see before agreeing comes first, what is only for reference
-    last."""
+    """The elements of ``plan_html``: first what a reader must see before agreeing, last what is only for reference."""
     # The same sections as in Markdown and text, in another order: a page is not cut, and has an index at its top.
     steps, outside = outline(plan), outside_sections(plan)
     sections = *load_sections(plan), *shift_sections(plan), *left_sections(plan)
@@ -114,7 +114,7 @@ def plan_body(
     if plan.changes and plan.rollout and about.drawn is None:  # the map has the gates beneath its waves
         body.append(f'<p class="faint">{safe(waves.gates_words(plan.rollout.gates))}</p>')
     body += change_tables(plan, about.owners)
-    if steps:  # folded where they are many: the tables have said what changes
+    if steps:  # many of them are folded: the tables show the changes already
         opened = " open" if sum(len(step.entries) for step in steps) <= _FEW else ""
         title = f"In the order of apply, with reasons ({counted(len(steps), 'step')})"
         body.append(f'<details class="section" id="steps"{opened}><summary>{title}</summary>')
@@ -180,7 +180,7 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
     yield f'<section class="urgent" id="dangerous"><h2>Dangerous ({count:,})</h2><div class="cards">'
     for step, place, entry in high[:_CARDS]:
         where = f" on {mono(place.cluster)}" if place.cluster else ""
-        # What a mirror restarts for is the change itself, in words that its headline lacks.
+        # A mirror's change consists of its reasons to restart, which the headline lacks.
         causes = [line for line in entry.lines if entry.noun == "mirror" and not line.startswith("fingerprint ")]
         facts = (*causes, *(entry.stakes or ("what it puts at stake was not measured",)), entry.reversibility)
         yield (
@@ -198,8 +198,8 @@ def _dangers(steps: Sequence[PlanStep]) -> Iterator[str]:
 
 
 def change_tables(plan: Plan, owners: Owners) -> Iterator[str]:
-    """All changes, before beside after, folded by kind and by the owner of what changes. Each line leads to its step
-    (``outline``). Without ``owners`` the page names none."""
+    """All changes, before beside after, folded by kind and by owner. Each line leads to its step (``outline``). Without
+    ``owners`` the page names none."""
     if not plan.changes:
         return
     stages = dict.fromkeys((planned.wave, planned.stage) for planned in plan.changes)

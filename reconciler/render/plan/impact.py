@@ -1,4 +1,4 @@
-"""The impact of a plan in words: what each change puts at stake, and how much the whole copies, loses and moves."""
+"""The impact of a plan in words: the stakes of each change, and how much the whole plan copies, loses and moves."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,8 +14,8 @@ _PLACES = {AmountKind.COPY: "flow", AmountKind.AGAIN: "flow", AmountKind.LOSE: "
 
 
 def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
-    """Of one change, or of equal changes on several topics added up: bytes and records, what expires at once, who reads
-    it, which flows carry it. Empty if the clusters were not asked."""
+    """The stakes of one change, or of equal changes on several topics added up: bytes and records, what expires at
+    once, its readers and flows. Empty if the clusters were not asked."""
     known = [impact for impact in impacts if impact is not None]
     if not known:
         return ()
@@ -87,7 +87,7 @@ def size(count: float) -> str:
 def amounts_sentence(amounts: Sequence[Amount]) -> str:
     """``to copy: at most 1.2 GiB of 12 topics over 2 flows; to lose: unknown, of 1 topic on 1 cluster``."""
     kinds = {each.kind for each in amounts}
-    # Nothing to copy for the first time is not worth a clause beside something to copy again.
+    # Nothing to copy for the first time needs no clause beside something to copy again.
     if AmountKind.AGAIN in kinds and all(each.nothing for each in amounts if each.kind is AmountKind.COPY):
         kinds.discard(AmountKind.COPY)
     clauses = []

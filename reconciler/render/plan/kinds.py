@@ -42,7 +42,7 @@ from reconciler.text import counted, first_of, grouped, size_words, time_words
 Changed = TypeVar("Changed")
 SHOWN = 5
 FEWEST_TOGETHER, NAMES_TOGETHER = 3, 8
-"""From how many names on rules that are alike are shown together, and how many of the names then."""
+"""Number of names from which equal rules share a line, and number of names that the line then shows."""
 FEW = 2
 """Configs that a headline names with their values."""
 _FEW_REPLICAS = 3
@@ -75,8 +75,8 @@ class Words(ABC, Generic[Changed]):
 
     @abstractmethod
     def signature(self, change: Changed) -> object:
-        """Equal for changes that can share an entry: they have the same headline and the same values. Names of their
-        own, and origins, may differ."""
+        """Equal for changes that can share an entry: they have the same headline and the same values. Names and origins
+        may differ."""
 
     @abstractmethod
     def lines(self, changes: Sequence[Changed]) -> Iterable[str]:
@@ -111,8 +111,8 @@ def outlined_values(changes: Sequence[Change]) -> Iterator[OutlinedValue]:
     first = changes[0]
     if not isinstance(first, CreateTopic | AlterConfigs):
         return
-    # ``use_defaults_from: source`` writes what is a mere default at the source on a new topic. If these are many they
-    # share one line: twenty of them hide the few that an author chose.
+    # With ``use_defaults_from: source`` a new topic gets mere defaults of the source. Many of them share one line, so
+    # that twenty do not hide the few that an author chose.
     fresh = [config for config in first.configs if config.before is None and not config.before_source]
     usual = [config for config in fresh if config.origin.endswith(f", {Source.BUILT_IN.value}")]
     usual = usual if len(usual) > SHOWN else []
@@ -143,7 +143,7 @@ class TopicWords(Words[TopicChange]):
             case AlterConfigs(configs=configs) if len(configs) > FEW:
                 return f"{counted(len(configs), 'config')}{why}"
             case AlterConfigs():
-                few = []  # with their values: they are what the change is
+                few = []  # with their values, which are the change
                 for config in change.configs:
                     before = human(config.key, config.before) if config.before else "(not set)"
                     after = "no override" if config.after is None else human(config.key, config.after)
@@ -234,7 +234,7 @@ class ReplicaWords(Words[ReplicaChange]):
             return
         alike = [change for change in changes if isinstance(change, ReassignReplicas)]
         moved = [placement for change in alike for placement in change.placements]
-        if len(alike) == 1:  # one topic has room for where its partitions go
+        if len(alike) == 1:  # a single topic has room for the places of its partitions
             for placement in moved[:_FEW_REPLICAS]:
                 before, after = (", ".join(map(str, brokers)) for brokers in (placement.before, placement.after))
                 yield f"partition {placement.partition}: {before} -> {after}"
@@ -373,7 +373,7 @@ class UserWords(Words[UserChange]):
 
 
 def _job(change: MirrorChange) -> tuple[str, FieldValues]:
-    """What happens to the job, in a headline and as a field."""
+    """The effect on the job, in a headline and as a field."""
     match change:
         case StartMirror():
             return "start", FieldValues("job", "", "started")

@@ -50,7 +50,7 @@ class Detail(IntEnum):
     SHORT_LISTS = 1
     """Folded lists end after 60 lines; what is urgent stays whole."""
     NO_VALUES = 2
-    """Each change has its headline, stakes, risk and needs; what its values were and will be is in the saved plan."""
+    """Each change has its headline, stakes, risk and needs; its values are in the saved plan."""
     NAMES = 3
     """A line for each sign and cluster, with the names."""
     COUNTS = 4
@@ -78,11 +78,11 @@ def plan_markdown(
     amounts: Sequence[Amount] = (),
     lead: str = "",
 ) -> str:
-    """``before``: sections ahead of the changes, such as what an edit means. ``drawn``: the plan on the map, which is
-    left out together with values. ``amounts``: what it copies, loses and moves. ``lead``: what the headline begins
-    with. ``limit`` in UTF-16 code units."""
-    # Everything that does not depend on the detail is worked out once: with ten thousand topics each takes a while, and
-    # up to five details are tried.
+    """``before``: sections ahead of the changes, such as the meaning of an edit. ``drawn``: the plan on the map, which
+    is left out together with values. ``amounts``: what it copies, loses and moves. ``lead``: beginning of the headline.
+    ``limit``: in UTF-16 code units."""
+    # Everything independent of the detail is made once: with ten thousand topics each part takes a while, and up to
+    # five levels of detail are tried.
     digest, environment = planfile.digest(plan), plan.basis.environment
     head = [
         hidden("plan", environment, {"digest": digest, "apply": handoff.apply}),
@@ -299,7 +299,7 @@ def _sections(sections: Sequence[Section], detail: Detail) -> Iterator[str]:
 
 
 def _items(section: Section, detail: Detail) -> Iterator[str]:
-    # What a reader must see before agreeing keeps its items one step longer than what is folded.
+    # A section that a reader must see before agreeing keeps its items one step longer than folded ones.
     every = detail is Detail.ALL or (detail.values and section.urgent)
     shown = len(section.items) if every else _NAMES if detail <= Detail.NO_VALUES else SHOWN
     most = _NAMES if detail.values else SHOWN

@@ -55,7 +55,7 @@ class PlanEntry:
     needs: tuple[str, ...]
     needs_why: str
     folds: bool = False
-    """A concise form may show the first lines only, since the headline says what they come to."""
+    """A concise form may show the first lines only, since the headline sums them up."""
     noun: str = "topic"
     stakes: tuple[str, ...] = ()
     later: str = ""
@@ -69,7 +69,7 @@ class PlanEntry:
 
     @property
     def title(self) -> str:
-        """Its name, or how many it is of."""
+        """Its name, or the number of its subjects."""
         return self.names[0] if len(self.names) == 1 else f"{counted(len(self.names), self.noun)}, each"
 
 
@@ -106,8 +106,8 @@ def outline(plan: Plan, ungated: bool = False) -> tuple[PlanStep, ...]:
     stages = groupby(plan.changes, key=lambda planned: (planned.wave, planned.stage))
     for number, ((wave, stage), planned) in enumerate(stages, start=1):
         together = list(planned)
-        # Topics are sorted by cluster and name, by which a reader looks for one; their order within a stage means
-        # nothing, and what is done to one topic stays in its order. All other changes are shown in the order of apply.
+        # Topics are sorted by cluster and name, so that a reader finds one: their order within a stage means nothing,
+        # and changes of one topic keep theirs. All other changes are shown in the order of apply.
         of_topics = all(isinstance(planned.change, ChangeOfTopic) for planned in together)
         if of_topics:
             together.sort(key=lambda planned: planned.change.cluster)
@@ -145,7 +145,7 @@ def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
     grants = grouped((_whose(members[0]), members) for members in access)
     for members in alike.values():
         if isinstance(members[0].change, AclChange):
-            # Many grants of one principal are read as what it may do: one entry, in the place of the first.
+            # Many grants of one principal together say what it may do: one entry, at the place of the first.
             same = grants[_whose(members[0])]
             if len(same) < FOLD:
                 shown.append(_access([members]))
@@ -168,7 +168,7 @@ def _whose(planned: Planned) -> object:
 
 
 def _access(grants: Sequence[Sequence[Planned]]) -> PlanEntry:
-    """Rules are read by what they are for; what Kafka stores comes below, folded in text."""
+    """Rules appear by their purpose; their form in Kafka comes below, folded in text."""
     members = [planned for grant in grants for planned in grant]
     entry, lines = _entry(members[:1]), tuple(described([planned.change for planned in members]))
     rules = [planned.change.acl for planned in members if isinstance(planned.change, AclChange)]
@@ -200,7 +200,7 @@ def _entry(members: Sequence[Planned]) -> PlanEntry:
 
 
 def basis_words(basis: Basis) -> str:
-    """What was planned, of which state of git."""
+    """The subject of the plan, and its state of git."""
     return f"{edition_words(basis.environment, basis)}, topology {basis.topology_digest[:12]}"
 
 
@@ -235,8 +235,8 @@ def risk_label(risk: Risk) -> str:
     return f"{risk.upper() if risk is Risk.HIGH else risk} risk"
 
 
-# The reasons of folded changes differ in the name of a source, or in how many partitions it has. The first reason of a
-# group is shown, and how many more are like it.
+# Reasons of folded changes differ in the name of a source, or in its number of partitions. The first reason of a group
+# is shown, with the number of similar ones.
 
 
 @dataclass(slots=True)

@@ -65,7 +65,7 @@ class Section:
     count: int | None = None
     """Shown even if items are left out or each means several; None: as many as there are items."""
     table: SectionTable | None = None
-    """The same as the items for pages, which have room for values side by side."""
+    """The items as a table, for pages, which have room for values side by side."""
 
     @property
     def heading(self) -> str:
@@ -89,9 +89,9 @@ class ReportPage:
     title: str = ""
     """Of the page, if that is not ``kind``."""
     origin: tuple[str, ...] = ()
-    """Lines of the page: of what, when and how it was made; empty: the environment alone."""
+    """Lines of the page about its subject, time and making; empty: the environment alone."""
     whole: str = ""
-    """Where all of it is, for a comment that is cut."""
+    """The place of the whole document, for a shortened comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ NO_HANDOFF = Handoff()
 
 
 ON_EVERY_PLAN = frozenset({"quota-key-not-declared", "quota-unmanaged", "undeclared-override", "user-unmanaged"})
-"""Rules about what no file names: the same on each plan, so drift lists it."""
+"""Rules about objects that no file names: equal in each plan, so drift lists them."""
 
 
 def of_this_plan(plan: Plan) -> Plan:
@@ -117,8 +117,8 @@ def of_this_plan(plan: Plan) -> Plan:
 
 
 def left_sections(plan: Plan, unmanaged: bool = False) -> tuple[Section, ...]:
-    """Blocked, unknown, ignored, notes: each only if there is something in it; nothing is folded. ``unmanaged``: with
-    the lists that are the same on each plan of a healthy environment; drift shows them, a plan does not."""
+    """Blocked, unknown, ignored, notes: non-empty ones only, nothing folded. ``unmanaged``: also the lists that are the
+    same in each plan of a healthy environment; drift shows them, a plan does not."""
     plan = plan if unmanaged else of_this_plan(plan)
     blocked = tuple(SectionItem(problem, (todo,)) for problem, todo in refusals(plan))
     why = "nothing is applied until these are resolved"
@@ -199,7 +199,7 @@ def _span(words: Callable[[int], str], broker_load: BrokerLoad, part: Callable[[
 
 
 def shift_sections(plan: Plan) -> tuple[Section, ...]:
-    """Who gains and who loses access by the plan: losses first."""
+    """Principals that gain or lose access by the plan: losses first."""
     items = []
     for shift in plan.shifts:
         # Without operations that the others contain, as rules are written.
@@ -238,8 +238,8 @@ def _names(shift: AccessShift) -> str:
 
 
 def outside_sections(plan: Plan, elsewhere: Collection[str] = ()) -> tuple[Section, ...]:
-    """None or one: in a plan all that changed outside of git, in a drift report what no difference shows.
-    ``elsewhere``: names (``OutsideChange.name``) that another part of the document has."""
+    """None or one: in a plan all changes outside of git, in a drift report those that no difference shows.
+    ``elsewhere``: names (``OutsideChange.name``) in other parts of the document."""
     changes = [change for change in plan.outside if change.name not in elsewhere]
     items: list[SectionItem] = []
     alike = grouped((replace(change, subject=change.subject._replace(name="")), change) for change in changes)

@@ -22,7 +22,7 @@ MANY = 12
 
 @dataclass(frozen=True, slots=True)
 class AboutEdit:
-    """``lead``: what a headline begins with; ``lines``: what the edit means, as text."""
+    """``lead``: beginning of the headline; ``lines``: the meaning of the edit, as text."""
 
     lead: str = ""
     lines: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ def plan_text(
     amounts: Sequence[Amount] = (),
     about: AboutEdit = NO_EDIT,
 ) -> str:
-    """``ignoring``: why the run leaves gates out, or empty. ``amounts``: what it copies, loses and moves. ``about``:
-    the edit that it is the plan of."""
+    """``ignoring``: why the run ignores gates, or empty. ``amounts``: what it copies, loses and moves. ``about``: the
+    edit that it plans."""
     lines = [style.paint("alarm" if about.lead else "bold", f"{about.lead}{verdict(plan)}")]
     lines += [style.paint("bold", amounts_sentence(amounts))] if amounts else []
     lines += [basis_words(plan.basis)]
@@ -89,7 +89,7 @@ def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
 
 
 def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[str]:
-    """``left_sections`` as lines, each list folded in the way that keeps most of it readable."""
+    """``left_sections`` as lines, each list folded so that most of it stays readable."""
     plan = plan if unmanaged else sections.of_this_plan(plan)
     for section in sections.left_sections(plan, unmanaged):
         heading = "Notes" if section.title == "Notes" else section.heading
@@ -122,5 +122,5 @@ def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[st
 
 
 def _cut(lines: Sequence[str], style: Style) -> Sequence[str]:
-    """One more costs no more than to say so."""
+    """Showing one more takes no more room than saying so."""
     return lines if len(lines) == SHOWN + 1 else style.cut(lines)

@@ -1,4 +1,4 @@
-"""The waves of a rollout: in a plan, what opens each one and its gates; in a status, how far each has come."""
+"""The waves of a rollout: in a plan, the opening and gates of each; in a status, the progress of each."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every document but the plan, one module for each: drift, parity, doctor, verify, failover, explain.
+"""Every document except the plan, one module for each: drift, parity, doctor, verify, failover, explain.
 
 Belongs here: text, Markdown, HTML and JSON of a report. Not here: the plan (`render.plan`).
 """

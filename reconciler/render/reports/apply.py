@@ -1,4 +1,4 @@
-"""The result of ``apply`` in words: what became of each change."""
+"""The result of ``apply`` in words: the outcome of each change."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import grouped, sentence
 
 FOLD = 3
-"""Changes a reason, on average, from which on they share a line."""
+"""Average number of changes for each reason, from which changes share a line."""
 _MARKS = {
     Result.LEFT: ("-", "NOT undone"),
     Result.FAILED: ("-", "failed"),
@@ -27,12 +27,12 @@ _MARKS = {
     Result.UNPROVEN: ("~", "not confirmed"),
     Result.SKIPPED: ("~", "not begun"),
 }
-"""All but what is done, worst first: colour and word."""
+"""All outcomes except done, worst first, with colour and word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """How a run of a rollout ended. ``halted``: why it is not over, or empty. ``ignoring``: why it left its gates out,
+    """The end of a run of a rollout. ``halted``: why it is not over, or empty. ``ignoring``: why it ignored its gates,
     or empty. ``ended_by``: the signal that halted it, or empty."""
 
     exit_code: ExitCode
@@ -73,7 +73,7 @@ def outcomes_text(
     probes: Sequence[Probe] = (),
     rolled: Rolled | None = None,
 ) -> str:
-    """Failures with their errors; what was done by name."""
+    """Failures with their errors; completed changes by name."""
     lines = [style.paint("bold", applied_verdict(plan, outcomes))]
     if rolled and rolled.ignoring:
         lines.append(_left_out(rolled))
@@ -87,7 +87,7 @@ def outcomes_text(
         many = len(some) >= FOLD * len({outcome.error for outcome in some})
         if len(some) > 1 and (of_a_wave or many):
             for error, names in grouped((outcome.error, outcome.id) for outcome in some).items():
-                # Each failure has to be looked at, so that none of their names is left out.
+                # A person has to look at each failure, so no name is left out.
                 listed = ", ".join(names) if result in (Result.FAILED, Result.LEFT) else style.listed(names)
                 lines.append(f"  {style.paint(colour, word)}: {listed}")
                 lines += [f"      {line}" for line in error.removeprefix(f"{word}: ").splitlines()]
@@ -128,7 +128,7 @@ def outcomes_json(
 def outcome_page(
     plan: Plan, outcomes: Sequence[Outcome], probes: Sequence[Probe] = (), rolled: Rolled | None = None
 ) -> ReportPage:
-    """Exactly what was done and what was not, worst first."""
+    """Completed and missing changes, exactly, worst first."""
     titles = {**{result: sentence(word) for result, (_, word) in _MARKS.items()}, Result.DONE: "Done"}
     sections = []
     if rolled and (rolled.words or rolled.ignoring):
@@ -153,7 +153,7 @@ def _left_out(rolled: Rolled) -> str:
 
 
 def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[SectionItem]:
-    """``brief``: of a probe that passed, only what was not probed."""
+    """``brief``: for a passed probe, only what it did not check."""
     for probe in probes:
         passed = ProbeVerdict.PASSED if brief and probe.verdict is ProbeVerdict.PASSED else None
         shown = [check for check in probe.checks if check.verdict is not passed]

@@ -67,5 +67,5 @@ def audit_json(verification: AuditVerification) -> str:
 def _state(report: ChainReport) -> str:
     if report.whole:
         return "whole"
-    # Doubts alone prove no change of a record; a break, or a head that is missing, does.
+    # Doubts alone prove no change of a record; a break or a missing head does.
     return "not proved" if report.broken is None and report.pinned is not False else "broken"

@@ -1,4 +1,4 @@
-"""Reports on what git declares: ``validate``, all problems with their places; ``explain``, why a value is as it is."""
+"""Reports on declarations in git: ``validate``, all problems with their places; ``explain``, the reason for a value."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,8 @@ from reconciler.text import columns, counted
 
 
 def valid_text(place: str, topology: Topology, planned: Plan | None = None) -> str:
-    """``environments/prod is valid: 2 clusters, 12 topics, 1 flow``. ``planned``: on the live clusters, if asked."""
+    """``environments/prod is valid: 2 clusters, 12 topics, 1 flow``. ``planned``: against the live clusters, if
+    requested."""
     lines = [f"{place} is valid: {_declared(topology)}"]
     if planned is not None and not (planned.refused or planned.unknown):
         lines.append("on the live clusters: nothing blocks a plan")

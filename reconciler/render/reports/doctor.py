@@ -36,7 +36,7 @@ def checkup_text(checkup: Checkup, style: Style = PLAIN) -> str:
         lines += ["", style.paint(_PAINT[verdict], f"{'In order' if fine else verdict.capitalize()} ({len(findings)})")]
         for _, part in groupby(findings, key=lambda finding: (finding.subject, finding.check)):
             of_one_check = list(part)
-            # What several findings of a check ask for is one script, to be copied as a whole.
+            # The commands of several findings of a check form one script, to be copied as a whole.
             script = len(of_one_check) > 1 and all(finding.todo for finding in of_one_check)
             for finding in of_one_check:
                 lines.append(f"  {finding.subject}, {finding.check}: {finding.text}")

@@ -1,4 +1,4 @@
-"""The reports of ``drift``, what differs from git and its cause, and of ``parity``, what differs between clusters."""
+"""The reports of ``drift``, differences from git with their causes, and of ``parity``, differences between clusters."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -55,7 +55,7 @@ def drift_page(plan: Plan, form: Format, history: History = NOTHING) -> sections
     items = []
     for item in drift:
         values, cause = (f"live: {item.found}", item.aim), f"{item.cause}: {item.why}"
-        if form is Format.MARKDOWN:  # a comment has no table, so that the values are in the line that a reader scans
+        if form is Format.MARKDOWN:  # a comment has no table, so the line itself needs the values
             items.append(sections.SectionItem(f"{item.subject} {', '.join(values)}", (cause,), sign="~"))
         else:
             items.append(sections.SectionItem(item.subject, (*values, cause), sign="~"))
@@ -126,7 +126,7 @@ def parity_verdict(parity: Parity) -> str:
 
 
 def parity_text(parity: Parity, style: Style = PLAIN) -> str:
-    """Violations, then what is unknown, then allowed differences."""
+    """Violations, then unknown parts, then allowed differences."""
     lines = [style.paint("bold", parity_verdict(parity)), f"environment {parity.environment}"]
     for title, disparities in (("Not allowed", parity.those(allowed=False)), ("Allowed", parity.those(allowed=True))):
         if title == "Allowed":
@@ -150,7 +150,7 @@ def parity_page(parity: Parity) -> sections.ReportPage:
 
 
 def _disparities(title: str, why: str, some: Sequence[Disparity]) -> sections.Section:
-    """Differences that are alike share an item and a row, with all their pairs."""
+    """Equal differences share an item and a row, with all their pairs."""
     items = tuple(sections.SectionItem(words, tuple(pairs), "~") for words, pairs in _alike(some).items())
     alike = grouped(((_whose(item), item.field, item.here, item.there, item.why), _pair(item)) for item in some)
     rows = (
@@ -162,7 +162,7 @@ def _disparities(title: str, why: str, some: Sequence[Disparity]) -> sections.Se
 
 
 def _alike(disparities: Sequence[Disparity]) -> dict[str, list[str]]:
-    """Words of a difference -> the pairs of topics that have it."""
+    """Words of a difference -> the pairs of topics with it."""
     pairs: dict[str, list[str]] = {}
     for each in disparities:
         whose, (here, there) = _whose(each)
@@ -178,7 +178,7 @@ def _pair(disparity: Disparity) -> str:
 
 
 def _whose(disparity: Disparity) -> tuple[str, tuple[str, str]]:
-    """What makes the sides a pair, and what the sides are called."""
+    """Why the sides are a pair, and their names."""
     if disparity.flow:
         return f"flow {disparity.flow}", ("the source", "the target")
     here, there = (ref.partition("/")[0] for ref in (disparity.source, disparity.remote))

@@ -53,7 +53,7 @@ def comparison_sections(comparison: edit.EditComparison, against: edit.Against) 
     said, items, follows = comparison_verdict(comparison, against), comparison.items, comparison.follows
     flows, mirrors = [], []
     for flow in comparison.flows:
-        # With counts where there are several: a list that is cut must not hide that topics are lost.
+        # With a count for each of several parts: a shortened list must not hide lost topics.
         sides = [(word, some) for word, some in (("gains", flow.gained), ("loses", flow.lost)) if some]
         counts = f": {', '.join(f'{word} {len(some):,}' for word, some in sides)}" if flow.count > 1 else ""
         topics = tuple(f"{word} {travel}" for word, some in sides if len(some) <= SHOWN for travel in some)
@@ -77,8 +77,8 @@ def comparison_sections(comparison: edit.EditComparison, against: edit.Against) 
 
 
 def _families(said: str, travels: Sequence[edit.TopicTravel]) -> Iterator[SectionItem]:
-    """Many topics by the beginnings of their names, the most frequent first: a widened expression shows what it
-    reaches, though each list is cut."""
+    """Many topics by the beginnings of their names, the most frequent first, so that the reach of a widened expression
+    shows although each list is shortened."""
     families = grouped((_beginning(travel.source.name), str(travel)) for travel in travels)
     for beginning, names in sorted(families.items(), key=lambda family: -len(family[1])):
         yield SectionItem(f"{said} {beginning} ({len(names):,})", names=tuple(names))
@@ -91,7 +91,7 @@ def _beginning(topic: str) -> str:
 
 
 def renames_section(comparison: edit.EditComparison) -> tuple[Section, ...]:
-    """None or one: topics that leave under one name and come under another, each with what becomes of both."""
+    """None or one: topics that leave under one name and arrive under another, with the effect on both."""
     deleted = {item.name.partition("/")[2] for item in comparison.items if item.kind == "deletion"}
     items = []
     for item in comparison.items:
@@ -104,7 +104,7 @@ def renames_section(comparison: edit.EditComparison) -> tuple[Section, ...]:
 
 
 def effects_section(effectless: Sequence[edit.NoEffect], comparison: edit.EditComparison) -> tuple[Section, ...]:
-    """None or one: entries of the edit that the plan has no change for, but those of ``renames_section``."""
+    """None or one: entries of the edit without a change in the plan, except those of ``renames_section``."""
     moved = {item.name for item in comparison.items if item.kind == "topic" and item.renamed}
     left = [each for each in effectless if each.kind != "topic" or each.name not in moved]
     items = tuple(
@@ -121,15 +121,15 @@ def effects_section(effectless: Sequence[edit.NoEffect], comparison: edit.EditCo
 
 
 def base_problems_section(problems: Sequence[Problem], against: edit.Against) -> Section:
-    """In place of what an edit means, where its base is not valid: an edit that fixes it is still planned."""
+    """Replaces the meaning of an edit whose base is invalid: the edit may fix it, so it is still planned."""
     since = f"What the edit since {against.base} (commit {against.commit[:12]}) means is not known"
     why = f"{since}: that commit is not valid. What apply would do now is shown below."
     return Section(_TITLE, why, tuple(SectionItem(str(problem)) for problem in problems))
 
 
 def comparison_text(sections: Sequence[Section], style: Style = PLAIN) -> str:
-    """``sections`` as ``comparison_sections`` makes them, with or without more: of an edit without a plan, which has
-    the headline itself."""
+    """``sections``: of ``comparison_sections``, perhaps with others; of an edit without a plan, which has the headline
+    itself."""
     first, *rest = sections
     lines = [style.paint("bold", first.why), *section_lines(first, style), *sections_lines(rest, style)]
     return lines_of(lines, style)
@@ -173,7 +173,7 @@ def folded(items: Sequence[edit.ItemChange]) -> Iterator[SectionItem]:
     """Equal changes of several share an item at the place of the first; where each is written, git says."""
     alike: dict[Hashable, list[edit.ItemChange]] = {}
     for item in items:
-        # The values of remote topics may be alike though each comes from a source of its own.
+        # Values of remote topics may be equal although each has another source.
         key: Hashable = item.sign, item.kind, item.means, item.fields
         if item.kind == REMOTE:
             fields = tuple(replace(field, means="") for field in item.fields)

@@ -1,4 +1,4 @@
-"""The report of ``failover`` and ``failback``: verdict, checks, steps, and what each group reads again."""
+"""The report of ``failover`` and ``failback``: verdict, checks, steps, and the records that each group reads again."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ _DONE = {result: result.value for result in StepResult} | {StepResult.FAILED: "F
 def failover_verdict(report: Report) -> str:
     move = report.seen.move
     description = f"{move.way} of {move.flow}"
-    # A dry run that would be stopped, and a run that failed, did not move anything to count.
+    # A blocked dry run and a failed run have moved nothing to count.
     failed = [step for step in report.steps if step.result is StepResult.FAILED]
     if report.dry and report.blocked:
         stops = sum(check.level is Level.STOPS for check in report.checks)
@@ -39,7 +39,7 @@ def failover_verdict(report: Report) -> str:
     alone = f"; {counted(groups_left, 'group')} left alone, with members on {move.destination}" if groups_left else ""
     moves = f"{head} {groups}: "
 
-    # What the groups that are moved read again or miss, exactly or as a bound.
+    # Records that moved groups read again or miss, exactly or as a bound.
     moved = [move for move in report.seen.groups if not _left_alone(move)]
     again, missed = (total([group_total(move, which) for move in moved]) for which in ("again", "missed"))
     exact, went_on = all(map(_exact, moved)), any(map(_went_on, moved))
@@ -56,12 +56,12 @@ def failover_verdict(report: Report) -> str:
 
 
 def _left_alone(group: GroupMove) -> bool:
-    """It reads at the destination, so its offsets are its own matter."""
+    """The group reads at the destination, so its offsets are its own."""
     return bool(group.note) and group.destination.members > 0
 
 
 def group_total(group: GroupMove, which: str) -> int | None:
-    """Of all its partitions; None when one of them is not known."""
+    """The sum over all its partitions; None if one is unknown."""
     return total([offset.again if which == "again" else offset.missed for offset in group.offsets])
 
 
@@ -89,7 +89,7 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
         lines += _more_parted(report)
     if report.seen.groups:
         move = report.seen.move
-        # Of a checkpoint only this is known: what is read again is at most all that was not read then.
+        # A checkpoint only gives a bound: the group reads again at most everything that was unread then.
         again = "again" if report.seen.reachable else "unread"
         rows = [("group", f"members {move.origin}", f"members {move.destination}", "offsets", again, "missed", "note")]
         for group in report.seen.groups[:MOST_ROWS]:
@@ -194,7 +194,7 @@ def failover_html(report: Report) -> str:
 
 
 def check_sections(checks: Iterable[FailoverCheck]) -> tuple[Section, Section, Section]:
-    """What stops a move, what is to know before it, and what is in order."""
+    """Checks that stop a move, those to know before it, and those in order."""
     items = grouped((check.level, SectionItem(check.text, (check.todo,) if check.todo else ())) for check in checks)
     stops, warns, fine = (tuple(items.get(level, ())) for level in (Level.STOPS, Level.WARNS, Level.FINE))
     return (
@@ -271,8 +271,8 @@ def failover_json(report: Report, exit_code: int) -> str:
 def parted_text(
     flow: str, clusters: tuple[str, str], partitions: Sequence[PartedPartition], compared: int, width: int | None = None
 ) -> str:
-    """What only one side of a flow with same offsets has. ``clusters``: its source and target; ``compared``: how many
-    partitions were compared; ``width``: of the terminal, in columns."""
+    """Records that only one side of a flow with same offsets has. ``clusters``: its source and target; ``compared``:
+    number of compared partitions; ``width``: of the terminal, in columns."""
     source, target = clusters
     if not partitions:
         return (

@@ -17,8 +17,8 @@ _EXACT = {"record": "", "next": ": the next record that was copied", "end": ": n
 
 
 def translations_text(report: Translations, width: int | None = None) -> str:
-    """One row a position, widths as the longest needs; what is not exact says why. ``width``: of the terminal, in
-    columns."""
+    """One row for each position, as wide as the longest needs; inexact ones have the reason. ``width``: of the
+    terminal, in columns."""
     head: tuple[str, ...] = "group", f"on {report.origin}", "offset", f"on {report.destination}", "offset", ""
     rows: list[tuple[str, ...]] = []
     for row in report.rows:
@@ -57,8 +57,8 @@ def translations_json(report: Translations) -> str:
 
 
 def translations_csv(report: Translations) -> str:
-    """For ``kafka-consumer-groups --reset-offsets --from-file``: topic,partition,offset, with the group first when
-    there are several. Positions without an offset are left out, so that the tool does not touch them."""
+    """For ``kafka-consumer-groups --reset-offsets --from-file``: topic,partition,offset, with the group first if there
+    are several. Positions without an offset are left out, so the tool does not touch them."""
     several = len({row.group for row in report.rows}) > 1
     known = [row for row in report.rows if row.found.offset is not None]
     groups = [f"{row.group}," if several else "" for row in known]
@@ -99,8 +99,8 @@ def positions_json(positions: TopicPositions) -> str:
 def inherited_text(
     flows: Sequence[Inheritance], absent: Mapping[str, TopicRef], files: Sequence[str], *, onward: bool = True
 ) -> str:
-    """``files``: those that were written; without them the report has the lines to write. ``onward``: names the
-    commands that follow."""
+    """``files``: written files; without them the report has the lines to write. ``onward``: names the commands that
+    follow."""
     lines: list[str] = []
     for inheritance in flows:
         flow, taken = inheritance.flow, [topic for topic in inheritance.topics if topic.positions]

@@ -112,7 +112,7 @@ def _head(item: ItemChange, report: PromotionReport) -> str:
 
 
 def _follows(means: str, report: PromotionReport) -> str:
-    """What comes of it on the clusters of the second environment, once it is declared there as in the first."""
+    """The effect on the clusters of the second environment if it declares the same as the first."""
     return f"; if {report.target} follows: {means}" if means else ""
 
 

@@ -9,7 +9,7 @@ from reconciler.text import size_words
 
 
 def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
-    """Each reassignment of one cluster, whose it is, and what is left to copy; then the throttles."""
+    """Each reassignment of one cluster, its owner and the bytes left to copy; then the throttles."""
     if isinstance(facts, Unknown):
         yield f"{cluster}: unknown: {facts.error}"
         yield f"  {facts.todo}"

@@ -43,8 +43,7 @@ def round_lines(current: Round) -> Iterator[Line]:
         if outcome.result is Result.DONE:
             yield "info", "done", {"change": outcome.id, "seconds": round(outcome.seconds, 2)}
 
-    # A change that was not begun is no error if it waits for its wave, or if nothing failed: then a requested stop left
-    # it out.
+    # An unbegun change is no error if it waits for its wave, or if nothing failed: then a requested stop left it out.
     in_waves = current.plan.rollout is not None
     failed = any(outcome.result not in (Result.DONE, Result.SKIPPED) for outcome in current.outcomes)
     not_done: list[_Said] = []
@@ -72,7 +71,7 @@ def _alike(entries: Iterable[_Said]) -> Iterator[Line]:
 
 
 def round_figures(current: Round, live: LiveState | None, verdict: Verdict | None = None) -> Figures:
-    """``live``: what the round saw, and the ``verdict`` of that."""
+    """``live``: the state that the round read, and ``verdict`` on it."""
     if current.plan is None or current.error:
         return Figures(current.seconds, topology_kept=bool(current.kept))
     # A change that was planned and not done stays pending until a later round does it.

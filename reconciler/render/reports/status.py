@@ -1,4 +1,4 @@
-"""What ``status`` prints: clusters, mirrors, the lag of each flow, the lock and the rollout, as text or JSON."""
+"""The output of ``status``: clusters, mirrors, the lag of each flow, the lock and the rollout, as text or JSON."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ from reconciler.text import ANY_FOLDER, command_of, counted, time_words
 Lock = LockRecord | Unknown | None
 """None: it was never held. Unknown: it could not be read."""
 _ALWAYS = ("pauses", "resuming_partitions", "lost", "rate_limit", "throttled_seconds", "catch_up")
-"""Figures of a flow that this document has even if the record leaves them out."""
+"""Figures of a flow that this document has even if the record lacks them."""
 CLOCKS_AGREE_MS = 30_000
 """Difference of clocks up to which a record's age is trusted."""
 
@@ -41,11 +41,11 @@ class StatusInputs:
     rollout: RolloutStatus | None = None
     """Of its rollout; None if it has none."""
     verdict: Verdict | None = None
-    """None: it follows from what was seen alone."""
+    """None: decided from the observed state alone."""
     check: bool = False
     """The verdict decides the exit code."""
     drills: Mapping[str, LastDrill] | Unknown = field(default_factory=dict)
-    """The last one of each flow that had one, of flows with objectives."""
+    """The last drill of each flow with objectives."""
 
 
 def verdict_in(topology: Topology, live: LiveState, affairs: StatusInputs | None) -> Verdict:
@@ -94,7 +94,7 @@ def _unknown_value(unknown: Unknown) -> dict[str, Any]:
 
 
 def unknown_words(unknown: Unknown, live: LiveState) -> str:
-    """A cluster that does not answer has its error in its own line alone."""
+    """The error of a silent cluster is in its own line alone."""
     silent = [name for name, cluster in live.clusters.items() if getattr(cluster, "what", "") == unknown.what]
     return f"unknown, as cluster {silent[0]} is" if silent else f"unknown: {unknown.error}. {unknown.todo}"
 
@@ -148,7 +148,7 @@ def _mirror(mirror: LiveMirror | Unknown, now_ms: int, docs_url: str) -> dict[st
 
 
 def _flow(flow: FlowStatus, current: bool, docs_url: str) -> dict[str, Any]:
-    """As in the record, with the figures that it leaves out while they are empty, and the runbook of each condition."""
+    """As in the record, with figures that it leaves out if empty, and the runbook of each condition."""
     value = {name: sparse_fields(FlowStatus)[name] for name in _ALWAYS} | flow_document(flow)
     for condition in value["conditions"]:
         condition["todo"] = command_of(condition["todo"], ANY_FOLDER, flow.name)
@@ -156,7 +156,7 @@ def _flow(flow: FlowStatus, current: bool, docs_url: str) -> dict[str, Any]:
     del value["lanes"]
     if flow.records_lag and not flow.records_lag_at_least:  # jobs of the release before say 0 where it is known
         value["records_lag_at_least"] = flow.records_lag
-    if not current:  # the job reports nothing now: its lag is as old as its last record, and no bound of that of now
+    if not current:  # its lag is as old as the job's last record, and no bound of the present one
         last = {"records_lag": flow.records_lag, "seconds_lag": flow.seconds_lag}
         value |= dict.fromkeys(("records_lag", "seconds_lag", "oldest_unread_seconds"))
         value |= {"records_lag_at_least": 0, "last_reported": last}
@@ -173,10 +173,10 @@ def status_text(
     """``width``: of the terminal, in columns; None where lines stay whole."""
     live = live.as_reported()
     verdict = verdict_in(topology, live, affairs)
-    # What waits for a person comes first: on a terminal the rest may scroll away.
+    # Work for a person comes first: on a terminal the rest may scroll away.
     lines = [headline(verdict, figures(live)), "", *cause_lines(verdict, topology.rules.docs_url)]
     lines += [""] if verdict.causes else []
-    for name, cluster in live.clusters.items():  # why it is unknown is said above
+    for name, cluster in live.clusters.items():  # the causes above have the reason
         lines.append(f"cluster {name}: {'unknown' if isinstance(cluster, Unknown) else cluster_words(cluster)}")
     if affairs is not None:
         lines += [lock_line(affairs.lock, live, now_ms)]
@@ -214,8 +214,8 @@ def figures(live: LiveState) -> str:
 
 
 def lag_of_all(live: LiveState) -> str:
-    """Unknown if a job does not report now: its mirror never ran, is unknown, or reported last long ago."""
-    # "0 records behind" is said only if every job reports now, and knows it of every flow.
+    """Unknown if a job does not report now: its mirror never ran, is unknown, or last reported long ago."""
+    # "0 records behind" needs a present report of every job, with a known lag of every flow.
     mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)]
     current = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]
     known = sum(flow.records_lag_at_least if flow.records_lag is None else flow.records_lag for flow in current)
@@ -258,7 +258,7 @@ def _mirror_lines(mirror: LiveMirror, now_ms: int, width: int | None) -> list[st
 
 
 def since_when(mirror: LiveMirror, now_ms: int) -> str:
-    """Only a job that runs is up. The figures of any other are as old as its last record."""
+    """Only a running job is up. Figures of any other are as old as its last record."""
     if mirror.state is JobState.RUNNING:
         return f"up {_duration(_seconds_since(mirror.started_at_ms, now_ms))}"
     # The record has the time of the job's machine; an age from the future would read as "0s ago".
@@ -270,7 +270,7 @@ def since_when(mirror: LiveMirror, now_ms: int) -> str:
 def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
     """State, records a second, lag in records and in seconds. A job that does not run copies nothing, whatever its last
     record says, and its lag of now is unknown."""
-    # The order of what is known: a lag of now, the last reported one, a bound from some partitions, nothing.
+    # The best known lag: the present one, the last reported one, a bound from some partitions, none.
     runs = job.state is JobState.RUNNING
     lag, seconds = "unknown", "unknown"
     if not job.lag_is_current:
@@ -284,7 +284,7 @@ def flow_cells(flow: FlowStatus, job: LiveMirror) -> tuple[str, str, str, str]:
 
 
 def waits(flow: FlowStatus) -> bool:
-    """Whether it runs, and a condition that ends by itself keeps records waiting."""
+    """Whether it runs, and a condition that ends by itself delays records."""
     silent = flow.records_lag is None or flow.stalled_partitions > 0
     return flow.state == "running" and silent and any(code in WAITING for code, _ in flow.counted_conditions)
 
@@ -323,7 +323,7 @@ def pause_lines(flow: FlowStatus) -> Iterator[str]:
 
 
 def unread_words(flow: FlowStatus) -> Iterator[str]:
-    """Of a flow that has records to copy."""
+    """For a flow with records to copy."""
     if flow.records_lag:
         age = flow.oldest_unread_seconds
         yield f"the oldest record to copy is {'of unknown age' if age is None else time_words(age) + ' old'}"

@@ -1,4 +1,5 @@
-"""The verdict in words: the headline of `status` and of the live page, its reasons with what to do, and its JSON."""
+"""The verdict in words: the headline of `status` and of the live page, its reasons with their remedies, and its
+JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ MOST_CAUSES = 40
 
 
 def check_code(health: Health) -> ExitCode:
-    """The exit code of ``status --check``: 2 asks for a look, 3 is a pause that was asked for."""
+    """The exit code of ``status --check``: 2 needs a look, 3 is a requested pause."""
     match health:
         case Health.OK:
             return ExitCode.DONE
@@ -54,7 +55,7 @@ def _kind(cause: VerdictCause) -> tuple[Health, str, str]:
 
 
 def cause_lines(verdict: Verdict, docs_url: str) -> Iterator[str]:
-    """Each reason with what to do, then the runbooks of their conditions, each once."""
+    """Each reason with its remedy, then the runbooks of their conditions, each once."""
     if not verdict.causes:
         return
     yield "what to do"
@@ -68,7 +69,7 @@ def cause_lines(verdict: Verdict, docs_url: str) -> Iterator[str]:
 
 def cause_words(cause: VerdictCause) -> str:
     place = f" {cause.place}" if cause.place else ""
-    # The words of a pause begin with what is paused.
+    # A pause names its subject first.
     head = "" if cause.text.startswith(cause.subject) else f"{cause.subject}{place}: "
     return f"{head}{cause.text}." + (f" {cause.todo}" if cause.todo else "")
 

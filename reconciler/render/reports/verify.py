@@ -1,4 +1,4 @@
-"""The report of ``verify``: verdict, a table, every difference and every unknown with what to do."""
+"""The report of ``verify``: verdict, a table, every difference and every unknown with its remedy."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -62,7 +62,7 @@ def verify_text(verification: Verification, style: Style = PLAIN) -> str:
 
 
 def _origin(verification: Verification) -> tuple[str, ...]:
-    """What an auditor asks: of which files, when, by which command, and what that proves."""
+    """Answers for an auditor: which files, when, by which command, and what that proves."""
     at = f"{moment(verification.at_ms)}, " if verification.at_ms else ""
     head = f"{edition_words(verification.environment, verification.edition)}, {at}{verification.seconds:.0f} s"
     more = verify_command(verification.request), _sample(verification), _by_bytes(verification)
@@ -70,7 +70,7 @@ def _origin(verification: Verification) -> tuple[str, ...]:
 
 
 def verify_command(request: VerificationRequest) -> str:
-    """What compares the same again."""
+    """The command that repeats the comparison."""
     options = (
         ("--from", request.from_ms),
         ("--to", request.to_ms),
@@ -85,7 +85,7 @@ def verify_command(request: VerificationRequest) -> str:
 
 
 def _sample(verification: Verification) -> str:
-    """What a sample proves, and what it does not."""
+    """The limits of a sample's proof."""
     size, partitions = verification.request.sample, verification.partitions
     if size is None:
         return ""
@@ -181,7 +181,7 @@ def _row(partition: ComparedPartition) -> tuple[str, ...]:
 
 
 def _folded(partitions: Sequence[ComparedPartition]) -> list[tuple[str, ...]]:
-    """Partitions of a topic that are equal share a row."""
+    """Equal partitions of a topic share a row."""
     rows: list[tuple[str, ...]] = []
     for (topic, target), group in groupby(partitions, key=lambda each: (each.source_topic, each.target_topic)):
         members = list(group)
@@ -229,7 +229,7 @@ def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
 
 
 def _kind(difference: FirstDifference) -> str:
-    """Which it is: a record that one side lacks, another order, or fields of one record that differ."""
+    """The kind of difference: a record that one side lacks, another order, or different fields of one record."""
     more = f" ({difference.count} in a row)" if difference.count > 1 else ""
     match difference.what:
         case ("missing",):
@@ -248,5 +248,5 @@ def _at(offset: int | None) -> str:
 
 
 def _part(part: FieldDigest, unit: str) -> str:
-    """Never the content: who reads the report may not be allowed to read the records."""
+    """Never the content: readers of the report may not be allowed to read the records."""
     return "null" if part.length is None else f"{counted(part.length, unit)} [{part.digest[:12]}]"

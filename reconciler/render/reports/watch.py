@@ -1,4 +1,4 @@
-"""What ``status --watch`` shows again and again: a row for each flow, with the time until it has caught up."""
+"""The display of ``status --watch``: a row for each flow, with the time until it has caught up."""
 
 import time
 from collections import Counter
@@ -62,7 +62,7 @@ def watch_frame(
             if narrow and (conditions := rest.pop()):
                 below.append(f"{flow}: {conditions}")
             table.add_row(Text(flow), Text(state, style=_COLOURS.get(words[0], "")), *(Text(cell) for cell in rest))
-    # Beside the table, not its title and caption: these would break where the table ends.
+    # Not the table's title and caption, which would wrap at its width.
     return Group(
         Text(f"{now}  {filled_in(headline(verdict_of(topology, live), figures(live)))}"),
         table,
@@ -99,12 +99,12 @@ def _conditions(flow: FlowStatus) -> str:
 WINDOW_SECONDS = 30.0
 """The rate is that of the last half minute."""
 _AT_REST_SECONDS = 2.0
-"""Of lag: a flow that is not further behind is not catching up, it is there."""
+"""A flow with less lag is not catching up, it has caught up."""
 
 
 @dataclass(slots=True)
 class LagTrend:
-    """How long a flow needs until it has caught up, from how its lag changed while it was watched. ``samples``: of each
+    """The time that a flow needs to catch up, from the change of its lag while it is watched. ``samples``: of each
     flow, times in seconds and lags in records."""
 
     samples: dict[tuple[str, str], list[tuple[float, int]]] = field(default_factory=dict)
