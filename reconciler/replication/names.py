@@ -77,6 +77,7 @@ ConditionCode = Literal[
     "lane_failed",
     "lane_unresponsive",
     "lane_without_task",
+    "metrics_not_served",
     "offset_map_missing",
     "offsets_diverged",
     "partition_stalled",

@@ -88,6 +88,16 @@ def offset_map_missing(spec: LaneSpec, code: int) -> Condition:
     )
 
 
+def metrics_not_served(host: str, port: int, why: str) -> Condition:
+    return Condition(
+        "metrics_not_served",
+        f"metrics are not served at {host}:{port}: {why}. Prometheus sees nothing of this mirror, so no alert on it "
+        "fires but the one for an absent job; records are copied",
+        "Choose another metrics_port or metrics_host of the mirror and run reconciler apply ENV, or end the program "
+        f"that listens on port {port}. It is tried again automatically.",
+    )
+
+
 def executor_unfit(problems: Iterable[str]) -> Condition:
     """For an executor with lanes of the flow. Stops nothing itself: a lane that cannot copy has its own condition."""
     return Condition(

@@ -16,7 +16,13 @@ from reconciler.replication.handover import FlowSettings, MirrorSettings
 from reconciler.replication.status import ApplicationState, document
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.board.board import Board
-from reconciler_mirror.conditions.flow import ConditionLog, setting_refused, takeover_refused, waits_for_positions
+from reconciler_mirror.conditions.flow import (
+    ConditionLog,
+    metrics_not_served,
+    setting_refused,
+    takeover_refused,
+    waits_for_positions,
+)
 from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader, Pauses
@@ -152,8 +158,9 @@ class Driver:
             interval = min(usual, _CONFIRM_S) if confirms else usual
             if now != state or time.monotonic() - number >= interval:
                 number, state = time.monotonic(), now
-                self._report_state(state)
                 self._metrics.open()
+                self._report_metrics()
+                self._report_state(state)
             if time.monotonic() - shared >= _SHARE_S:
                 shared = time.monotonic()
                 self._leases.share_rates()
@@ -167,6 +174,12 @@ class Driver:
                 self._report_state("failed", self._superseded_by)
             return DriverOutcome("superseded", Exit.SUPERSEDED, self._superseded_by)
         return self._ended("stopped", "", announced=True)
+
+    def _report_metrics(self) -> None:
+        where = (self._settings.metrics_host, self._settings.metrics_port)
+        condition = metrics_not_served(*where, refused) if (refused := self._metrics.refused) else None
+        for flow in self._settings.flows:
+            self._board.set_condition(flow.name, "metrics", condition)
 
     def _settled(self, began: float) -> bool:
         """Whether the job counts as running: all flows are taken over, or have had ``_SETTLED_S``, and every lane with

@@ -3,6 +3,7 @@
 Each scrape renders the board's present view; nothing is kept between scrapes.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -287,6 +288,9 @@ class _Now(Collector):
         yield from families(self._seen())
 
 
+_PORT_PATIENCE_S = 15.0
+
+
 class MetricsEndpoint:
     """Serves metrics. ``open`` may be called repeatedly, until an older application has freed the port."""
 
@@ -295,32 +299,41 @@ class MetricsEndpoint:
         self._registry = CollectorRegistry()
         self._registry.register(_Now(snapshot))
         self._running: tuple[WSGIServer, Thread] | None = None
-        self._complained = False
+        self._refused_since = 0.0
+        self._refused = ""
 
     @property
     def port(self) -> int | None:
         """None while metrics are not served."""
         return None if self._running is None else int(self._running[0].server_port)
 
+    @property
+    def refused(self) -> str:
+        """Why the port cannot be had, if that lasts: after a restart the former application keeps it for a while."""
+        return self._refused if time.monotonic() - self._refused_since >= _PORT_PATIENCE_S else ""
+
     def open(self) -> None:
-        """Starts serving, unless it has; called with each status record. Port 0: no metrics. After a restart the former
-        application keeps the port for a while, so a refused port is tried again, and logged once."""
+        """Starts serving, unless it has; called with each status record. Port 0: no metrics. A refused port is tried
+        again, and logged once."""
         if self._running is not None or self._wanted == 0:
             return
         try:
             self._running = start_http_server(self._wanted, self._host, self._registry)
         except OSError as error:
-            if not self._complained:
-                self._complained = True
+            why, said_before = error.strerror or str(error), bool(self._refused)
+            self._refused = why
+            if not said_before:
+                self._refused_since = time.monotonic()
                 _log.warning(
                     "metrics cannot be served yet; records are still copied",
                     host=self._host,
                     port=self._wanted,
-                    why=error.strerror or str(error),
+                    why=why,
                     todo="nothing while an older application leaves; otherwise choose another metrics_port or "
                     "metrics_host for this mirror. It is retried automatically.",
                 )
         else:
+            self._refused = ""
             _log.info("metrics are served", host=self._host, port=self.port)
 
     def close(self) -> None:

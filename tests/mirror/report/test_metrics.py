@@ -22,6 +22,7 @@ from reconciler_mirror.board.flow_state import SILENT_S
 from reconciler_mirror.model.counters import BOUNDS_MS, LatencyCounter
 from reconciler_mirror.model.lane import Condition, Discovered, LaneProgress, PartitionProgress, PartitionSpec, lane_of
 from reconciler_mirror.model.views import FlowView
+from reconciler_mirror.report import metrics
 from reconciler_mirror.report.metrics import MOST_SERIES, SERIES_OF_ONE, MetricsEndpoint, MetricsSnapshot, families
 from reconciler_mirror.report.status import Application, record
 
@@ -329,7 +330,7 @@ def test_dashboard_panels_do_not_cover_each_other() -> None:
 
 
 def test_the_endpoint_waits_for_its_port_and_is_read_by_prometheus(
-    busy: Board, capsys: pytest.CaptureFixture[str]
+    busy: Board, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = int(other.getsockname()[1])
@@ -337,9 +338,13 @@ def test_the_endpoint_waits_for_its_port_and_is_read_by_prometheus(
         endpoint.open()
         endpoint.open()
         assert endpoint.port is None
+        assert endpoint.refused == "", "the former application may be leaving"
+        monkeypatch.setattr(metrics, "_PORT_PATIENCE_S", 0.0)
+        assert endpoint.refused == "Address already in use"
     endpoint.open()
     try:
         assert endpoint.port == port
+        assert endpoint.refused == ""
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             text = answer.read().decode()
     finally:
