@@ -89,6 +89,21 @@ def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
     return f"{before.rpartition(':')[0]}:{here.origin.rpartition(':')[2]}" if holds else here.origin
 
 
+def lacks(folder: Path, here: Revision, commit: str) -> bool:
+    """Whether the checkout provably lacks ``commit``, of an earlier run, and has other files than it. ``here``: the
+    folder's revision. A shallow clone proves nothing; a squashed merge has another commit with the same files."""
+    if not commit or not here.commit or commit == here.commit:
+        return False
+    with contextlib.suppress(ReconcilerError):
+        if (checkout := checkout_around(folder)) is None:
+            return False
+        repository = Repository(checkout)
+        if not repository.commit(commit):
+            return not repository.shallow
+        return repository.merge_base(commit) != commit and is_touched(folder, snapshot(folder, commit))
+    return False
+
+
 def repository_of(url: str) -> str:
     """``host/path``, equal for all protocols, without user and password; empty for a local path."""
     scheme, sign, rest = url.partition("://")

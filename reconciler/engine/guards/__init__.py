@@ -5,7 +5,7 @@ Belongs here: findings that block a plan until a user agrees. Not here: rules of
 
 from dataclasses import replace
 
-from reconciler.engine.guards.first_contact import first_contacts, forgotten, other_repository
+from reconciler.engine.guards.first_contact import first_contacts, forgotten, newer_apply, other_repository
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
 from reconciler.model.environment.topology import Topology
@@ -56,11 +56,14 @@ def guarded(
     return released(replace(plan, refused=(*plan.refused, *refusals), notes=notes), consent)
 
 
-def from_here(plan: Plan, applied: Applied | Unknown | None, origin: str) -> Plan:
-    """``plan`` with a refusal if the last apply came from another repository; for ``guarded``."""
-    if isinstance(applied, Unknown) or not plan.changes:
+def from_here(plan: Plan, applied: Applied | Unknown | None, origin: str, *, newer: bool = False) -> Plan:
+    """``plan`` with a refusal if the last apply came from another repository, or with a note if it was of a ``newer``
+    commit; for ``guarded``."""
+    if isinstance(applied, Unknown) or applied is None or not plan.changes:
         return plan
-    return replace(plan, refused=(*plan.refused, *other_repository(applied, origin)))
+    if refusals := tuple(other_repository(applied, origin)):
+        return replace(plan, refused=(*plan.refused, *refusals))
+    return replace(plan, notes=(*plan.notes, newer_apply(applied, plan.basis.revision))) if newer else plan
 
 
 def unjudged(saved: Plan) -> Plan:

@@ -12,7 +12,7 @@ from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.lock import lock_cluster
-from reconciler.text import counted, first_of
+from reconciler.text import counted, first_of, moment
 
 SHOWN = 3
 
@@ -77,6 +77,14 @@ def other_repository(applied: Applied | None, origin: str) -> Iterator[Refused]:
         " apply --first-contact"
     )
     yield Refused(Subject(About.ENVIRONMENT, name=applied.environment), Reason(Why.OTHER_REPOSITORY, problem), todo)
+
+
+def newer_apply(applied: Applied, revision: str) -> str:
+    return (
+        f"the last apply, by {applied.who} at {moment(applied.at_ms)}, was of commit {applied.commit[:12]}, which"
+        f" this checkout at {revision[:12]} lacks: this plan may take back what that commit brought. Pull or merge it,"
+        " then plan again"
+    )
 
 
 def forgotten(topology: Topology, live: LiveState, applied: Applied | None) -> Iterator[str]:

@@ -41,7 +41,9 @@ def record_of(session: Session, done: Plan, consent: Consent, by: Applied) -> Ap
     }
     origin = session.last.origin or (before.origin if before is not None else "")
     applied = applied_now(session.topology, before, met, replace(by, origin=origin))
-    return None if before is not None and applied.same_desired(before) else applied
+    if before is None or not applied.same_desired(before):
+        return applied
+    return applied if done.changes and before.commit != applied.commit else None
 
 
 def require_met(session: Session, cluster: Cluster, record: bytes | None) -> None:

@@ -27,7 +27,7 @@ def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
     confirm."""
     session.keep_last_apply(session.read_last_apply(consent), revision(session.folder))
     live = observe({name: session.clusters[name] for name in strange(session, saved) if name in session.clusters})
-    made = from_here(unjudged(saved), session.last.applied, session.last.origin)
+    made = from_here(unjudged(saved), session.last.applied, session.last.origin, newer=session.last.newer)
     return guarded(made, session.topology, live, session.last.applied, consent)
 
 

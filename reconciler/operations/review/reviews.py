@@ -85,7 +85,7 @@ REVIEWS: tuple[Callable[[Plan, Ground], Plan], ...] = (
     # First, so that guards do not count a step that a broker refuses, since it leaves the plan.
     _brokers_agree,
     # Objects of another repository, before the guards, which let a consent release them.
-    lambda made, on: from_here(made, on.session.last.applied, on.session.last.origin),
+    lambda made, on: from_here(made, on.session.last.applied, on.session.last.origin, newer=on.session.last.newer),
     # Guards count remaining deletions, and ask for consent.
     lambda made, on: guarded(made, on.session.topology, on.live, on.session.last.applied, on.consent),
     # Topics of heartbeats with other records. Adds only refusals, on which no later review depends.

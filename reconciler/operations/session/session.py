@@ -13,7 +13,7 @@ from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.groups import Visits
 from reconciler.backends.clusters.topics.read import ReadAhead
 from reconciler.backends.files import environment_name, read_readable
-from reconciler.backends.git import Revision, origin_of
+from reconciler.backends.git import Revision, lacks, origin_of
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
@@ -62,12 +62,14 @@ class ReadApply(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Seen:
     """The last reads of a session. ``applied``: the record of the last apply; ``left``: cluster -> state that it left.
-    ``origin``: repository and folder of the last plan. ``amounts``: records that this plan copies, loses and moves."""
+    ``origin``: repository and folder of the last plan. ``newer``: the last apply was of a commit that this checkout
+    lacks. ``amounts``: records that this plan copies, loses and moves."""
 
     live: LiveState | None = None
     applied: Applied | Unknown | None = None
     left: Mapping[str, LeftCluster] = field(default_factory=dict)
     origin: str = ""
+    newer: bool = False
     amounts: tuple[Amount, ...] = ()
 
 
@@ -196,10 +198,11 @@ class Session:
     def keep_last_apply(self, read: ReadApply, here: Revision) -> None:
         """``here``: the checked-out revision. If the record was not read, an earlier one stays in use."""
         applied, left = read.applied, self.last.left if read.left is None else read.left
-        origin = here.origin
+        origin, newer = here.origin, False
         if isinstance(applied, Applied):
             origin = origin_of(self.folder, here, applied.origin, applied.commit)
-        self.last = replace(self.last, applied=applied, left=left, origin=origin)
+            newer = lacks(self.folder, here, applied.commit)
+        self.last = replace(self.last, applied=applied, left=left, origin=origin, newer=newer)
 
     def _strays(self) -> dict[str, LiveMirror]:
         """Running jobs of this environment that are undeclared. A silent cluster is skipped: ``observe`` reports it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import git
 import pytest
 
-from reconciler.backends.git import origin_of, repository_of, revision
+from reconciler.backends.git import lacks, origin_of, repository_of, revision
 
 TEAM = "git.example/team/topics"
 
@@ -56,3 +56,37 @@ def test_the_folder_is_a_part_of_it(tmp_path: Path) -> None:
     assert revision(folder).origin == "", "one of several, and nobody says which"
     repo.create_remote("origin", "git@git.example:team/topics.git")
     assert revision(folder).origin == f"{TEAM}:environments/prod"
+
+
+def test_a_checkout_lacks_what_was_applied_from_a_later_commit(tmp_path: Path) -> None:
+    repo = git.Repo.init(tmp_path / "there", initial_branch="main")
+    folder = tmp_path / "there" / "prod"
+    folder.mkdir()
+    with repo.config_writer() as config:
+        config.set_value("user", "name", "a")
+        config.set_value("user", "email", "a@example.com")
+
+    def committed(text: str) -> str:
+        (folder / "topology.yaml").write_text(text)
+        repo.git.add(A=True)
+        repo.git.commit("--allow-empty", m=text)
+        return repo.head.commit.hexsha
+
+    first = committed("clusters: {}\n")
+    clone = git.Repo.clone_from(str(tmp_path / "there"), tmp_path / "clone")
+    behind = tmp_path / "clone" / "prod"
+    second = committed("topics: {}\n")
+    assert lacks(behind, revision(behind), second), "not fetched yet"
+    clone.remote().fetch()
+    assert lacks(behind, revision(behind), second), "fetched, not merged"
+    assert not lacks(folder, revision(folder), second)
+    assert not lacks(folder, revision(folder), first), "HEAD descends from it"
+    assert not lacks(behind, revision(behind), "")
+    (behind / "topology.yaml").write_text("topics: {}\n")
+    clone.git.add(A=True)
+    clone.git.execute(["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "squashed"])
+    assert not lacks(behind, revision(behind), second), "another commit with the same files"
+    shallow = git.Repo.clone_from(f"file://{tmp_path}/there", tmp_path / "shallow", depth=1)
+    inside = Path(shallow.working_dir) / "prod"
+    assert not lacks(inside, revision(inside), first), "a shallow clone proves nothing"
+    assert not lacks(tmp_path, revision(tmp_path), first)

@@ -367,6 +367,17 @@ def test_an_environment_of_another_repository_is_left_alone_until_somebody_says_
     assert not empty.refused, "who changes nothing harms nobody"
 
 
+def test_a_plan_of_a_checkout_that_lacks_what_was_applied_says_so() -> None:
+    wished, applied, seen = topology(topic("orders", partitions=1)), replace(before(), origin=HERE), world("east")
+    made = seen.plan(wished)
+    [note] = from_here(made, applied, HERE, newer=True).notes
+    assert f"was of commit {applied.commit[:12]}, which this checkout at" in note
+    assert applied.who in note
+    assert from_here(made, applied, HERE).notes == made.notes
+    nothing = world("east").plan(topology(cluster("east")))
+    assert from_here(nothing, applied, HERE, newer=True).notes == nothing.notes, "nothing is taken back"
+
+
 def test_a_lost_memory_is_reported_where_something_shows_that_there_was_one() -> None:
     wished = topology(
         topic("orders", "east", partitions=1), flow("east", "west", "orders"), flow("east", "zoo", "orders")
