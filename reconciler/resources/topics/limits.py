@@ -72,6 +72,12 @@ class KeptLess:
         return "a record that the source takes is refused, and its partition stops"
 
     @property
+    def here_is_enough(self) -> bool:
+        """Whether the copy would be as the source with the source's own value. Of an age that is so only without a
+        limit: records grow older until they are copied."""
+        return self.key not in AGES or (number(self.here.value) or 0) >= LONG_MAX
+
+    @property
     def written(self) -> str:
         """The line of YAML by which the copy is like the source."""
         return f"{self.key}: {LONG_MAX if self.key in AGES else self.here.value}"
@@ -112,9 +118,10 @@ def kept_less_lines(copies: Iterable[KeptLess]) -> Iterator[str]:
 
 def todo(written: Sequence[str], some: Sequence[KeptLess]) -> str:
     clusters = ", ".join(sorted({each.remote.cluster for each in some}))
+    taken_over = "sync_topic_configs: {use_defaults_from: source} takes all such values over; "
     return (
         f"Write {', '.join(written)} under defaults.configs of cluster {clusters}, or under topics for one copy; "
-        "sync_topic_configs: {use_defaults_from: source} takes all such values over; a value of your own for the copy "
+        f"{taken_over if any(each.here_is_enough for each in some) else ''}a value of your own for the copy "
         "says that it is meant to be another"
     )
 

@@ -252,6 +252,32 @@ def test_two_repositories_with_one_name_for_an_environment_notice_each_other(
     assert moved.origin == f"git.example/two/topics:{unique}"
 
 
+def test_a_plan_of_an_older_clone_says_that_a_later_commit_was_applied(
+    cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
+) -> None:
+    here = env(plain, "a")
+    repo = git.Repo.init(here.parent, initial_branch="main")
+    with repo.config_writer() as config:
+        config.set_value("user", "name", "ada")
+        config.set_value("user", "email", "ada@example.com")
+
+    def committed(name: str) -> str:
+        repo.git.add(A=True)
+        repo.git.commit(m=name)
+        return str(repo.head.commit.hexsha)
+
+    committed("one")
+    assert cli("apply", here, "--yes").code == 0
+    topology = here / "topology.yaml"
+    topology.write_text(topology.read_text().replace("partitions: 1", "partitions: 2"))
+    second = committed("two")
+    assert cli("apply", here, "--yes").code == 0
+    assert cli("plan", here).code == 0
+    repo.git.checkout("HEAD~1")
+    topology.write_text(topology.read_text() + f"  {unique}b: {{clusters: [east], partitions: 1}}\n")
+    assert f"was of commit {second[:12]}, which this checkout at" in " ".join(cli("plan", here).out.split())
+
+
 def test_a_cluster_that_is_now_the_first_by_name_does_not_take_the_memory_away(
     cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
 ) -> None:

@@ -97,6 +97,11 @@ def test_a_copy_that_is_there_is_named_by_a_note_until_a_file_says_what_it_keeps
         ({}, {"message_timestamp_before_max_ms": "3600000"}, "older when it is copied is refused"),
         ({"message_timestamp_before_max_ms": "3600000"}, {"message_timestamp_before_max_ms": "3600000"}, "is refused"),
         (
+            {"message_timestamp_before_max_ms": str(LONG_MAX)},
+            {"message_timestamp_before_max_ms": "3600000"},
+            "is refused",
+        ),
+        (
             {"cleanup_policy": "compact", "segment_ms": "604800000"},
             {"cleanup_policy": "compact", "segment_ms": "60000"},
             "segment.ms is 1m ",
@@ -123,6 +128,10 @@ def test_every_such_setting_is_compared_as_it_takes_effect(
     made = creation(seen.plan(topology(flow("east", "west", "hist"))))
     assert words in made.risk_why
     assert made.risk in (Risk.MEDIUM, Risk.HIGH)
+    # The source's own limit of age would refuse its own old records when they are copied.
+    age = "message_timestamp_before_max_ms"
+    helps = age not in there or here.get(age) == str(LONG_MAX)
+    assert ("use_defaults_from: source" in made.risk_why) == helps
 
 
 @pytest.mark.parametrize(
