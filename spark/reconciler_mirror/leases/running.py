@@ -155,12 +155,12 @@ def why_not_ready(context: Any, slot: int, connected: Collection[int], failed: M
     """The reason for which a slot's lanes wait. ``connected``: slots with a connected task; ``failed``: by slot, why
     its last task was lost."""
     if slot in connected:
-        return "its task opens connections to both clusters"
+        return "opening connections to both clusters"
     if slot in failed:
-        return f"Spark lost its task: {failed[slot]}"
+        return f"lost by Spark: {failed[slot]}"
     if has_task(context, f"lease-{slot}"):
-        return "its task waits for a Python worker, which starts"
-    return "Spark has no free core for its task"
+        return "waiting for a Python worker to start"
+    return "waiting for a free core of Spark"
 
 
 def is_shared(context: Any) -> bool:

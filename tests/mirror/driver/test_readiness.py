@@ -10,13 +10,11 @@ def test_what_moves_has_more_time_and_what_stands_ends_with_its_reason() -> None
     patience = Patience(lambda: now[0])
     for step in range(4):
         now[0] += STALLED_S * 0.9
-        assert patience.ended(f"flow orders: lane {step}: its task waits for a Python worker, which starts") == ""
+        assert patience.ended(f"flow orders: lane {step}: waiting for a Python worker to start") == ""
     now[0] += STALLED_S + 1
-    why = patience.ended("flow orders: lane 3: its task waits for a Python worker, which starts")
+    why = patience.ended("flow orders: lane 3: waiting for a Python worker to start")
     assert f"nothing changed for {STALLED_S + 1:.0f} s" in why
-    assert why.endswith(
-        "the old application continues. flow orders: lane 3: its task waits for a Python worker, which starts"
-    )
+    assert why.endswith("the old application continues. flow orders: lane 3: waiting for a Python worker to start")
 
 
 def test_what_moves_for_ever_ends_too() -> None:
@@ -29,9 +27,9 @@ def test_what_moves_for_ever_ends_too() -> None:
 
 
 def test_what_a_flow_lacks_is_said_lane_by_lane_with_its_conditions() -> None:
-    lanes = {"Spark has no free core for its task": (0, 2), "its task opens connections to both clusters": (1,)}
+    lanes = {"waiting for a free core of Spark": (0, 2), "opening connections to both clusters": (1,)}
     assert lacking("orders", lanes, ("lane 1 of orders waits for west: refused",)) == (
-        "flow orders: lanes 0, 2: Spark has no free core for its task; lane 1: its task opens connections to both "
+        "flow orders: lanes 0, 2: waiting for a free core of Spark; lane 1: opening connections to both "
         "clusters; lane 1 of orders waits for west: refused"
     )
     assert lacking("orders", {}, ()) == "flow orders: its topics and coordinators are looked up"

@@ -122,9 +122,9 @@ def test_a_lease_without_a_task_waits_for_room_that_another_application_may_leav
 @pytest.mark.parametrize(
     ("spark", "why"),
     [
-        (Spark(), "Spark has no free core for its task"),
-        (Spark(failure="Python worker exited"), "Spark lost its task: Python worker exited"),
-        (Busy(), "its task waits for a Python worker, which starts"),
+        (Spark(), "waiting for a free core of Spark"),
+        (Spark(failure="Python worker exited"), "lost by Spark: Python worker exited"),
+        (Busy(), "waiting for a Python worker to start"),
     ],
     ids=["no room", "lost", "slow"],
 )
