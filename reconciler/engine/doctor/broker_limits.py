@@ -70,4 +70,4 @@ def keeps_as_much(
         some = counted(len(unread), "copy", "copies")
         todo = "Let the plan principal describe the configs of topics and brokers"
         return check.unknown(f"what {some} would keep is not known: {', '.join(unread[:3])}", "", todo)
-    return check.ok(f"its {counted(len(routes), 'copy', 'copies')} keep and take what their sources do")
+    return check.ok(f"copies keep and take what their sources do: {counted(len(routes), 'copy', 'copies')}")

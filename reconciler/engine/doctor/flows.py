@@ -166,7 +166,7 @@ def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -
         text = f"replica.fetch.max.bytes of the target is {shown}, topics take {max(taken)} bytes"
         why = "followers fetch such batches one at a time, so replication is slow"
         return check.warning(text, why, "Raise replica.fetch.max.bytes")
-    return check.ok(f"what its {len(routes)} source topics accept fits into the target")
+    return check.ok(f"the target takes what source topics accept: {counted(len(routes), 'topic')}")
 
 
 def _number(topic: LiveTopic | None, key: str) -> int | None:

@@ -217,8 +217,8 @@ def _without_effect(mirror: Mirror, kind: handover.MasterKind, places: Places) -
     there = deployment.executors * deployment.cores
     if 0 < there < mirror.parallelism:
         problem = (
-            f"mirror {mirror.name}: {deployment.executors} executors of {deployment.cores} cores are {there} cores, "
-            f"and parallelism is {mirror.parallelism}"
+            f"mirror {mirror.name}: executors {deployment.executors} x cores {deployment.cores} is less than "
+            f"parallelism {mirror.parallelism}"
         )
         why = "Each lease is a task that keeps a core, so some would never get one"
         todo = "Raise executors or cores, or lower parallelism"

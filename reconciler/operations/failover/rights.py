@@ -129,7 +129,7 @@ def hidden(
         if origin.is_denied_group(need.asked):
             text = f"principal {origin.principal} may not describe {need.words} on {origin.name}, which hides them "
             others = (
-                f"{len(seen)} groups are seen there, and others would be left behind" if seen else "no group is seen"
+                f"visible: {counted(len(seen), 'group')}; others would be left behind" if seen else "none is visible"
             )
             text += f"silently; {others}"
             todo = f"It lacks Describe on {need.resource.removeprefix('--')}. "

@@ -28,7 +28,7 @@ def verify_verdict(verification: Verification) -> str:
         text = f"Different: {len(different)} of {total}"
         return f"{text}, {len(unknown)} unknown" if unknown else text
     if unknown:
-        rest = f"; the other {len(equal)} are equal" if equal else ""
+        rest = f"; {len(equal)} equal" if equal else ""
         return f"Unknown: {len(unknown)} of {total} could not be compared{rest}"
     if not equal:
         return "Unknown: there was nothing to compare"

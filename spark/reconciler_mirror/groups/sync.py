@@ -189,7 +189,7 @@ def _conditions(flow: FlowSettings, round_result: RoundResult) -> Iterator[Condi
         why = _first_few({f"{group} in {reason}" for group, reason in gaps.items()}, "; ")
         yield Condition(
             "groups_inexact",
-            f"{len(gaps)} group(s) have no exact offset on {target}, but an earlier one, or none. {why}",
+            f"groups with an earlier offset on {target} than the exact one, or none: {len(gaps)}. {why}",
             "From an earlier offset nothing is missed: after a failover some records are read again. Over once the "
             "groups have committed further, or once a recreated topic is copied.",
         )
