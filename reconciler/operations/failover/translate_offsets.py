@@ -3,18 +3,16 @@
 It logs in as the principal ``mirror``, which may read groups, topics and the map on both sides.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 
-from reconciler.backends.connections.credentials import speaker_of
-from reconciler.backends.connections.errors import authentication, unreachable
-from reconciler.backends.connections.own import cluster_of
+from reconciler.backends.clusters.groups import Side, Visits, visited
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import LATEST, ClusterClient
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.model.environment.topology import Cluster as DeclaredCluster
-from reconciler.model.environment.topology import Flow, Isolation, Principal, Topology
+from reconciler.model.environment.topology import Flow, Isolation, Topology
 from reconciler.model.reports.offsets import Key, TranslatedOffset, TranslateRequest, Translations
 from reconciler.replication.names import OFFSETS_TOPIC, position_group
 from reconciler.replication.offsets.map import Translation, beyond_log
@@ -23,69 +21,70 @@ from reconciler.replication.offsets.translate import ClusterSides, translate
 from reconciler.replication.policy import TopicSelector
 
 CONNECT_WITHIN = 10.0
+TRANSLATED_WITHIN = 600.0
+"""Counting records in gaps of the map takes time for many positions."""
 _Asked = dict[tuple[str, Key], tuple[int, ...]]
 
 
 def translated(topology: Topology, request: TranslateRequest, selector: TopicSelector) -> Translations:
     """Raises ReconcilerError. Reasons of inexact offsets name a source that does not answer."""
-    return asyncio.run(_translated(topology, topology.flows[request.flow], request, selector))
+    flow = topology.flows[request.flow]
+    with closing(Visits()) as visits:
+        source, target = (Side(topology.clusters[name], visits=visits) for name in (flow.source, flow.target))
+        # Groups are read on the side to translate from. Given offsets need no source: a silent one only makes them
+        # inexact.
+        reached: list[Side] = []
+        for side, needed in ((source, bool(request.groups) and not request.reverse), (target, True)):
+            try:
+                visited((side,), lambda opened: opened[0].refresh([]), CONNECT_WITHIN)
+                reached.append(side)
+            except ClusterError as error:
+                if needed or error.kind != "unreachable":
+                    raise
+        rows, left_out = visited(reached, partial(_translated, flow, request, selector), TRANSLATED_WITHIN)
+    ends = (flow.target, flow.source) if request.reverse else (flow.source, flow.target)
+    return Translations(topology.environment, flow.name, *ends, rows, left_out)
 
 
 async def _translated(
-    topology: Topology, flow: Flow, request: TranslateRequest, selector: TopicSelector
-) -> Translations:
-    opened: list[ClusterClient] = []
-    try:
-        # Groups are read on the side to translate from. Given offsets need no source: a silent one only makes them
-        # inexact.
-        needed = bool(request.groups) and not request.reverse
-        source = await _open(topology.clusters[flow.source], opened, needed=needed)
-        target = await _open(topology.clusters[flow.target], opened, needed=True)
-        assert target is not None
-        near = target if request.reverse else source
-        asked, left_out = await _asked(near, flow, request, selector)
+    flow: Flow, request: TranslateRequest, selector: TopicSelector, opened: Sequence[ClusterClient]
+) -> tuple[tuple[TranslatedOffset, ...], tuple[str, ...]]:
+    """Rows, and words for omitted positions. ``opened``: source and target, or the target alone."""
+    source, target = opened[0] if len(opened) > 1 else None, opened[-1]
+    asked, left_out = await _asked(target if request.reverse else source, flow, request, selector)
 
-        # Partition of the side to translate from -> the flow's source partition.
-        keys: dict[Key, Key] = {}
-        for _, key in asked:
-            upstream = selector.policy.upstream_topic(key[0]) if request.reverse else key[0]
-            if upstream is not None and (not request.reverse or selector.remote_name(upstream) == key[0]):
-                keys[key] = upstream, key[1]
-        strange = sorted({key for _, key in asked if key not in keys})
-        left_out += [f"{topic}-{number}: it is not a remote topic of the flow" for topic, number in strange]
-        wanted: dict[Key, list[int]] = {}
-        for (_, key), offsets in asked.items():
-            if key in keys:
-                wanted.setdefault(keys[key], []).extend(offsets)
-        committed = flow.isolation is Isolation.READ_COMMITTED
-        sides = ClusterSides(source, target, flow.state_name, position_group(flow.state_name), committed)
+    # Partition of the side to translate from -> the flow's source partition.
+    keys: dict[Key, Key] = {}
+    for _, key in asked:
+        upstream = selector.policy.upstream_topic(key[0]) if request.reverse else key[0]
+        if upstream is not None and (not request.reverse or selector.remote_name(upstream) == key[0]):
+            keys[key] = upstream, key[1]
+    strange = sorted({key for _, key in asked if key not in keys})
+    left_out += [f"{topic}-{number}: it is not a remote topic of the flow" for topic, number in strange]
+    wanted: dict[Key, list[int]] = {}
+    for (_, key), offsets in asked.items():
+        if key in keys:
+            wanted.setdefault(keys[key], []).extend(offsets)
+    committed = flow.isolation is Isolation.READ_COMMITTED
+    sides = ClusterSides(source, target, flow.state_name, position_group(flow.state_name), committed)
+    try:
         if flow.keeps_offsets:
             translations = await _as_they_are((source, target), wanted, selector.remote_name, reverse=request.reverse)
         else:
             translations = await translate(sides, wanted, selector.remote_name, reverse=request.reverse)
     except errors.BrokerError as error:
-        if error.code == errors.UNKNOWN_TOPIC:
-            problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
-            why = "Without it positions cannot be translated."
-            todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
-            raise ReconcilerError(problem, why, todo) from None
-        if error.code in errors.DENIED:
-            todo = "Run reconciler doctor ENV: it names what is missing."
-            why = "Positions are translated as the mirror."
-            raise ClusterError(flow.target, "denied", str(error), why, todo) from None
-        raise ClusterError(flow.target, "other", str(error)) from None
-    except errors.WireError as error:
-        raise ClusterError(flow.target, "unreachable", str(error)) from None
-    finally:
-        for cluster in opened:
-            cluster.close()
+        if error.code != errors.UNKNOWN_TOPIC:
+            raise
+        problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
+        why = "Without it positions cannot be translated."
+        todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
+        raise ReconcilerError(problem, why, todo) from None
     rows = []
     for (group, key), offsets in sorted(asked.items()):
         if key in keys:
             twin = keys[key][0] if request.reverse else selector.remote_name(key[0])
             rows += [TranslatedOffset(group, *key, at, twin, translations[keys[key], at]) for at in offsets]
-    ends = (flow.target, flow.source) if request.reverse else (flow.source, flow.target)
-    return Translations(topology.environment, flow.name, *ends, tuple(rows), tuple(left_out))
+    return tuple(rows), tuple(left_out)
 
 
 async def _as_they_are(
@@ -137,20 +136,3 @@ async def _asked(
             elif why is not None:
                 left_out.append(f"group {group}, {key[0]}-{key[1]}: flow {flow.name} does not carry it ({why})")
     return asked, left_out
-
-
-async def _open(declared: DeclaredCluster, opened: list[ClusterClient], *, needed: bool) -> ClusterClient | None:
-    """A connected side; None if it does not answer and is not needed."""
-    try:
-        cluster = cluster_of(declared, Principal.MIRROR)
-        opened.append(cluster)
-        async with asyncio.timeout(CONNECT_WITHIN):
-            await cluster.refresh([])
-    except (errors.ConnectionLostError, TimeoutError) as error:
-        if needed:
-            why = str(error) or f"no answer within {CONNECT_WITHIN:.0f} s"
-            raise unreachable(speaker_of(declared, Principal.MIRROR), (why,)) from None
-        return None
-    except (errors.AuthenticationFailedError, errors.SettingError) as error:
-        raise authentication(speaker_of(declared, Principal.MIRROR), str(error)) from None
-    return cluster

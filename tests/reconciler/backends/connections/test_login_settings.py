@@ -39,7 +39,6 @@ from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.errors import ConnectionLostError, SettingError, WireError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.reports.impact import ImpactQuery
-from reconciler.operations.failover import translate_offsets
 from reconciler.replication.handover import Endpoint
 from tests.support.access.security_settings import VERDICTS
 
@@ -257,7 +256,6 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "permissions of doctor": lambda cluster: permissions.tried(cluster, PLAN, "groups", permissions.heartbeat, ["g"]),
     "positions of Connect": lambda cluster: mirrormaker.read_records(Side(cluster), "connect-offsets"),
     "groups": lambda cluster: Side(cluster).offsets(["g"]),
-    "translation of offsets": lambda cluster: asyncio.run(translate_offsets._open(cluster, [], needed=True)),
     "what is at stake": lambda cluster: read_stakes(cluster, PLAN, [ImpactQuery("orders", 1)]),
     "job": _of_the_job,
     "status": lambda cluster: StatusRecords(cluster, "env").read_all(0),
