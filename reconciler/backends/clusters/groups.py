@@ -6,14 +6,13 @@ The default principal is ``mirror``, which has the rights for groups on both sid
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import Speaker, authentication, unreachable
-from reconciler.backends.connections.own import cluster_of
+from reconciler.backends.connections.own import Visits
 from reconciler.errors import ClusterError
 from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, CommittedPosition, printed_id
@@ -57,57 +56,6 @@ class PartitionBounds:
     end: int
 
 
-class Visits:
-    """Keeps connections open between visits, until ``close``. Threads take turns."""
-
-    def __init__(self) -> None:
-        self._runner = asyncio.Runner()
-        self._open: dict[tuple[str, Principal], ClusterClient] = {}
-        self._turn = threading.Lock()
-
-    def ask(
-        self, sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]], within_s: float
-    ) -> Answer:
-        """Runs a visit, and once more if a broker has closed its connection since the last visit."""
-        with self._turn:
-            kept = any((side.name, side.principal) in self._open for side in sides)
-            try:
-                return self._asked(sides, ask, within_s)
-            except errors.ConnectionLostError:
-                if not kept:
-                    raise
-                return self._asked(sides, ask, within_s)
-
-    def _asked(
-        self, sides: Sequence[Side], ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]], within_s: float
-    ) -> Answer:
-        async def visit() -> Answer:
-            opened: list[ClusterClient] = []
-            for side in sides:
-                if (place := (side.name, side.principal)) not in self._open:
-                    self._open[place] = side.open()
-                opened.append(self._open[place])
-                opened[-1].topics.clear()  # cached topics may have been deleted since the last visit
-            async with asyncio.timeout(within_s):
-                return await ask(opened)
-
-        try:
-            return self._runner.run(visit())
-        except BaseException:  # connections may have unread responses, and tasks waiting for them
-            self._drop()
-            raise
-
-    def _drop(self) -> None:
-        while self._open:
-            self._open.popitem()[1].close()
-        self._runner.close()
-        self._runner = asyncio.Runner()
-
-    def close(self) -> None:
-        with self._turn:
-            self._drop()
-
-
 class Side:
     """One cluster of a flow, asked by short visits. Raises ClusterError."""
 
@@ -124,12 +72,12 @@ class Side:
         self.name = declared.name
         self.principal = principal
         self.visits = visits
-        self._declared = declared
+        self.place = declared, principal
         self._share_starts = share_starts
 
     @property
     def speaker(self) -> Speaker:
-        return speaker_of(self._declared, self.principal)
+        return speaker_of(*self.place)
 
     def groups(self, selector: GroupSelector) -> GroupsSeen:
         """Groups with members and committed offsets. Waits for undecided transactional commits."""
@@ -299,10 +247,6 @@ class Side:
     def ask(self, ask: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
         return visited((self,), lambda opened: ask(opened[0]))
 
-    def open(self) -> ClusterClient:
-        """Inside a running loop. Raises SettingError, SecretError."""
-        return cluster_of(self._declared, self.principal)
-
 
 @dataclass(frozen=True, slots=True)
 class PositionsQuery:
@@ -342,7 +286,7 @@ def visited(
     # does not say which one it refused.
     side = sides[-1]
     try:
-        return visits.ask(sides, ask, within_s)
+        return visits.ask([each.place for each in sides], ask, within_s)
     except (errors.ConnectionLostError, TimeoutError) as error:
         why = str(error) or f"no answer within {within_s:.0f} s"
         raise unreachable(side.speaker, (why,)) from None

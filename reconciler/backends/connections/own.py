@@ -1,14 +1,16 @@
 """Asks a cluster over our own connections, as one principal. Imports no librdkafka: plan's first reads do not wait."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from typing import TypeVar
 
 from reconciler.backends.connections.credentials import client_settings
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
-from reconciler.kafka.client.errors import DENIED, BrokerError, WireError, name_of
+from reconciler.kafka.client.errors import DENIED, BrokerError, ConnectionLostError, WireError, name_of
 from reconciler.model.environment.topology import Cluster, Principal
 
 WITHIN_SECONDS = 10.0
@@ -25,23 +27,72 @@ def cluster_of(cluster: Cluster, principal: Principal) -> ClusterClient:
     )
 
 
+class Visits:
+    """Keeps connections open between visits, until ``close``. Threads take turns."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._open: dict[tuple[str, Principal], ClusterClient] = {}
+        self._turn = threading.Lock()
+
+    def ask(
+        self,
+        places: Sequence[tuple[Cluster, Principal]],
+        ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]],
+        within_s: float | None,
+    ) -> Answer:
+        """Runs a visit, and once more if a broker has closed its connection since the last visit."""
+        with self._turn:
+            kept = any((declared.name, principal) in self._open for declared, principal in places)
+            try:
+                return self._asked(places, ask, within_s)
+            except ConnectionLostError:
+                if not kept:
+                    raise
+                return self._asked(places, ask, within_s)
+
+    def _asked(
+        self,
+        places: Sequence[tuple[Cluster, Principal]],
+        ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]],
+        within_s: float | None,
+    ) -> Answer:
+        async def visit() -> Answer:
+            opened: list[ClusterClient] = []
+            for declared, principal in places:
+                if (key := (declared.name, principal)) not in self._open:
+                    self._open[key] = cluster_of(declared, principal)
+                opened.append(self._open[key])
+                opened[-1].topics.clear()  # cached topics may have been deleted since the last visit
+            async with asyncio.timeout(within_s):
+                return await ask(opened)
+
+        try:
+            return self._runner.run(visit())
+        except BaseException:  # connections may have unread responses, and tasks waiting for them
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+        self._runner.close()
+        self._runner = asyncio.Runner()
+
+    def close(self) -> None:
+        with self._turn:
+            self._drop()
+
+
 def visited(
     declared: Cluster,
     principal: Principal,
     ask: Callable[[ClusterClient], Awaitable[Answer]],
     within_s: float | None = None,
 ) -> Answer:
-    """Opens connections to a cluster, asks, and closes them. Raises ``FAILURES``."""
-
-    async def visit() -> Answer:
-        cluster = cluster_of(declared, principal)
-        try:
-            async with asyncio.timeout(within_s):
-                return await ask(cluster)
-        finally:
-            cluster.close()
-
-    return asyncio.run(visit())
+    """A single visit. Raises ``FAILURES``."""
+    with closing(Visits()) as visits:
+        return visits.ask([(declared, principal)], lambda opened: ask(opened[0]), within_s)
 
 
 async def or_why(subject: str, asked: Awaitable[Answer]) -> tuple[Answer | None, str]:

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side, Visits, translations
+from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side, translations
+from reconciler.backends.connections.own import Visits
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Isolation, Topology
 from reconciler.model.live import JobState, LiveMirror

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 
-from reconciler.backends.clusters.groups import Side, Visits, visited
+from reconciler.backends.clusters.groups import Side, visited
+from reconciler.backends.connections.own import Visits
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import LATEST, ClusterClient

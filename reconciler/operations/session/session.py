@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.groups import Visits
 from reconciler.backends.clusters.topics.read import ReadAhead
+from reconciler.backends.connections.own import Visits
 from reconciler.backends.files import environment_name, read_readable
 from reconciler.backends.git import Revision, lacks, origin_of
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.clusters.groups import Side, Visits, visited
+from reconciler.backends.clusters.groups import Side, visited
+from reconciler.backends.connections import own
+from reconciler.backends.connections.own import Visits
 from reconciler.errors import ClusterError
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError
 from reconciler.model.environment.topology import Cluster, Principal
@@ -27,11 +29,11 @@ class Client:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[Client]:
     made: list[Client] = []
 
-    def opens(_: Side) -> Client:
+    def opens(_: Cluster, __: Principal) -> Client:
         made.append(Client())
         return made[-1]
 
-    monkeypatch.setattr(Side, "open", opens)
+    monkeypatch.setattr(own, "cluster_of", opens)
     return made
 
 
