@@ -17,6 +17,7 @@ from reconciler.model.changes import (
     Role,
     Subject,
     TopicChange,
+    Why,
 )
 from reconciler.model.config_values import human, same
 from reconciler.model.environment.topology import TopicRef
@@ -178,11 +179,37 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> Fo
             )
             return FoundCause(Cause.DEFAULT_CHANGED, why)
         return FoundCause(Cause.UNDETERMINED, f"set on the topic, and {history.no_run}: edited outside, or new in git")
+    if isinstance(change, AddPartitions):
+        return _too_few(change, history)
     last = history.last(planned.id)
-    if last is None or not isinstance(change, AddPartitions | CreateTopic):
+    if last is None or not isinstance(change, CreateTopic):
         return None
-    gone = "the topic is gone or was created again" if isinstance(change, CreateTopic) else "it has fewer again"
-    return FoundCause(Cause.EDITED_OUTSIDE, f"done by the apply of {last.get('at')}, and since then {gone}")
+    why = f"done by the apply of {last.get('at')}, and since then the topic is gone or was created again"
+    return FoundCause(Cause.EDITED_OUTSIDE, why)
+
+
+def _too_few(change: AddPartitions, history: History) -> FoundCause | None:
+    """Why a topic has fewer partitions than desired."""
+    lines = [line for id_ in (f"create:{change.ref}", change.id) for line in history.changes.get(id_, ())]
+    done = [(str(line.get("at")), _count_of(line)) for line in lines if line.get("result") == "done"]
+    at, ours = max(done, default=("", None))
+    if ours is not None and ours > change.before:
+        why = f"the apply of {at} left {counted(ours, 'partition')}, so the topic was recreated with fewer"
+        return FoundCause(Cause.EDITED_OUTSIDE, why)
+    if history.cut_off or history.overtaken:
+        return None
+    if change.reason.code in (Why.SOURCE_HAS_MORE_PARTITIONS, Why.SOURCE_GETS_MORE_PARTITIONS):
+        return FoundCause(Cause.UNDETERMINED, "its source has more now: added there, in git or manually")
+    if ours == change.before:
+        return FoundCause(Cause.UNDETERMINED, f"as the apply of {at} left it: git declares another value since then")
+    return None
+
+
+def _count_of(line: Line) -> int | None:
+    """Partitions that a change left."""
+    change = line.get("change")
+    count = change.get("after", change.get("partitions")) if isinstance(change, Mapping) else None
+    return count if isinstance(count, int) else None
 
 
 def grown_outside(ref: str, history: History) -> FoundCause:

@@ -135,6 +135,33 @@ def test_lines_of_another_shape_are_passed_over() -> None:
     assert history([]) == History()
 
 
+def growing(after: int, why: Why = Why.DECLARED, result: Result = Result.DONE) -> tuple[Planned, Mapping[str, Any]]:
+    """From two partitions, and its line in the audit record."""
+    change = AddPartitions(REF, "id", 2, after, Role.DECLARED, Reason(why, "because"))
+    grow = Planned(change.id, change, "", "low", "", "")
+    return grow, changed("r", 0.0, Outcome(grow.id, result), grow)
+
+
+def test_partitions_that_git_declares_anew_are_no_edit_by_others() -> None:
+    """An apply had added some before; git then declared more, or the source of a copy got more."""
+    (_, two), (four, _) = growing(2), growing(4)
+    told = cause_of(four, history([two]))
+    assert (told.cause, "git declares another value since then" in told.why) == (Cause.UNDETERMINED, True)
+    copy, _ = growing(4, Why.SOURCE_HAS_MORE_PARTITIONS)
+    for lines in ([], [two]):
+        told = cause_of(copy, history(lines))
+        assert (told.cause, "its source has more" in told.why) == (Cause.UNDETERMINED, True)
+    assert cause_of(four, history([two, *run(1, None, end=False)])).cause is Cause.HALF_FINISHED
+
+
+def test_a_topic_with_fewer_partitions_than_an_apply_left_was_recreated() -> None:
+    (four, done), (six, _) = growing(4), growing(6)
+    for grow in (four, six):
+        told = cause_of(grow, history([done]))
+        assert told.cause is Cause.EDITED_OUTSIDE
+        assert told.why.endswith("left 4 partitions, so the topic was recreated with fewer")
+
+
 def test_partitions_above_what_we_made_were_added_outside() -> None:
     made: Mapping[str, Any] = {"kind": "change", "id": f"create:{REF}", "result": "done", "at": "2026-01-01"}
     assert grown_outside(str(REF), history([made])).cause is Cause.EDITED_OUTSIDE
