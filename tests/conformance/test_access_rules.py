@@ -122,7 +122,7 @@ def test_rules_are_put_back_to_whom_they_were(admin: ClusterAdmin, unique: str) 
     perform(admin, delete(ours), delete(theirs))
 
 
-def test_each_broker_tells_its_rules(admin: ClusterAdmin, unique: str) -> None:
+def test_each_broker_reports_its_rules(admin: ClusterAdmin, unique: str) -> None:
     acl = rule(f"allow User:{unique} read topic orders")
     perform(admin, create(acl))
     views = admin.rules_by_broker()

@@ -95,7 +95,7 @@ def ours(admin: ClusterAdmin, *whom: QuotaEntity) -> dict[QuotaEntity, frozenset
     return {one: keys for one, keys in admin.read_quota_keys().items() if one in whom and keys}
 
 
-def test_validation_tells_what_would_be_refused_and_changes_nothing(admin: ClusterAdmin, unique: str) -> None:
+def test_validation_reports_what_would_be_refused_and_changes_nothing(admin: ClusterAdmin, unique: str) -> None:
     good, bad = (
         change(entity({"user": unique}), producer_byte_rate=1.0),
         change(entity({"user": f"{unique}x"}), nonsense=1.0),

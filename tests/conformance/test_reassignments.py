@@ -180,7 +180,7 @@ def test_taken_back_on_the_way(site: Site) -> None:
 
 
 @kraft  # brokers of 2.8 copy all of it before their throttle counts
-def test_somebody_elses_blocks_and_stays(site: Site) -> None:
+def test_one_of_others_blocks_and_stays(site: Site) -> None:
     one = site.live().partitions[0]
     other = next(broker for broker in (1, 2, 3) if broker not in one.replicas)
     plan = site.plan(site.desired(3, SLOW))

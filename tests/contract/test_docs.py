@@ -134,7 +134,7 @@ def test_what_is_named_in_the_tree_is_there(name: str) -> None:
     assert set(re.findall(r"`make ([a-z-]+)", text)) <= targets
 
 
-def test_every_folder_of_tests_is_told() -> None:
+def test_every_folder_of_tests_is_reported() -> None:
     page = (ROOT / "docs/architecture.md").read_text("utf-8")
     folders = {page.relative_to(ROOT / "tests").parts[0] for page in (ROOT / "tests").rglob("test_*.py")}
     assert folders | {"support"} == set(re.findall(r"`tests/([a-z0-9]+)[`/]", page.partition("## Tests")[2]))

@@ -67,7 +67,7 @@ def test_a_schema_is_one_closed_and_names_its_version(name: str) -> None:
         assert "format_version" in schema["required"]
 
 
-def test_what_a_command_prints_tells_its_kind_and_its_exit_code() -> None:
+def test_what_a_command_prints_has_its_kind_and_its_exit_code() -> None:
     for _, name in _rows():
         told = {"kind", "exit_code"} if name == "sandbox.schema.json" else {"kind", "exit_code", "environment"}
         assert told <= set(SCHEMAS[name]["required"]) | _of_plans(name), name

@@ -39,7 +39,7 @@ def test_there_is_a_runbook_of_nothing_else() -> None:
     assert set(CONTINUABLE) < set(CONDITION_CODES)
 
 
-def test_every_code_is_one_that_the_job_tells() -> None:
+def test_every_code_is_one_that_the_job_reports() -> None:
     """That it tells no other is what the types say."""
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "spark/reconciler_mirror").rglob("*.py"))
     assert [code for code in CONDITION_CODES if f'"{code}"' not in sources] == []

@@ -136,7 +136,7 @@ def test_moved_pages_lead_to_pages() -> None:
         assert not (docs / place).with_suffix(".md").exists()
 
 
-def test_every_page_stands_in_the_navigation_once() -> None:
+def test_every_page_is_in_the_navigation_once() -> None:
     navigation = (
         (ROOT / "docs" / "site" / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2].partition("\ntheme:")[0]
     )

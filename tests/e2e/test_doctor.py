@@ -136,7 +136,7 @@ def test_each_right_that_was_taken_away_is_reported_as_the_command_that_gives_it
     assert len(told) == 13, told
 
 
-def test_a_wrong_password_and_a_silent_address_are_told_apart(
+def test_a_wrong_password_and_a_silent_address_are_distinguished(
     cli: Cli, env: Path, secure: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SANDBOX_EAST_APPLY_PASSWORD", "not-the-password")

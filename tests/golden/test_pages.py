@@ -143,7 +143,7 @@ def test_a_comment_fits_by_telling_less_and_says_so(plan: Plan, said: str) -> No
         assert HANDOFF.artifact in text
 
 
-def test_the_last_step_tells_counts_and_points_to_the_artifact() -> None:
+def test_the_last_step_has_counts_and_points_to_the_artifact() -> None:
     text = plan_markdown(large(500), HANDOFF, limit=2_000)
     assert len(text) <= 2_000
     assert "only counts are shown" in text

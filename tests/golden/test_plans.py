@@ -72,7 +72,7 @@ def test_outcomes_when_all_is_done() -> None:
     assert outcomes_text(empty, seen.apply(wished(), empty)) == "Nothing to apply: everything is as declared\n"
 
 
-def test_a_rollout_that_halted_is_told_in_each_format() -> None:
+def test_a_rollout_that_halted_is_reported_in_each_format() -> None:
     plan = PLANS["rollout"]()
     outcomes = [Outcome(one.id, Result.SKIPPED, "not begun: wave rest may not begin") for one in plan.changes]
     outcomes[0] = replace(outcomes[0], result=Result.DONE, error="")
@@ -94,7 +94,7 @@ def test_a_rollout_that_halted_is_told_in_each_format() -> None:
     assert "halted" not in left
 
 
-def test_one_reason_for_many_changes_is_told_once_with_all_that_failed() -> None:
+def test_one_reason_for_many_changes_is_reported_once_with_all_that_failed() -> None:
     plan = first()
     ids = [one.id for one in plan.changes]
     assert len(ids) > 12

@@ -49,7 +49,7 @@ def test_nothing_is_guessed(
     assert read(expression, field, classifiers) == licence
 
 
-def test_what_is_not_told_is_said() -> None:
+def test_an_undeclared_licence_is_shown_as_such() -> None:
     assert cell(Licence()) == UNTOLD
     assert cell(None).startswith(UNTOLD)
     assert cell(Licence(words="one | other")) == '"one | other"'

@@ -80,7 +80,7 @@ def test_the_same_content_gives_the_same_bytes_and_another_gives_another_serial_
         (None, None),
     ],
 )
-def test_a_licence_is_what_the_package_tells(licence: Licence | None, written: object) -> None:
+def test_a_licence_is_the_one_that_the_package_declares(licence: Licence | None, written: object) -> None:
     package = Package("tool", "1", ("0a" * 32,), runtime=True)
     project = {"name": "p", "version": "1", "description": "d", "license": "MIT"}
     [component] = sbom.bill(project, [package], [], lambda _: licence)["components"]

@@ -241,7 +241,9 @@ def project(tmp_path: Path) -> Project:
 OFFLINE = 'echo "$1 $2"; case "$2" in */bad) exit 1 ;; esac; if [ "$1" = plan ]; then exit 3; fi'
 
 
-def test_an_environment_outside_the_matrix_is_validated_and_told_as_not_planned(lab: GitLab, project: Project) -> None:
+def test_an_environment_outside_the_matrix_is_validated_and_reported_as_not_planned(
+    lab: GitLab, project: Project
+) -> None:
     base = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": project.commit(prod="a: 1", old="a: 1", other="a: 1")}
     project.commit(prod="a: 2", fresh="a: 1", other="a: 2")
     done = ran(lab, project.root, "unlisted", OFFLINE, **base)
@@ -257,7 +259,7 @@ def test_an_environment_outside_the_matrix_is_validated_and_told_as_not_planned(
     assert "### bad is not valid, and not planned" in lab.notes[1]["body"]
 
 
-def test_a_fork_has_all_that_it_touches_validated_and_asks_nobody(lab: GitLab, project: Project) -> None:
+def test_all_that_a_fork_touches_is_validated_without_asking_clusters(lab: GitLab, project: Project) -> None:
     base = {"CI_MERGE_REQUEST_DIFF_BASE_SHA": project.commit(prod="a: 1", old="a: 1"), "GITLAB_TOKEN": ""}
     untouched = ran(lab, project.root, "fork", OFFLINE, **base)
     assert (untouched.returncode, untouched.stdout) == (0, ""), untouched.stderr
@@ -316,7 +318,7 @@ def test_a_fork_is_known_by_the_project_of_its_merge_request() -> None:
     assert fork == own.replace("ID == $CI_MERGE", "ID != $CI_MERGE")
 
 
-def test_secrets_are_read_as_they_stand_and_not_told(lab: GitLab, tmp_path: Path) -> None:
+def test_secrets_are_read_unchanged_and_never_shown(lab: GitLab, tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text('# of prod\nEAST_PASSWORD=a$b `c` "d" & e\n')
     done = ran(
         lab, tmp_path, "drift", 'printf "%s" "$EAST_PASSWORD" >seen', RECONCILER_SECRETS=str(tmp_path / "secrets")

@@ -81,7 +81,7 @@ def team(tmp_path: Path) -> Iterator[Team]:
         yield made
 
 
-def test_a_new_environment_is_validated_and_told_as_not_planned(team: Team) -> None:
+def test_a_new_environment_is_validated_and_reported_as_not_planned(team: Team) -> None:
     done = team.propose({"fresh/topology.yaml": BROKEN, "prod/topology.yaml": BROKEN})
     assert done.steps[-1].code == 1, done.words()
     (told,) = team.told()

@@ -114,7 +114,7 @@ def test_secrets_reach_the_one_step_that_needs_them(name: str) -> None:
         ("failure skipped skipped", False),
     ],
 )
-def test_one_check_stands_for_all_of_a_pull_request_and_always_ends(results: str, passes: bool, tmp_path: Path) -> None:
+def test_one_check_sums_up_a_pull_request_and_always_ends(results: str, passes: bool, tmp_path: Path) -> None:
     read = workflow("plan")
     assert read["on"]["pull_request"] is None, "paths would leave a required check waiting for ever"
     last = read["jobs"]["planned"]
@@ -339,7 +339,7 @@ def test_planned_merged_applied_and_watched(shop: Repository, plain: Sandbox, cr
     assert shop.hub.tokens == {"Bearer read-and-comment", "Bearer read-and-issue"}
 
 
-def test_what_nobody_reviewed_is_not_applied(shop: Repository, plain: Sandbox) -> None:
+def test_an_unreviewed_change_is_not_applied(shop: Repository, plain: Sandbox) -> None:
     before = str(shop.repo.head.commit.hexsha)
     _, head, merge = shop.plan(edited(shop))
     shop.merged(head, merge)
@@ -412,7 +412,7 @@ def test_only_an_edit_of_environments_is_planned(shop: Repository, edited_one: s
     assert "touched" in workflow("plan")["jobs"]["plan"]["needs"]
 
 
-def test_a_broken_edit_is_told_in_the_comment_and_fails(shop: Repository) -> None:
+def test_a_broken_edit_is_reported_in_the_comment_and_fails(shop: Repository) -> None:
     planned, _, _ = shop.plan("  orders: {clusters: [eats]}\n")
     assert planned.steps[-1].code == 1, planned.words()
     (comment,) = shop.hub.comments

@@ -92,7 +92,7 @@ def test_a_stolen_lock_ends_its_holder_and_is_recorded(
     assert begin["steal"]["purpose"] == "run"
 
 
-def test_the_record_tells_who_did_what_from_which_plan(
+def test_the_record_says_who_did_what_from_which_plan(
     cli: Cli, env_of: Callable[..., Path], plain: Sandbox, unique: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECONCILER_ACTOR", "ada")

@@ -54,7 +54,7 @@ def there(sandbox: Sandbox, *names: str) -> set[str]:
         return set(east.read(names).topics)
 
 
-def test_first_contact_is_checked_until_somebody_says_it_is_meant(
+def test_first_contact_is_checked_until_the_user_says_it_is_meant(
     cli: Cli, strangers: Callable[..., Path], plain: Sandbox, create_topic: CreateTopic, unique: str
 ) -> None:
     create_topic(plain["east"], f"{unique}theirs")

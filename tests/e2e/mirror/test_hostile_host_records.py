@@ -74,7 +74,7 @@ def hostile(trap: Trap, west: str, folder: Path) -> dict[str, tuple[dict[str, An
     }
 
 
-def test_what_somebody_else_wrote_is_refused_with_the_remedy_and_nothing_is_begun(
+def test_a_record_of_others_is_refused_with_the_remedy_and_nothing_is_begun(
     hosts: Hosts, trap: Trap, tmp_path: Path
 ) -> None:
     environment, west = hosts.environment.name, hosts.sandbox["west"]

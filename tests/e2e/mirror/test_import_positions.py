@@ -228,7 +228,7 @@ def test_a_mirrormaker_that_ended_before_its_first_position_is_gone_on_with_wher
     assert cli("plan", env).code == 2
 
 
-def test_logs_that_cannot_be_compared_are_told(cli: Cli, env: Path, plain: Sandbox, unique: str) -> None:
+def test_logs_that_cannot_be_compared_are_reported(cli: Cli, env: Path, plain: Sandbox, unique: str) -> None:
     producer = Producer(plain["west"].super_client())
     producer.produce(f"east.{unique}", "0", partition=0, timestamp=1)
     assert producer.flush(30) == 0
@@ -257,7 +257,7 @@ def test_a_mirrormaker_that_still_copies_is_not_taken_over(
     assert (env / "topology.yaml").read_text() == before
 
 
-def test_a_topic_that_is_not_there_is_told_with_those_that_look_like_it(cli: Cli, env: Path, unique: str) -> None:
+def test_a_topic_that_is_not_there_is_reported_with_those_that_look_like_it(cli: Cli, env: Path, unique: str) -> None:
     ended = cli("mirror", "import-positions", env, unique, "--alias", "gone")
     assert (ended.code, "west/mm2-offsets.gone.internal is missing" in ended.words) == (1, True)
     assert f"west/{unique}connectoffsets" in ended.words
@@ -269,11 +269,11 @@ def test_another_connector_has_nothing_to_write(cli: Cli, env: Path, plain: Sand
     assert (ended.code, "connector mm2: 1 position of another connector than another" in ended.words) == (1, True)
 
 
-def test_a_cluster_that_is_not_declared_is_told_with_those_that_are(cli: Cli, env: Path, unique: str) -> None:
+def test_a_cluster_that_is_not_declared_is_reported_with_those_that_are(cli: Cli, env: Path, unique: str) -> None:
     ended = cli("mirror", "import-positions", env, unique, "--on", "north")
     assert (ended.code, "--on names north" in ended.words, "Its clusters: east, west" in ended.words) == (1, True, True)
 
 
-def test_a_flow_that_is_not_declared_is_told_with_those_that_are(cli: Cli, env: Path, unique: str) -> None:
+def test_a_flow_that_is_not_declared_is_reported_with_those_that_are(cli: Cli, env: Path, unique: str) -> None:
     ended = cli("mirror", "import-positions", env, "none")
     assert (ended.code, f"Its flows: {unique}" in ended.words) == (1, True)

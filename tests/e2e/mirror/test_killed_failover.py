@@ -224,7 +224,7 @@ def test_killed_and_run_again(cli: Cli, moving: Moving, moment: str) -> None:
     assert moving.committed() == wanted
 
 
-def test_without_an_authorizer_nobody_can_be_fenced_off(cli: Cli, moving: Moving) -> None:
+def test_without_an_authorizer_no_producer_can_be_fenced_off(cli: Cli, moving: Moving) -> None:
     ended = cli(*moving.words, "--fence", "--dry-run")
     (stops,) = (check for check in _report(ended)["checks"] if check["level"] == "stops")
     assert (ended.code, stops["code"]) == (3, "fence")

@@ -58,7 +58,7 @@ def environment(plain: Sandbox, topic: str, more: str = "", flow: str = "") -> s
     return two_clusters(plain) + f"flows:\n  {flow or topic}: {{source: east, target: west, topics: [{topic}]{more}}}\n"
 
 
-def test_apply_is_blocked_until_somebody_says_where_to_begin(
+def test_apply_is_blocked_until_the_user_says_where_to_begin(
     cli: Cli, write: Write, plain: Sandbox, beside: str
 ) -> None:
     env = write(environment(plain, beside), beside)

@@ -85,7 +85,7 @@ def test_figures_move_by_themselves_and_what_is_open_stays_open(browser: Chromiu
     assert browser.problems == []
 
 
-def test_a_plan_that_somebody_reads_is_not_replaced(browser: Chromium, site: Site) -> None:
+def test_a_plan_that_others_reads_is_not_replaced(browser: Chromium, site: Site) -> None:
     browser.show(f"{site.address}/plan")
     browser.until("document.getElementById('connection').textContent === 'live'")
     assert browser.run("document.getElementById('changed').hidden")

@@ -243,7 +243,9 @@ def test_going_back_is_reported_from_here_to_there(cli: Cli, repo: git.Repo) -> 
 
 
 @pytest.mark.slow
-def test_a_silent_cluster_leaves_the_edit_told_and_the_plan_unknown(cli: Cli, repo: git.Repo, tmp_path: Path) -> None:
+def test_with_a_silent_cluster_the_edit_is_reported_and_the_plan_is_unknown(
+    cli: Cli, repo: git.Repo, tmp_path: Path
+) -> None:
     edit(repo, "prod", TEXT.replace("partitions: 6", "partitions: 8"))
     ended = cli("plan", folder(repo), "--base", "main", "--revert", "--out", tmp_path / "back.json")
     assert ended.code == 1
@@ -324,7 +326,7 @@ def test_explain_works_without_clusters(cli: Cli, repo: git.Repo) -> None:
 
 
 @pytest.mark.slow
-def test_explain_tells_git_alone_where_a_cluster_is_silent(cli: Cli, repo: git.Repo) -> None:
+def test_explain_has_git_alone_where_a_cluster_is_silent(cli: Cli, repo: git.Repo) -> None:
     ended = cli("explain", folder(repo), "east/orders", "--format", "json")
     assert ended.code == 1
     document = json.loads(ended.out)
@@ -393,7 +395,7 @@ def test_a_repository_that_git_does_not_trust_is_reported_with_the_command(
 
 
 @pytest.mark.slow
-def test_a_machine_without_git_validates_and_tells_what_a_base_needs(repo: git.Repo, tmp_path: Path) -> None:
+def test_a_machine_without_git_validates_and_names_what_a_base_needs(repo: git.Repo, tmp_path: Path) -> None:
     start = [sys.executable, "-c", "from reconciler.cli.start import main; main()"]
     bare = {**os.environ, "PATH": str(tmp_path)}
     valid = subprocess.run([*start, "validate", str(folder(repo))], env=bare, capture_output=True, text=True)

@@ -129,7 +129,7 @@ def test_an_edit_that_fixes_a_broken_base_is_planned(cli: Cli, edited: Edited, t
     assert cli("plan", edited.env, "--base", "HEAD", "--revert").code == 1
 
 
-def test_a_saved_plan_of_an_empty_topic_is_stale_once_somebody_wrote_to_it(
+def test_a_saved_plan_of_an_empty_topic_is_stale_once_it_has_records(
     cli: Cli, write: Callable[..., Path], plain: Sandbox, unique: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     """It was agreed to at medium risk, because nothing could be lost."""

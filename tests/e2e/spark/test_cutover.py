@@ -255,7 +255,7 @@ def test_after_a_kill_at_each_step_a_rollback_lets_clients_go_on(
     assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
 
 
-def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_told(
+def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_reported(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
     address, plan = tmp_path / "hooked" / "address", tmp_path / "cutover.json"
@@ -359,7 +359,7 @@ def test_clients_that_break_the_rules_are_named_and_nothing_moves(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_mirror_that_stalls_in_the_drain_is_told_and_a_rollback_needs_none_that_copies(
+def test_a_mirror_that_stalls_in_the_drain_is_reported_and_a_rollback_needs_none_that_copies(
     environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
 ) -> None:
     """The job is frozen before the fence is made, so records are left to copy."""

@@ -173,7 +173,7 @@ def test_awkward_records_are_equal_on_both_sides(mirror: Mirror) -> None:
     until("no lag", no_lag, mirror.job)
 
 
-def test_metrics_tell_what_was_copied(mirror: Mirror) -> None:
+def test_metrics_count_what_was_copied(mirror: Mirror) -> None:
     flow = f"{mirror.name}-main"
     mirror.until_equal(f"{mirror.name}-main-early", 1500)
     until("all is counted", lambda: mirror.metrics().get(("mirror_flow_records_total", flow), 0) >= 1500, mirror.job)

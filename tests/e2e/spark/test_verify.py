@@ -169,7 +169,7 @@ def test_null_is_not_empty(faults: Run) -> None:
     assert (found["source"]["value"]["length"], found["target"]["value"]["length"]) == (None, 0)
 
 
-def test_a_key_whose_last_record_differs_is_told(faults: Run) -> None:
+def test_a_key_whose_last_record_differs_is_reported(faults: Run) -> None:
     found = faults.of("keyed")
     assert (found["compared"], found["equal"], found["differing"]) == ("keys", 19, 1)
     assert found["difference"]["what"] == ["value", "timestamp"]
@@ -298,7 +298,7 @@ def test_what_retention_removed_at_the_source_is_counted_as_older(live: Run) -> 
     assert (found["equal"], found["older_at_target"], found["older_at_source"]) == (380, 120, 0)
 
 
-def test_progress_is_told_apart_from_the_answer(live: Run) -> None:
+def test_progress_is_distinguished_from_the_answer(live: Run) -> None:
     assert "Spark is starting" in live.ended.err
     # A comparison that ends before the first tick says no more than what it compares.
     assert re.search(r"mirror west: partitions to compare: \d+; not readable: \d+", live.ended.err)

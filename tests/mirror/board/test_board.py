@@ -234,7 +234,7 @@ def test_why_a_lane_failed_is_reported_until_it_is_at_work_again(board: Board) -
     assert board.view()[0].conditions == ()
 
 
-def test_an_end_that_the_source_told_long_ago_is_none(board: Board) -> None:
+def test_an_end_that_the_source_reported_long_ago_does_not_count(board: Board) -> None:
     [row] = told(0, 5, 9).partitions
     board.progress(replace(told(0, 5, 9), partitions=(replace(row, silent_since_ms=1),)))
     board.progress(told(1, 3, 3))
@@ -312,7 +312,7 @@ def test_an_unknown_lag_is_at_least_what_is_known_of_it(lags: tuple[int | None, 
     )
 
 
-def test_what_stands_for_a_reason_that_is_reported_is_not_reported_twice(board: Board, clock: Clock) -> None:
+def test_a_standstill_with_a_reported_reason_is_not_reported_twice(board: Board, clock: Clock) -> None:
     stop = Condition("record_refused", "text", "todo", "orders", 1, stops=True)
     board.progress(told(0, 5, 5))
     board.progress(told(1, 3, 8, 0, stop))
@@ -393,7 +393,7 @@ def test_of_an_unknown_lag_the_record_says_what_is_known(board: Board, settings:
     assert flow["records_lag"] == 3, "all of it is known"
 
 
-def test_the_lag_that_was_known_last_outlives_the_source_that_told_it(board: Board, clock: Clock) -> None:
+def test_the_last_known_lag_outlives_the_source_that_reported_it(board: Board, clock: Clock) -> None:
     """Of what the source had then: a lag counts as known while its end is at most so old."""
     board.progress(told(0, 7, 9))
     board.progress(told(1, 1, 4))

@@ -14,14 +14,14 @@ def after(steps: Iterable[tuple[float, int]]) -> FillSamples:
     return samples
 
 
-def test_a_restart_tells_a_rate_with_its_first_step() -> None:
+def test_a_restart_has_a_rate_from_its_first_step() -> None:
     """Before lanes have told anything nothing is left, which is no place to count from."""
     begun = [(0.0, 0), (1.0, 0), (2.0, 8_000)]
     assert after(begun).per_second(2.0) == 0
     assert after([*begun, (4.0, 6_000)]).per_second(4.0) == 1_000
 
 
-def test_a_lane_that_begins_to_tell_is_no_progress_backwards() -> None:
+def test_the_first_report_of_a_lane_is_no_progress_backwards() -> None:
     told = [(0.0, 8_000), (1.0, 7_000), (2.0, 15_000), (4.0, 13_000)]
     assert after(told).per_second(4.0) == 1_000
 

@@ -157,7 +157,7 @@ def test_without_a_definition_it_was_withdrawn(place: StatusPlace, opened: list[
     assert report(topic) is None, "its submitter has removed its records, and nobody would again"
 
 
-def test_a_definition_that_somebody_else_wrote_is_refused(
+def test_a_definition_that_others_else_wrote_is_refused(
     place: StatusPlace, topic: RunTopic, opened: list[RunTopic]
 ) -> None:
     topic.write("r1", "definition", dumps_definition(RunDefinition('{"another": 1}')))

@@ -78,7 +78,7 @@ def submit(tmp_path: Path, output: str, code: int) -> tuple[Submission, list[str
         ('Exception in thread "main" a.b.C$D: pods is forbidden', ["could not submit it: pods is forbidden"]),
     ],
 )
-def test_what_its_output_tells_of_a_driver_that_said_nothing(tmp_path: Path, output: str, words: list[str]) -> None:
+def test_the_output_of_a_driver_that_reported_nothing_is_shown(tmp_path: Path, output: str, words: list[str]) -> None:
     submission, said = submit(tmp_path, output, 1)
     assert submission.ended() == 1
     assert all(word in submission.why() for word in words), submission.why()

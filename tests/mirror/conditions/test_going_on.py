@@ -129,7 +129,7 @@ def test_a_corrupt_batch_is_left_out_wherever_it_lies(
 
 
 @pytest.mark.parametrize("before", [(20,), (5, 5, 5, 5)], ids=["one batch", "batches that are gathered"])
-def test_a_corrupt_batch_stops_its_partition_where_nobody_said_otherwise(
+def test_a_corrupt_batch_stops_its_partition_by_default(
     before: tuple[int, ...], flow: Flow, create_topic: CreateTopic
 ) -> None:
     """What lies before it is copied, also where one answer of the source holds both."""

@@ -189,7 +189,7 @@ def test_a_smaller_target_topic_stops_only_what_it_lacks(flow: Flow, create_topi
     flow.run(batch_path, lambda p: has("target_topic_smaller")(p) and _copied(0, 20)(p))
 
 
-def test_retention_that_passed_the_position_tells_how_many_are_lost(flow: Flow, create_topic: CreateTopic) -> None:
+def test_retention_past_the_position_counts_the_lost_offsets(flow: Flow, create_topic: CreateTopic) -> None:
     _both(flow, create_topic)
     fill(flow.source, flow.topic, _records(50))
     flow.run(batch_path)
@@ -314,7 +314,7 @@ def test_a_later_claim_is_never_fought(flow: Flow, create_topic: CreateTopic) ->
     assert report.end is LaneEnd.SUPERSEDED
 
 
-def test_a_transaction_that_stays_open_at_the_source_is_told_until_it_ends(
+def test_a_transaction_that_stays_open_at_the_source_is_reported_until_it_ends(
     flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What follows it cannot be read, so no lag counts it."""
@@ -343,7 +343,7 @@ def test_a_transaction_that_stays_open_at_the_source_is_told_until_it_ends(
     assert flow.target_content() == flow.source_content()
 
 
-def test_a_source_whose_answers_drip_is_told_and_its_lag_is_unknown_until_it_is_back(
+def test_a_source_whose_answers_drip_is_reported_and_its_lag_is_unknown_until_it_is_back(
     flow: Flow, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte kept the request alive once, and the partitions stood without a word, with a lag of 0."""
@@ -377,7 +377,7 @@ def test_a_source_whose_answers_drip_is_told_and_its_lag_is_unknown_until_it_is_
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
-def test_an_open_transaction_of_a_stranger_in_a_copy_is_told_until_it_ends(
+def test_an_open_transaction_of_a_stranger_in_a_copy_is_reported_until_it_ends(
     flow: Flow, create_topic: CreateTopic, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Copying goes on and the lag is 0, but readers of committed records get nothing of it."""

@@ -119,7 +119,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("delivery", "work"), KINDS)
-def test_records_of_another_producer_are_told_and_copying_goes_on(
+def test_records_of_another_producer_are_reported_and_copying_goes_on(
     flow: Flow, delivery: str, work: RecordWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.5)
@@ -136,7 +136,9 @@ def test_records_of_another_producer_are_told_and_copying_goes_on(
     assert len(flow.target_content()[0]) == 121
 
 
-def test_records_of_another_producer_between_two_batches_are_told(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_another_producer_between_two_batches_are_reported(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 3.0)
     with running(Lane(flow.lane())) as lane:
         lane.until(caught_up)
@@ -160,7 +162,7 @@ def test_while_the_lane_is_down_a_stranger_s_records_stop_nothing(
     assert len(flow.target_content()[0]) == 121
 
 
-def test_what_a_flow_repeats_at_least_once_is_nobody_s_record(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeats_of_an_at_least_once_flow_are_no_records_of_others(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.1)
     fill(flow.target, flow.remote, SECOND[:3])  # a crash between the records and their position
     fill(flow.source, flow.topic, SECOND)
@@ -177,7 +179,7 @@ def test_what_a_flow_repeats_at_least_once_is_nobody_s_record(flow: Flow, monkey
 
 
 @pytest.mark.parametrize("work", [WORK["whole batches"], WORK["added headers"]], ids=["whole batches", "added headers"])
-def test_markers_and_aborted_batches_are_nobody_s_records(
+def test_markers_and_aborted_batches_are_no_records(
     flow: Flow, work: RecordWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.1)

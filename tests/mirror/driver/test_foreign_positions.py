@@ -200,7 +200,7 @@ def sought(flow: Flow, partition: int, offset: int) -> None:
     flow.set_position(offset, partition, metadata.rstrip(END))
 
 
-def test_it_does_not_tell_that_the_flow_has_run_before(flow: Flow) -> None:
+def test_it_does_not_prove_that_the_flow_has_run_before(flow: Flow) -> None:
     """The others begin where ``start`` says, and not at their beginning."""
     write(flow, range(FIRST))
     flow.set_position(20, 1, "")

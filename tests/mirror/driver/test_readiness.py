@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler_mirror.driver.driver import AT_MOST_S, STALLED_S, Patience, lacking
 
 
-def test_what_moves_has_more_time_and_what_stands_ends_with_its_reason() -> None:
+def test_progress_has_more_time_and_a_standstill_ends_with_its_reason() -> None:
     now = [0.0]
     patience = Patience(lambda: now[0])
     for step in range(4):

@@ -168,7 +168,7 @@ def test_a_coordinator_that_is_still_loading_is_an_error_and_no_empty_group(monk
     assert coordinator.commits == []
 
 
-def test_what_the_offset_map_knows_and_the_coordinator_does_not_tell_is_waited_for(
+def test_positions_that_the_map_has_and_the_coordinator_lacks_are_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A coordinator of Kafka 4 may answer while it still loads its log: with old positions, and with none."""

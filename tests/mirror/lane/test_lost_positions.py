@@ -38,7 +38,7 @@ def flow(plain: Sandbox, unique: str, create_topic: Callable[..., str]) -> Flow:
     return made
 
 
-def test_another_flow_waits_until_it_is_told_where_to_go_on(flow: Flow) -> None:
+def test_another_flow_waits_until_it_is_reported_where_to_go_on(flow: Flow) -> None:
     other = f"{flow.topic}x"
     renamed = {"flow": other, "group": f"mirror.{other}", "transactional_id": f"mirror.{other}.0"}
     report, _ = flow.run(batch_path, has("position_missing"), **renamed)

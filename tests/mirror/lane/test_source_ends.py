@@ -89,7 +89,7 @@ async def one_look(lane: Lane, monkeypatch: pytest.MonkeyPatch) -> None:
             await SourceEnds(lane).run()
 
 
-def test_what_no_fetch_tells_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ends_that_no_fetch_reports_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(lane: Lane, source: Source) -> None:
         fetched, paused, stopped = lane.partitions.values()
         fetched.log.answers = Answers()
@@ -139,7 +139,7 @@ def test_an_end_that_was_not_reported_for_long_is_marked_until_it_is(monkeypatch
     in_lane(test, monkeypatch)
 
 
-def test_what_a_session_told_counts_to_the_moment_it_stops_or_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reports_of_a_session_count_until_it_stops_or_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """From then on its answers leave the partition out."""
 
     async def test(lane: Lane, source: Source) -> None:

@@ -136,7 +136,7 @@ def test_a_position_survives_its_metadata(position: LanePosition) -> None:
 
 
 @pytest.mark.parametrize("metadata", [None, "", "by hand", "[1]", '{"e":"x"}', '{"c":null}', "7"])
-def test_a_position_that_somebody_else_wrote_is_known_for_it(metadata: str | None) -> None:
+def test_a_position_that_others_else_wrote_is_known_for_it(metadata: str | None) -> None:
     assert decode(KEY, 42, metadata) == LanePosition(42, proved=False)
 
 

@@ -103,7 +103,7 @@ def test_a_partition_that_left_is_reported_no_more_and_a_condition_comes_and_goe
     in_loop(test)
 
 
-def test_a_lease_tells_its_driver_what_changed_only_and_nothing_when_nothing_did() -> None:
+def test_a_lease_reports_only_changes_to_its_driver() -> None:
     rows = [quiet(number) for number in range(MANY)]
     untold = ReportDelta()
     first = snapshot(*rows)
@@ -162,7 +162,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_told_in_pieces_the_board_shows_what_it_shows_when_told_everything(steps: list[tuple[object, ...]]) -> None:
+def test_the_board_shows_the_same_after_partial_and_whole_reports(steps: list[tuple[object, ...]]) -> None:
     """Two drivers: one hears whole snapshots and looks once, the other hears differences and looks now and then."""
     whole, pieces = Board((flow(),)), Board((flow(),))
     control = LaneControl(lane_spec(0, *SPECS[:FEW]), LeaseState(10.0))

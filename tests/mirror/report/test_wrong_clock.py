@@ -29,7 +29,7 @@ def told(cluster: ClusterHandle, topic: str, count: int) -> list[tuple[bytes, by
     return [(m.key(), m.value(), m.timestamp()[1]) for m in found if m.error() is None]
 
 
-def test_what_is_appended_stands_without_a_time(
+def test_an_appended_record_may_lack_a_time(
     plain: Sandbox, unique: str, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = create_topic(plain["west"], unique, 1, cleanup_policy="compact")
@@ -52,7 +52,7 @@ def test_what_is_appended_stands_without_a_time(
     assert told(plain["west"], topic, 2) == [(b"a", b"1", -1), (b"b", b"2", -1)]
 
 
-def test_a_status_record_stands_without_a_time(
+def test_a_status_record_may_lack_a_time(
     plain: Sandbox, unique: str, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     west = plain["west"]

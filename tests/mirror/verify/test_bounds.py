@@ -172,7 +172,7 @@ def test_an_open_transaction_at_the_source_is_not_waited_for(flow: HandMadeFlow)
         assert compared(one_range(flow))[:2] == (True, 10)
 
 
-def test_what_the_position_says_wrong_is_told(flow: HandMadeFlow) -> None:
+def test_what_the_position_says_wrong_is_reported(flow: HandMadeFlow) -> None:
     topic = topic_of(flow)
     flow.fill(topic, numbered(10), numbered(10), position=-1)
     assert "no position" in one_unread(flow).reason
@@ -187,7 +187,7 @@ def test_what_the_position_says_wrong_is_told(flow: HandMadeFlow) -> None:
     assert "3 offsets were removed" in one_unread(flow).reason
 
 
-def test_a_missing_target_topic_and_unknown_configs_are_told(flow: HandMadeFlow) -> None:
+def test_a_missing_target_topic_and_unknown_configs_are_reported(flow: HandMadeFlow) -> None:
     assert "matches no topic" in one_unread(flow).reason
     topic = topic_of(flow)
     flow.fill(topic, numbered(3), numbered(3))

@@ -78,7 +78,7 @@ def test_what_lies_before_the_span_does_not_matter() -> None:
     refuse_too_large(SPAN, memoryview(batch(0, 40 * ROOM, codecs.ZSTD) + batch(5, 10, codecs.ZSTD)), 5)
 
 
-def test_what_is_no_batch_is_left_to_whoever_reads_it() -> None:
+def test_what_is_no_batch_is_left_to_its_reader() -> None:
     refuse_too_large(SPAN, memoryview(b"\xff" * 100), 0)
     broken = bytearray(batch(0, 40 * ROOM, codecs.ZSTD))
     broken[61:] = bytes(len(broken) - 61)
@@ -98,7 +98,7 @@ def readers() -> Iterator[Readers]:
         yield made
 
 
-def test_nobody_opens_it_and_the_partition_is_unread_with_words(
+def test_no_client_opens_it_and_the_partition_is_unread_with_words(
     log: list[bytes | BrokerError], readers: Readers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Consumer:
@@ -114,7 +114,7 @@ def test_nobody_opens_it_and_the_partition_is_unread_with_words(
     assert "--from" in caught.value.todo
 
 
-def test_records_that_are_gone_are_told_as_before(log: list[bytes | BrokerError], readers: Readers) -> None:
+def test_records_that_are_gone_are_reported_as_before(log: list[bytes | BrokerError], readers: Readers) -> None:
     log += [BrokerError(1, "reading orders-3 on east")]
     with pytest.raises(UnreadableError, match="were removed while they were read"):
         list(records(SPAN, readers))

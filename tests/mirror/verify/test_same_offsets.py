@@ -123,7 +123,7 @@ def batch(base: int, last: int, producer: tuple[int, int]) -> Batch:
     return Batch(base, 0, 0, 2, 0, 0, last, 0, 0, *producer, 0, last + 1, 0, 0)
 
 
-def test_who_wrote_is_told_by_the_batch_that_holds_the_offset() -> None:
+def test_who_wrote_is_reported_by_the_batch_that_holds_the_offset() -> None:
     batches = [batch(0, 4, (7, 1)), batch(5, 0, (-1, -1))]
     assert writer_at(batches, 3) == Writer(7, 1)
     assert writer_at(batches, 5) == Writer()
@@ -148,7 +148,7 @@ def test_whose_the_writer_is(writer: Writer, mirrors: int | None, said: str) -> 
     ("metadata", "producer"),
     [('{"p":7,"o":1}\0', 7), ('{"o":1}', None), ("", None), ("x", None), ("[1]", None), ("[" * 4000, None)],
 )
-def test_the_mirror_s_producer_stands_beside_its_positions(metadata: str, producer: int | None) -> None:
+def test_the_producer_of_the_mirror_is_beside_its_positions(metadata: str, producer: int | None) -> None:
     assert producer_of(metadata) == producer
 
 
@@ -164,6 +164,6 @@ def test_the_report_names_the_first_offset_the_writer_and_what_to_do() -> None:
     assert (plain.reason, plain.todo) == ("", "")
 
 
-def test_a_record_that_the_copy_lacks_is_told_as_such() -> None:
+def test_a_record_that_the_copy_lacks_is_reported_as_such() -> None:
     what, _ = words(PLAN, FirstDifference(0, ("missing",), 12, None, None, None), None)
     assert what == "offsets_diverged: east.t-0 at west lacks what east has at offset 12"

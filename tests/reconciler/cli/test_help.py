@@ -42,7 +42,7 @@ def test_examples_are_taken_and_exit_codes_exist(name: str) -> None:
     assert set(told) <= set(ExitCode)
 
 
-def test_the_program_tells_all_exit_codes() -> None:
+def test_the_help_lists_all_exit_codes() -> None:
     assert {int(code) for code in re.findall(r"(?:Exit codes: |; )(\d+) ", PROGRAM.epilog)} == {*ExitCode, INTERRUPTED}
 
 

@@ -179,7 +179,7 @@ def test_one_name_of_several_kinds_explains_each() -> None:
     assert len(found.topics) == len(found.mirrors) == 1
 
 
-def test_a_mirror_tells_its_job() -> None:
+def test_a_mirror_is_explained_with_its_job() -> None:
     seen, wished = (
         world(),
         topology(topic("a", partitions=1), flow("east", "west", "a"), Mirror("west", ("east-to-west",))),

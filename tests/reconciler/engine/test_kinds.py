@@ -183,5 +183,5 @@ def test_what_a_plan_rests_on_is_observed_by_one_kind() -> None:
     ],
     ids=str,
 )
-def test_the_text_of_a_subject_tells_the_subject(subject: Subject) -> None:
+def test_the_text_of_a_subject_can_be_parsed(subject: Subject) -> None:
     assert Subject.of_text(str(subject)) == subject

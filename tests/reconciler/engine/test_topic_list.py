@@ -24,7 +24,7 @@ def test_each_topic_says_whose_it_is() -> None:
     assert owners["west", "__mirror_status"] == "of mirror jobs and this program"
 
 
-def test_what_is_missing_is_told_apart_from_what_no_one_can_see() -> None:
+def test_missing_and_hidden_topics_are_distinguished() -> None:
     declared = topology(topic("orders", "east", partitions=2))
     seen = world("east")
     live = seen.look(declared)

@@ -48,7 +48,7 @@ def test_what_answered_is_reported_and_what_did_not_stays_unknown() -> None:
     assert (flows["east-to-hub"].state, flows["east-to-hub"].topics) == (State.UNKNOWN, None)
 
 
-def test_a_job_that_was_not_heard_of_lately_tells_no_lag() -> None:
+def test_a_job_without_a_recent_report_has_no_lag() -> None:
     declared = regions()
     live = observed(declared)
     late = running("west", copying("east-to-west", records_lag=0), late_ms=60_000)
@@ -122,7 +122,7 @@ def test_a_refusal_blocks_its_cluster() -> None:
     assert drawn.clusters[0].mark is PlanMark.BLOCKED
 
 
-def test_waves_tell_where_the_rollout_stands() -> None:
+def test_waves_show_the_progress_of_the_rollout() -> None:
     kept = Promotion("shop", clusters={"east": ClusterRollout("canary", SoakState.SOAKING, 1_000)})
     assert [wave.state for wave in topology_map(regions(), progress=kept).waves] == ["soaking", "not begun"]
     assert [wave.state for wave in topology_map(regions()).waves] == ["", ""]

@@ -279,7 +279,7 @@ def test_a_problem_has_no_followers() -> None:
     assert [problem.code for problem in _problems(c=CLUSTERS, t=topics, n="clusters: {north: ")] == ["yaml-broken"]
 
 
-def test_values_of_client_settings_are_never_told() -> None:
+def test_values_of_client_settings_are_never_shown() -> None:
     text = """
 clusters:
   east:

@@ -162,7 +162,7 @@ def test_whatever_a_command_prints_orders_nothing(
 
 
 @pytest.mark.parametrize("text", ["!1", "&1", "$1", "#1", "GL-1", "GH-1", "[issue:1]", "group/project!7", "@all"])
-def test_no_comment_mentions_what_a_forge_would_tell_of_it(text: str) -> None:
+def test_no_comment_mentions_people_or_issues_to_a_forge(text: str) -> None:
     """GitLab's references, which it looks for behind the entities."""
     shown = markdown(f"a {text} b")
     assert "\u200b" in shown

@@ -93,7 +93,7 @@ def test_the_sources_own_alias_in_a_name_is_no_cycle() -> None:
     assert is_cycle(policy, "east.west.orders", "west")
 
 
-def test_identity_names_never_tell_a_cycle_but_heartbeats_do() -> None:
+def test_identity_names_never_reveal_a_cycle_but_heartbeats_do() -> None:
     policy = make_policy("identity", ".", "east")
     assert not is_cycle(policy, "west.orders", "west")
     assert is_cycle(policy, "west.heartbeats", "west")
@@ -156,7 +156,7 @@ def test_a_policy_that_cannot_be_used_says_why(policy: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["default", "identity"])
-def test_the_words_for_older_policies_stand_for_their_old_paths(word: str) -> None:
+def test_the_words_for_older_policies_mean_their_old_paths(word: str) -> None:
     path = f"replication.policy:{word.capitalize()}ReplicationPolicyTo39"
     assert canonical_policy(f"{word}-before-4.0") == canonical_policy(path) == path
     assert policy_word(path) == f"{word}-before-4.0"

@@ -50,7 +50,7 @@ def test_transactions_that_follow_one_another_are_ordinary(clock: list[float]) -
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.PAUSED, Phase.LEAVING])
-def test_what_is_not_fetched_tells_nothing(clock: list[float], phase: Phase) -> None:
+def test_partitions_that_are_not_fetched_report_nothing(clock: list[float], phase: Phase) -> None:
     """What stops it is told already, and nobody looks whether the transaction has ended."""
     held, partition = OpenTransactions(), copying()
     held.seen(partition, 40, 41)

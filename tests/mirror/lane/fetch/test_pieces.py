@@ -46,7 +46,7 @@ def test_batches_in_their_order_are_taken_also_with_holes_and_beyond_the_end_as_
     assert copied(fetched(0, 10, 20, 30, END)) == END + 10, "the log has grown since its end was read"
 
 
-def test_a_gap_before_the_last_batch_is_believed_when_two_answers_tell_it() -> None:
+def test_a_gap_before_the_last_batch_is_believed_after_two_answers() -> None:
     """One flipped bit of a base offset makes 10 of 10: 26, and no other batch of the answer contradicts it."""
     partition = empty()
     pieces, partition.log.covered = pieces_of(partition, fetched(0, 26), None, delivered_pieces)

@@ -9,7 +9,7 @@ from reconciler.replication.offsets.codec import MapPartition, decode
 PLACE = MapPartition("flow", "orders", 0)
 
 
-def test_what_is_acknowledged_while_a_commit_is_under_way_stands_with_the_next_one() -> None:
+def test_batches_acknowledged_during_a_commit_belong_to_the_next_one() -> None:
     copied = Copied()
     copied.begin(0)
     copied.acknowledged(((0, 10),), 0)

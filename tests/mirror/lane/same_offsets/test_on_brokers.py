@@ -159,7 +159,7 @@ def _kill_under_load(flow: Flow, tmp_path: Path, killed: str) -> None:
         lane.wait()
 
 
-def test_a_record_of_somebody_else_stops_the_partition_for_good(flow: Flow) -> None:
+def test_a_record_of_others_stops_the_partition_for_good(flow: Flow) -> None:
     mixed(flow, 3)
     flow.run(batch_path, keeps_offsets=True)
     stranger = producer(flow.target)
@@ -185,7 +185,7 @@ def _diverged(told: LaneProgress) -> bool:
     return [(c.code, c.partition) for c in told.conditions] == [("offsets_diverged", 0)]
 
 
-def test_a_record_of_somebody_else_is_reported_before_the_source_writes_again(flow: Flow) -> None:
+def test_a_record_of_others_is_reported_before_the_source_writes_again(flow: Flow) -> None:
     """While a lane copies nothing, and at each start; how far it is behind is unknown then. It goes on by itself once
     the source has the same, as a flow the other way brings it there."""
     mixed(flow, 3)
@@ -209,7 +209,7 @@ def test_a_record_of_somebody_else_is_reported_before_the_source_writes_again(fl
     assert_equal(flow)
 
 
-def test_a_record_of_somebody_else_during_a_pause_is_reported_after_it(flow: Flow) -> None:
+def test_a_record_of_others_during_a_pause_is_reported_after_it(flow: Flow) -> None:
     mixed(flow, 3)
     flow.run(batch_path, keeps_offsets=True)
     lane = Lane(flow.lane(keeps_offsets=True, paused=frozenset({(flow.topic, 0)})))

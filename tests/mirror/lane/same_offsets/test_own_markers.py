@@ -148,7 +148,7 @@ def test_who_may_not_leaves_holes_to_the_coordinator(code: int) -> None:
     assert leader.written == []
 
 
-def test_who_may_no_longer_tells_how_far_it_came() -> None:
+def test_a_writer_that_lost_its_right_reports_how_far_it_came() -> None:
     leader = Leader(0, DENIED)
     assert filled(OwnMarkers(leader, 1), 10, 13) == {KEY: 11}
 

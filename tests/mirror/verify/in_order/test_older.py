@@ -154,7 +154,7 @@ def test_each_kind_of_difference_has_its_name() -> None:
         assert again.count == (2 if swapped else found.count)
 
 
-def test_all_differences_of_a_stretch_are_told_with_both_offsets() -> None:
+def test_all_differences_of_a_stretch_are_reported_with_both_offsets() -> None:
     ours = numbered(10)
     theirs = [*ours[:2], ours[2]._replace(value=b"x"), *ours[4:6], VerifiedRecord(99, 1, b"new", None, ()), *ours[6:9]]
     theirs = [one._replace(offset=100 + i) for i, one in enumerate(theirs)]
@@ -173,7 +173,7 @@ def test_null_and_empty_differ_and_header_order_counts() -> None:
         assert digest(encoded(one)) != digest(encoded(other))
 
 
-def test_the_ends_are_told() -> None:
+def test_the_ends_are_reported() -> None:
     ours = numbered(5)
     lacking = same_kind(ours, ours[:3])
     assert (lacking.what, lacking.source_offset, lacking.target_offset) == (("missing",), 3, None)

@@ -143,7 +143,7 @@ def test_equal_is_said_of_nothing_else_whatever_the_batches(
 
 
 @given(sizes, sizes, st.integers(100, 300), st.lists(st.integers(0, 299), max_size=6, unique=True), st.data())
-def test_each_difference_is_told_where_it_lies(
+def test_each_difference_is_reported_where_it_lies(
     batches: list[int], copies: list[int], count: int, places: list[int], data: st.DataObject
 ) -> None:
     records = distinct(count)

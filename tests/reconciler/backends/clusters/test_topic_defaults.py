@@ -14,7 +14,7 @@ from reconciler.model.live import SHOWN_BY_ALL, Source, usual_configs
 from tests.support.clusters import CreateTopic, real_cluster
 
 
-def test_a_fresh_cluster_tells_by_a_broker_what_a_topic_would_show(
+def test_a_broker_of_a_fresh_cluster_shows_the_defaults_of_topics(
     plain: Sandbox, unique: str, create_topic: CreateTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     east = plain["east"]

@@ -94,7 +94,7 @@ def test_a_file_that_is_not_listed_is_not_checked(tmp_path: Path, monkeypatch: p
     assert told({**KERBEROS, "sasl.kerberos.keytab": str(place)}) == ()
 
 
-def test_validate_tells_it_and_stays_valid(tmp_path: Path, write: Write, cli: Callable[..., Ended]) -> None:
+def test_validate_reports_it_and_stays_valid(tmp_path: Path, write: Write, cli: Callable[..., Ended]) -> None:
     place = tmp_path / "client.keytab"
     place.write_bytes(keytab_of("apply"))
     client = "".join(f"      {k}: {v}\n" for k, v in {**KERBEROS, "sasl.kerberos.keytab": place}.items())

@@ -287,7 +287,7 @@ def test_a_move_takes_the_records_along_and_leaves_no_lock_behind(world: World) 
     assert (stolen.home.cluster, stolen.home.moves) == ("aaa", 2)
 
 
-def test_only_a_cluster_that_somebody_vouches_for_is_reported(world: World) -> None:
+def test_only_a_vouched_cluster_is_reported(world: World) -> None:
     def meet(cluster: Cluster, _: bytes | None) -> None:
         if cluster.name == "west":
             raise BlockedError("a stranger")

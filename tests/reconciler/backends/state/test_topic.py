@@ -63,7 +63,7 @@ def test_as_many_replicas_as_there_are_brokers_for_and_one_may_be_away(
     assert (error.kind if error else None) == failed
 
 
-def test_the_command_for_somebody_else_makes_the_same() -> None:
+def test_the_command_for_others_makes_the_same() -> None:
     told = command_to_make("b:1", "__reconciler", 1)
     assert "--replication-factor 1 " in told
     assert all(f"--config {key}={value}" in told for key, value in lock_topic_configs(1).items())

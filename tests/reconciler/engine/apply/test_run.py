@@ -168,7 +168,7 @@ def test_what_landed_although_the_answer_was_lost_counts_as_done() -> None:
 
 
 @pytest.mark.parametrize("second", [KeyboardInterrupt(), unreachable("west")])
-def test_interrupted_again_or_without_an_answer_it_still_tells_of_every_change(second: BaseException) -> None:
+def test_interrupted_again_or_without_an_answer_it_still_reports_every_change(second: BaseException) -> None:
     """Whoever cancels a job may signal twice; and a silent cluster is asked once, not once for each change."""
     seen = world()
     planned = seen.plan(WISHED)

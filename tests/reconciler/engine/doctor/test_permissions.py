@@ -57,7 +57,7 @@ def rights(principal: Principal, operations: Mapping[str, Iterable[str]], **more
     return Rights(principal, f"User:{principal}", "a:9092", **fields)
 
 
-def test_a_login_of_plan_is_never_told_to_get_the_rights_of_apply() -> None:
+def test_plan_is_never_advised_to_get_the_rights_of_apply() -> None:
     """Without ``principals: apply`` both are one login, which a pull request's check uses."""
     plan = rights(Principal.PLAN, {}, cluster=frozenset({"DESCRIBE"}))
     for who in (Principal.APPLY, Principal.MIRROR):
@@ -332,7 +332,7 @@ def test_quotas_need_rights_on_the_cluster_only_where_they_are_declared() -> Non
         assert not [todo for one in permission_findings(desired_names, "west", [told], ()) for todo in one.todo]
 
 
-def test_of_a_cluster_that_tells_no_operation_only_what_is_sure_is_missing() -> None:
+def test_without_authorized_operations_only_certain_lacks_are_reported() -> None:
     """Without Describe a broker names none, although AlterConfigs may be there."""
     whom = entity({"user": "orders-app"})
     desired_names = replace(

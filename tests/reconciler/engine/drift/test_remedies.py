@@ -42,7 +42,7 @@ def told(seen: World, code: str, text: str = REFUSED + "MESSAGE_TOO_LARGE", **pl
     return cause
 
 
-def test_a_limit_that_somebody_lowered_at_the_copy_is_named_with_both_values_and_the_command() -> None:
+def test_a_limit_that_others_lowered_at_the_copy_is_named_with_both_values_and_the_command() -> None:
     seen = applied()
     seen.clusters["west"].topics["east.orders"].overrides["max.message.bytes"] = "50000"
     seen.clusters["west"].topics["east.orders"].overrides["retention.ms"] = "1"

@@ -65,7 +65,7 @@ def test_a_right_that_is_widened_is_reported_with_both_values() -> None:
     assert (told["clusters"].before, told["clusters"].after) == ("east", "east, west")
 
 
-def test_where_an_entry_stands_and_the_order_of_its_lists_mean_nothing() -> None:
+def test_the_place_of_an_entry_and_the_order_of_its_lists_mean_nothing() -> None:
     two = replace(CONSUMER, number=2, topics=(NamePattern("orders"), NamePattern("pay")))
     mixed = replace(two, number=1, topics=two.topics[::-1])
     before = replace(shop(), access=(CONSUMER, two), access_declared=True)

@@ -167,7 +167,7 @@ def test_no_secret_is_shown() -> None:
         assert "sasl.password" in text.replace("&#95;", "_")
 
 
-def test_going_back_tells_what_does_not_come_back() -> None:
+def test_going_back_reports_what_does_not_come_back() -> None:
     before, after = shop(), with_topic(shop(topic("fresh")), "orders", partitions=8)
     seen = world()
     seen.apply(after)
@@ -252,7 +252,7 @@ def test_the_verdict_counts_and_flags_a_dirty_tree() -> None:
 
 
 @given(topologies(), topologies(), st.sampled_from(Format), st.booleans())
-def test_every_format_tells_all_of_it(before: Topology, after: Topology, form: Format, revert: bool) -> None:
+def test_every_format_has_all_of_it(before: Topology, after: Topology, form: Format, revert: bool) -> None:
     found = compare(before, after)
     undone = compare(after, before) if revert else None
     text = render(Review(None, found, replace(AGAINST, revert=revert), undone), form, Handoff())

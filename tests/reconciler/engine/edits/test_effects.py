@@ -246,7 +246,7 @@ def test_what_is_refused_or_unknown_is_no_edit_without_effect() -> None:
     assert edit.of(("partitions: 2", "partitions: 1")) == (), "the plan refuses it"
 
 
-def test_what_no_one_can_tell_is_no_edit_without_effect() -> None:
+def test_an_unknown_effect_is_not_reported_as_none() -> None:
     old, new = (load({"1.yaml": text}, "shop") for text in (BASE, BASE.replace("partitions: 2", "partitions: 3")))
     live = applied().seen.look(new)
     silent = LiveState({**live.clusters, "east": Unknown("cluster east", "no answer")}, live.mirrors)

@@ -87,7 +87,7 @@ def test_each_kind_of_declaration_that_differs_is_reported(old: str, new: str, k
     assert report.exit_code is ExitCode.CHANGES
 
 
-def test_what_stands_on_one_side_alone_is_reported_with_its_side() -> None:
+def test_what_only_one_side_has_is_reported_with_its_side() -> None:
     more = "topics:\n  pay: {clusters: [s-east], partitions: 3}\n"
     assert told(compared(STAGING.replace("topics:\n", more, 1))) == {("+", "topic", "pay")}
     prod = PROD.replace("topics:\n", more.replace("s-east", "east"), 1)

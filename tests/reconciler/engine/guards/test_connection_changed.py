@@ -96,7 +96,7 @@ def test_who_runs_the_program_can_list_addresses_and_references() -> None:
         ("client.id", "${env:EAST_USER}${env:OTHER}"),
     ],
 )
-def test_every_reference_of_a_value_has_to_be_listed_and_no_text_stands_beside_it(
+def test_every_reference_of_a_value_has_to_be_listed_without_text_beside_it(
     name: str, value: str, before: Cluster | None
 ) -> None:
     assert value in held(replace(EAST, client=LOGIN | {name: value}), before, LISTED)

@@ -346,7 +346,7 @@ HERE, THERE = "git.example/one/topics:environments/test", "git.example/two/topic
     [(THERE, HERE, True), (HERE, HERE, False), ("", HERE, False), (THERE, "", False)],
     ids=["another", "the same", "a record of earlier", "git does not tell"],
 )
-def test_an_environment_of_another_repository_is_left_alone_until_somebody_says_it_moved(
+def test_an_environment_of_another_repository_is_left_alone_until_the_user_says_it_moved(
     last: str, here: str, blocked: bool
 ) -> None:
     """Both would share lock and records, and one would take the other's topics for its own."""

@@ -86,7 +86,7 @@ def test_what_is_declared_absent_is_said_outright_and_counts_for_nothing(owning:
     assert LIMIT not in codes(made)
 
 
-def test_a_saved_plan_keeps_the_refusal_until_somebody_agrees(owning: World) -> None:
+def test_a_saved_plan_keeps_the_refusal_until_the_user_agrees(owning: World) -> None:
     saved = loads(dumps(owning.plan(consumers(*TWENTY[:4]))))
     assert codes(unjudged(saved)) == {LIMIT}
     assert not released(unjudged(saved), Consent(shrink=True)).refused

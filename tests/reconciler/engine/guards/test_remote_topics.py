@@ -66,7 +66,7 @@ NOTHING = RemoteFacts(positions={"east-to-west": {}})
 FILLED = replace(NOTHING, held=HELD, workers={"east-mm2": "Stable"})
 
 
-def test_what_somebody_else_filled_is_reported_with_counts_writers_and_three_ways() -> None:
+def test_a_topic_that_others_filled_is_reported_with_counts_writers_and_three_ways() -> None:
     made, sentence = blocked(FILLED)
     [refused] = made.refused
     assert (refused.reason.code, made.exit_code) == (Why.REMOTE_TOPIC_NOT_EMPTY, ExitCode.BLOCKED)
@@ -134,7 +134,7 @@ def test_producers_with_a_transactional_id_are_named(at: int, moment: str) -> No
     ],
     ids=["none", "latest", "timestamp", "again", "all offsets", "some offsets", "some offsets, others latest"],
 )
-def test_a_start_that_somebody_wrote_is_a_consent(start: Start, blocks: bool, says: str) -> None:
+def test_a_declared_start_is_a_consent(start: Start, blocks: bool, says: str) -> None:
     made, sentence = blocked(FILLED, flow("east", "west", SOURCE, start=start))
     assert bool(made.refused) is blocks
     assert says in sentence

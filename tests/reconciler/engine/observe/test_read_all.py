@@ -106,7 +106,7 @@ class HangingRunner(FakeRunner):
         return super().observe(mirror)
 
 
-def test_a_watched_mirror_that_does_not_answer_keeps_no_other_waiting_and_is_never_told_as_it_was() -> None:
+def test_a_silent_watched_mirror_delays_no_other_and_is_never_shown_as_it_was() -> None:
     runner, now = HangingRunner(), [100.0]
     with ThreadPoolExecutor(2) as pool:
         watch = MirrorWatch(pool, runner, ("east", "west"), lambda: now[0])

@@ -191,7 +191,7 @@ def test_a_job_that_no_file_declares_is_reported() -> None:
         (Health.PAUSED, ExitCode.BLOCKED),
     ],
 )
-def test_a_probe_tells_the_states_by_their_exit_codes(health: Health, code: ExitCode) -> None:
+def test_exit_codes_distinguish_the_states(health: Health, code: ExitCode) -> None:
     assert check_code(health) is code
 
 

@@ -144,7 +144,7 @@ def test_a_plan_that_makes_nothing_new_asks_nothing() -> None:
     assert looked(seen, declared)[2] == ()
 
 
-def test_text_and_comment_tell_it_below_the_headline_and_for_each_flow() -> None:
+def test_text_and_comment_have_it_below_the_headline_and_for_each_flow() -> None:
     told = (
         Amount(AmountKind.COPY, "f", 2, 20_000, 20 << 20, 4.0),
         Amount(AmountKind.COPY, "quiet", 1, 0, 0, 0.0),

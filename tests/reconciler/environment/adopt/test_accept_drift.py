@@ -190,7 +190,7 @@ def added(live: LiveState, *subjects: str, text: str = TEXT) -> list[str]:
     return [line[2:] for line in diff if line[0] == "+"]
 
 
-def test_an_override_that_stands_in_no_file_is_written_among_the_configs_of_its_topic() -> None:
+def test_an_undeclared_override_is_written_among_the_configs_of_its_topic() -> None:
     east = same_east()
     east.put("orders", 8, retention_ms="604800000", cleanup_policy="delete", flush_ms="60000")
     assert added(worlds(east), "east/orders:flush.ms") == ["      flush.ms: 1m"]

@@ -169,7 +169,7 @@ def test_topics_declared_before_that_are_named_as_remote_topics_of_this_cluster_
     assert note.startswith("declared before, but named as remote topics of east (1): west/east.orders. Where")
 
 
-def test_a_name_that_another_cluster_declares_is_left_out_with_what_stands_between() -> None:
+def test_a_name_that_another_cluster_declares_is_left_out_with_the_lines_between() -> None:
     fake = FakeCluster("east")
     fake.put("same", 3, retention_ms="60000")
     fake.put("other", 4)

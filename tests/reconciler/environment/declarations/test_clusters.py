@@ -239,7 +239,7 @@ def test_what_is_not_on_the_list_is_refused_by_name_of_every_cluster(setting: st
 
 @pytest.mark.parametrize("setting", ["client.id", "security.protocol", "sasl.mechanism", "broker.address.family"])
 @pytest.mark.parametrize("value", ["${env:A}", "u-${file:/etc/passwd}"])
-def test_a_reference_stands_only_where_a_secret_does(setting: str, value: str) -> None:
+def test_only_secrets_may_be_references(setting: str, value: str) -> None:
     """Whoever answers at the address is shown it."""
     assert _refusals({setting: value}) == [("reference-not-here", f"cluster east: {setting} holds a reference")]
 

@@ -171,7 +171,7 @@ def test_what_a_master_does_not_read_is_refused() -> None:
     ],
 )
 @pytest.mark.parametrize("text", ["c4nary", "c4nary${env:A}"])
-def test_no_secret_of_spark_stands_in_git_or_in_the_message(key: str, text: str) -> None:
+def test_no_secret_of_spark_is_in_git_or_in_the_message(key: str, text: str) -> None:
     (problem,) = problems(**STANDALONE, spark_conf={key: text})
     assert problem[0] in ("secret-in-git", "reference-not-here")
     assert "c4nary" not in problem[1]
@@ -180,7 +180,7 @@ def test_no_secret_of_spark_stands_in_git_or_in_the_message(key: str, text: str)
 @pytest.mark.parametrize(
     "key", ["spark.hadoop.fs.s3a.access.key", "spark.hadoop.fs.azure.sas.token.provider.type", "spark.app.name"]
 )
-def test_what_only_names_a_secret_may_stand_in_git(key: str) -> None:
+def test_what_only_names_a_secret_may_be_in_git(key: str) -> None:
     topology = load(environment(**STANDALONE, spark_conf={key: "x"}), "env")
     assert topology.mirrors["west"].spark_conf == {key: "x"}
 

@@ -80,7 +80,7 @@ def test_whatever_the_topic_holds_is_read(records: list[tuple[bytes | None, byte
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.none() | st.integers(0, 99)), max_size=40))
-def test_what_stands_is_what_a_compacted_topic_would_hold(writes: list[tuple[int, int | None]]) -> None:
+def test_positions_are_those_that_a_compacted_topic_keeps(writes: list[tuple[int, int | None]]) -> None:
     model: dict[int, int] = {}
     for partition, offset in writes:
         model.pop(partition, None)
@@ -112,7 +112,7 @@ def test_positions_are_taken_with_how_far_behind_they_are() -> None:
     assert (found.left, found.notes, found.obstacles) == ((), (), ())
 
 
-def test_what_was_in_flight_moves_the_start_and_is_told() -> None:
+def test_records_in_flight_move_the_start_and_are_reported() -> None:
     stored = {key(): at(39), key(partition=1): at(59), key("pay"): at(9)}
     found = judged(
         stored,
@@ -134,7 +134,7 @@ def test_what_was_in_flight_moves_the_start_and_is_told() -> None:
     assert other.startswith("pay-1: whether MirrorMaker 2 had records in flight is not known: other timestamps")
 
 
-def test_what_is_left_aside_is_told_with_why() -> None:
+def test_what_is_left_aside_is_reported_with_why() -> None:
     stored = {
         key(): at(8),
         key(partition=1): at(100),
@@ -169,7 +169,7 @@ def test_a_position_of_the_flows_own_wins() -> None:
     assert "of its own, 70" in why(found)["orders-0"]
 
 
-def test_partitions_without_a_position_are_told_with_where_they_begin() -> None:
+def test_partitions_without_a_position_are_reported_with_where_they_begin() -> None:
     found = judged({key(): at(89), key("pay"): at(49)})
     assert "1 partition of orders with records and without a position: copied from earliest on" in found.notes[0]
     assert "hold records at west already, these partitions are not copied" in found.notes[1]
@@ -217,7 +217,7 @@ def test_logs_that_prove_nothing_leave_a_partition_stopped(read: InFlight | str)
     assert note.startswith("1 partition not copied, and plan is blocked (remote-topic-not-empty): orders-1.")
 
 
-def test_another_remote_topic_than_mirrormakers_is_told() -> None:
+def test_another_remote_topic_than_mirrormakers_is_reported() -> None:
     stored = {key(cluster="e"): at(89), key(partition=1, cluster="e"): at(1 << 4), key("pay", cluster="e"): at(4)}
     found = judged(stored, alias="e", remotes=frozenset({"e.orders", "e.pay"}))
     assert len(found.offsets) == 2
@@ -226,7 +226,7 @@ def test_another_remote_topic_than_mirrormakers_is_told() -> None:
     assert "MirrorMaker 2 calls the source e." in note
 
 
-def test_a_start_by_time_stands_against_it() -> None:
+def test_a_start_by_time_prevents_it() -> None:
     found = judged({key(): at(89)}, FLOW.replace("}", ", start: {timestamp: 5}}"))
     assert "timestamp" in found.obstacles[0]
     assert "start:" not in inherited_text([found], {}, [])

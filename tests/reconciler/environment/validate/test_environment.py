@@ -119,7 +119,7 @@ class TestRemoteNames:
         assert all(f"f{n} (a.yaml:{10 + n}:" in problem.what for n in range(5)), problem.what
         assert " and f5 all write to hub/o" in problem.what
 
-    def test_flows_that_meet_in_different_topics_are_told_apart(self) -> None:
+    def test_flows_that_meet_in_different_topics_are_distinguished(self) -> None:
         wished = topology(
             flow("a", "x", "one", "two", naming=IDENTITY),
             flow("b", "x", "two", "three", naming=IDENTITY),

@@ -167,7 +167,7 @@ def test_of_cunning_texts(text: str) -> None:
 
 
 @pytest.mark.parametrize("char", ["\x85", "\u2028", "\u2029", "\x9b", "\x1b", "\ufeff"])
-def test_what_ends_a_line_for_some_or_steers_a_terminal_is_refused_where_it_stands(char: str) -> None:
+def test_line_ends_of_some_programs_and_terminal_codes_are_refused_with_their_place(char: str) -> None:
     """A comment would go on as text on the next line; an escaped one would reach the terminal of who reads a plan."""
     (raw,) = read("f", f"a: b\n# one{char}two: 3\n").problems
     assert raw.where == Where("f", 2, 6)
@@ -233,7 +233,7 @@ def test_of_trees_as_people_write_them(tree: dict[str, Any], data: st.DataObject
 
 
 @pytest.mark.parametrize("text", [text for text in SAMPLES if "<<:" not in text], ids=count())
-def test_keys_stand_where_the_round_trip_loader_sees_them(text: str) -> None:
+def test_keys_are_where_the_round_trip_loader_sees_them(text: str) -> None:
     loader = YAML(typ="rt", pure=True)
 
     def compare(node: Node | None, seen: Any) -> None:

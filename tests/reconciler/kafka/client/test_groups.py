@@ -92,7 +92,7 @@ def joined(east: ClusterHandle, group: str, api: int, version: int, body: bytes)
     return asyncio.run(join_and_list())
 
 
-def test_a_share_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
+def test_a_share_group_is_recognised(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
     east = plain.clusters["east"]
     topic, group = create_topic(east, f"{unique}.in"), f"{unique}-share"
     body = string(group) + string(str(uuid.uuid4())) + struct.pack(">i", 0) + b"\0"  # epoch 0 joins; no rack
@@ -101,7 +101,7 @@ def test_a_share_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, 
     assert (listed.kind, listed.protocol) == (GroupKind.SHARE, "share")
 
 
-def test_a_streams_group_is_told_apart(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
+def test_a_streams_group_is_recognised(plain: Sandbox, create_topic: CreateTopic, unique: str) -> None:
     """KIP-1071: a topology of one subtopology that reads one topic, and keeps no state."""
     east = plain.clusters["east"]
     topic, group = create_topic(east, f"{unique}.in"), f"{unique}-streams"

@@ -93,7 +93,7 @@ ALIKE = st.sampled_from(
 
 
 @given(st.lists(ALIKE, max_size=40))
-def test_topics_whose_partitions_are_alike_are_told_apart_by_all_else(lists: list[tuple[PartitionOf, ...]]) -> None:
+def test_topics_with_equal_partitions_are_distinguished_by_all_else(lists: list[tuple[PartitionOf, ...]]) -> None:
     """The bytes of one list may begin another."""
     found = [TopicOf(f"t{n}", 0, bytes([n]) * 16, False, partitions) for n, partitions in enumerate(lists)]
     told = topics.unpack_metadata(metadata(found, topics.METADATA_NEWEST))

@@ -44,7 +44,7 @@ def test_one_transaction_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("state", "waits"), [("PrepareCommit", True), ("PrepareAbort", True), ("CompleteCommit", False), ("Empty", False)]
 )
-def test_the_state_tells_whether_markers_are_still_written(state: str, waits: bool) -> None:
+def test_the_state_shows_whether_markers_are_still_written(state: str, waits: bool) -> None:
     told = unpack(memoryview(answer(0, state) + b"\0"))
     assert told == TransactionState(5, 0, state, producer_id=7, epoch=3)
     assert told.undecided is waits

@@ -27,7 +27,7 @@ def chain(length: int, after: str | None = None, run: str = "a") -> list[dict[st
     return records
 
 
-def test_a_whole_chain_tells_since_when_and_its_head() -> None:
+def test_a_whole_chain_has_its_beginning_and_its_head() -> None:
     records = chain(5)
     report = check(records)
     assert (report.whole, report.since, report.records, report.before) == (True, "t0", 5, "")
@@ -133,7 +133,7 @@ def test_a_record_that_was_sent_twice_counts_once() -> None:
     assert (report.whole, report.records, len(report.heads)) == (True, 3, 1)
 
 
-def test_a_head_kept_elsewhere_tells_of_a_cut_and_of_a_chain_written_again() -> None:
+def test_a_head_kept_elsewhere_reveals_a_cut_and_a_rewritten_chain() -> None:
     records = chain(4)
     head = digest(records[-1])
     assert check(records, head).whole

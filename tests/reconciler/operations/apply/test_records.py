@@ -84,7 +84,7 @@ def test_what_is_as_it_was_is_not_written_again(run: Run) -> None:
     assert run.records == {}
 
 
-def test_a_killed_apply_is_not_taken_for_somebody_else(run: Run) -> None:
+def test_a_killed_apply_is_not_taken_for_another_run(run: Run) -> None:
     run.topology = topology(topic("orders", partitions=5), topic("pay", partitions=1))
     run.apply(killed=True)
     assert run.written().topics.keys() == {"pay"}

@@ -52,7 +52,7 @@ def status(**figures: Any) -> FlowStatus:
     return replace(FlowStatus("f", "x", bytes_per_second=5_000.0, seconds_lag=1.0), **figures)
 
 
-def test_a_job_that_keeps_up_tells_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_keeps_up_shows_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
     [size] = sized(monkeypatch, status(), [1_000]).flows
     assert (size.rate, size.peak, size.disk_bytes) == (5_000.0, 10_000.0, 3_000)
 

@@ -168,7 +168,7 @@ def test_a_member_that_never_leaves_is_named_then_given_up_and_misses_nothing_wh
     read_once(clusters)
 
 
-def test_a_mirror_that_stands_is_waited_for_then_told_and_writes_can_go_on() -> None:
+def test_a_stalled_mirror_is_waited_for_then_reported_and_writes_can_go_on() -> None:
     clusters = Clusters(plan(), copies=False)
     report = run(clusters)
     assert report.failed is not None
@@ -218,7 +218,7 @@ def test_topics_that_change_at_any_time_before_the_switch_stop_it(
     assert not clusters.paused
 
 
-def test_a_topic_that_is_made_after_the_switch_is_told() -> None:
+def test_a_topic_created_after_the_switch_is_reported() -> None:
     clusters = Clusters(plan())
     act = clusters.hook
 

@@ -132,7 +132,7 @@ def test_where_rules_cannot_be_had_there_is_no_fence_and_it_is_said(read: Unsupp
     assert plan(fence=chosen).steps[0].text.startswith("no fence: ")
 
 
-def test_what_a_fence_cannot_do_is_told_before() -> None:
+def test_limits_of_a_fence_are_reported_before() -> None:
     standing = frozenset(rules("allow User:shop write topic orders"))
     chosen = fence_of(["orders", "bare"], standing, "east", {}, {"User:mirror"})
     checks = checks_of_fence(chosen, MOVE, standing, ["orders", "bare"])
@@ -236,7 +236,7 @@ def test_a_wave_is_chosen_by_label_or_by_a_file(tmp_path: Path) -> None:
     assert not list(checks_of_names([], move))
 
 
-def test_open_transactions_and_topics_that_producers_lack_are_told() -> None:
+def test_open_transactions_and_topics_that_producers_lack_are_reported() -> None:
     codes = {check.code: check.text for check in checks_of_topics([TOPIC], {"east.orders"}, ["east.orders"], MOVE)}
     assert "shop-tx in orders-0 from 5 on" in codes["transactions"]
     assert "west has no topic orders" in codes["producer-topics"]
@@ -244,7 +244,7 @@ def test_open_transactions_and_topics_that_producers_lack_are_told() -> None:
     assert [check.code for check in checks_of_topics([], set(), [], MOVE)] == ["topics"]
 
 
-def test_positions_that_no_group_has_are_told_where_copies_have_other_offsets() -> None:
+def test_positions_that_no_group_has_are_reported_where_copies_have_other_offsets() -> None:
     [check] = checks_of_offsets(MOVE)
     assert check.level is Level.WARNS
     assert "outside of Kafka (databases, checkpoints of Flink or Spark) are of east" in check.text
@@ -266,7 +266,7 @@ def test_the_estimate_follows_lag_and_rate() -> None:
     assert estimated_stop_s([replace(TOPIC, left=None)], settings) is None
 
 
-def test_what_changed_since_the_plan_is_told_with_both_values() -> None:
+def test_changes_since_the_plan_are_reported_with_both_values() -> None:
     assert not list(moved_since(plan(), replace(plan(), stop_s=99.0, made_ms=7)))
     now = plan(
         clusters={"east": "other", "west": "w"}, flow_digest="changed",

@@ -31,7 +31,7 @@ from reconciler.resources.acls.read_only import denial
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
 
 
-def test_every_record_is_read_once_and_writes_stop_for_the_time_told() -> None:
+def test_every_record_is_read_once_and_writes_stop_for_the_reported_time() -> None:
     clusters = Clusters(plan())
     report = run(clusters)
     assert report.failed is None, report.failed
@@ -68,7 +68,7 @@ def test_a_run_that_is_killed_anywhere_is_gone_on_with(
 
 
 @given(kill=st.integers(1, 150), again=st.integers(1, 20), moves=st.booleans())
-def test_a_rollback_takes_all_of_it_back_or_tells_why_not(kill: int, again: int, moves: bool) -> None:
+def test_a_rollback_reverts_everything_or_says_why_not(kill: int, again: int, moves: bool) -> None:
     clusters = Clusters(plan(settings=CutoverSettings(2.0, 20.0, 20.0, 4.0)), moves=moves, kill_at=kill)
     with suppress(KilledError):
         run(clusters)

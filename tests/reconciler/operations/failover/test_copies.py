@@ -139,7 +139,7 @@ def test_what_access_declares_stays_denied() -> None:
 
 
 @pytest.mark.usefixtures("own_policies")
-def test_of_names_that_cannot_be_turned_back_the_record_tells_whose_they_are() -> None:
+def test_the_record_has_the_source_of_names_that_cannot_be_reversed() -> None:
     own = replace(KEPT, naming=Naming("tests.support.policies:Suffixing"))
     copy = denial("orders_from_east", "User:app")
     rules = Rules({copy, denial("other", "User:app")}, {copy: MADE, denial("other", "User:app"): Made("", "flow x")})

@@ -110,7 +110,7 @@ def test_a_flow_that_is_not_declared() -> None:
         move_of(BOTH, Way.FAILOVER, "nowhere")
 
 
-def test_a_pause_tells_who_made_it_and_what_it_started() -> None:
+def test_a_pause_has_its_maker_and_the_flow_it_started() -> None:
     assert ours(pause_reason(MOVE, ""))
     assert not ours("maintenance")
     assert started_by(pause_reason(MOVE, "west-to-east"), "west-to-east")
@@ -163,7 +163,7 @@ def test_a_fence_that_cannot_be_stops_only_who_asked_for_it() -> None:
     assert "fence" not in levels(seen())
 
 
-def test_rules_that_a_failover_cannot_lift_are_told() -> None:
+def test_rules_that_a_failover_cannot_lift_are_reported() -> None:
     mine = denial("east.orders", "User:app")
     assert not {"read-only", "read-only-unknown"} & levels(seen(copies=CopiesSeen(True, frozenset({mine})))).keys()
     others = seen(copies=CopiesSeen(True, others=frozenset({mine})))
@@ -191,7 +191,7 @@ def test_a_fence_leaves_out_what_a_third_cluster_brings(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("paused", [True, False])
-def test_records_that_nobody_copies_stop_it_until_that_is_agreed(paused: bool) -> None:
+def test_records_that_no_flow_copies_stop_it_until_the_user_agrees(paused: bool) -> None:
     behind = replace(RUNNING.partitions[0], position=90)  # type: ignore[index]
     stuck = replace(RUNNING, partitions=(behind,), job="running" if paused else "stopped")
     stuck = replace(stuck, paused_by="ann", pause_reason="maintenance") if paused else stuck
@@ -201,7 +201,7 @@ def test_records_that_nobody_copies_stop_it_until_that_is_agreed(paused: bool) -
     assert levels(seen(flow=again))["lag"] is Level.WARNS, "an earlier failover paused it: it continues from there"
 
 
-def test_what_people_should_know_is_told() -> None:
+def test_warnings_are_reported() -> None:
     open_ones = replace(RUNNING, partitions=(replace(RUNNING.partitions[0], written=120),))  # type: ignore[index]
     assert levels(seen(flow=open_ones))["transactions"] is Level.WARNS
     stuck = replace(RUNNING, conditions=(("a stuck partition", "free it"),))
@@ -244,12 +244,12 @@ def test_what_was_refused_stays_as_it_was() -> None:
     assert moved.offsets[0].again == 20
 
 
-def test_an_inexact_offset_tells_the_most_that_is_read_again() -> None:
+def test_an_inexact_offset_bounds_what_is_read_again() -> None:
     (one,) = written(group(offset(60, 40, exact=False)), {}).offsets
     assert (one.after, one.again, one.missed) == (60, 40, 0)
 
 
-def test_the_counted_records_between_are_told_not_the_offsets() -> None:
+def test_counted_records_are_reported_instead_of_offsets() -> None:
     mine = offset(60, 64)
     mine = replace(mine, translated=replace(mine.translated, between=0))
     moved = written(group(mine), {})
@@ -465,15 +465,15 @@ def test_an_old_source_that_only_lacks_records_can_be_filled() -> None:
     assert "lacks 500 records" in told["not-filled"][1]
 
 
-def test_what_only_waits_to_be_copied_stops_nobody() -> None:
+def test_records_that_only_wait_to_be_copied_stop_nothing() -> None:
     assert checks(Way.FAILBACK, partition(10, 12, 10, 2, 0))["not-copied"][0] is Level.WARNS
 
 
-def test_what_nobody_can_tell_is_unknown() -> None:
+def test_an_uncompared_partition_is_unknown() -> None:
     assert "no answer" in checks(Way.FAILBACK, partition(unknown="no answer"))["parted-unknown"][1]
 
 
-def test_a_translated_flow_tells_nothing_of_it() -> None:
+def test_a_translated_flow_has_no_such_check() -> None:
     facts = FailoverFacts(move_of(ENVIRONMENT, Way.FAILOVER, FLOW.name), True, "", None, ())
     assert not [check for check in checks_of(facts, FailoverRequest()) if check.code == "same-offsets"]
 

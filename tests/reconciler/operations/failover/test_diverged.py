@@ -156,7 +156,7 @@ def test_records_come_as_they_were_and_say_where_they_are_from(
 
 
 @pytest.mark.kafka
-def test_times_that_the_topic_replaces_are_counted_and_a_refusal_is_told(
+def test_times_that_the_topic_replaces_are_counted_and_a_refusal_is_reported(
     plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     east, west = plain["east"], plain["west"]

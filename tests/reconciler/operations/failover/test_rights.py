@@ -41,7 +41,7 @@ def the(need: StepNeeds, answer: Rights, *, lost: bool = False) -> tuple[Failove
     return denied([need], lost=lost, ask=asking(answer))
 
 
-def test_with_every_right_nothing_is_told() -> None:
+def test_with_every_right_nothing_is_reported() -> None:
     assert denied([SETS, CHANGES], lost=False, ask=asking(ALL)) == ()
 
 
@@ -77,7 +77,7 @@ def test_what_can_be_moved_from_a_lost_origin_is_moved() -> None:
     assert [check.level for check in the(SETS, none, lost=True)] == [Level.STOPS]
 
 
-def test_what_cannot_be_asked_is_told_and_stops_nothing() -> None:
+def test_an_unanswered_check_is_reported_and_stops_nothing() -> None:
     unknown = Unknown("cluster east", "it hung up", "Check it")
     for answer in (replace(ALL, failed=unknown), replace(ALL, groups=unknown)):
         (check,) = the(SETS, answer)

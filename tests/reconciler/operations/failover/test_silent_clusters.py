@@ -30,7 +30,7 @@ def _translated(wished: Topology) -> object:
 
 
 @pytest.mark.parametrize("ask", [_positions, _translated])
-def test_a_cluster_that_is_not_there_is_told_with_reason_and_what_to_do(ask: Callable[[Topology], object]) -> None:
+def test_a_silent_cluster_is_reported_with_reason_and_remedy(ask: Callable[[Topology], object]) -> None:
     wished = topology(cluster("east", bootstrap_servers=(NOBODY,)), flow("east", "west", "a"))
     with pytest.raises(ClusterError) as caught:
         ask(wished)
@@ -41,7 +41,7 @@ def test_a_cluster_that_is_not_there_is_told_with_reason_and_what_to_do(ask: Cal
     assert "bootstrap_servers" in error.todo
 
 
-def test_a_position_of_a_topic_that_the_flow_does_not_mirror_is_told(
+def test_a_position_of_a_topic_that_the_flow_does_not_mirror_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "topology.yaml").write_text(

@@ -44,7 +44,7 @@ from tests.support.documents.live_values import condition as told
         (7, (PartitionLag("orders", 0, 4, None), PartitionLag("heartbeats", 0, 3, None)), 4),
     ],
 )
-def test_the_last_known_lag_is_told_without_heartbeats(
+def test_the_last_known_lag_leaves_out_heartbeats(
     lag: int | None, worst: tuple[PartitionLag, ...], left: int | None
 ) -> None:
     told = FlowStatus("east-to-west", "", records_lag=lag, worst_partitions=worst)
@@ -53,7 +53,7 @@ def test_the_last_known_lag_is_told_without_heartbeats(
     assert known is None or (known.at_ms, known.since_s) == (100_000 - LAG_HOLDS_MS, 32)
 
 
-def test_a_lag_that_became_unknown_is_told_as_it_was_known_last() -> None:
+def test_a_lag_that_became_unknown_is_reported_as_last_known() -> None:
     """The source died, its ends are too old, and the job says how far behind it was before."""
     told = FlowStatus("east-to-west", "", records_lag=None, last_lag=LastLag(1_161, 1_000))
     assert known_lag(told, 100_000, selector_of(flow("east", "west", "orders")), 21_400) == KnownLag(1_161, 1_000, 21)
@@ -133,7 +133,7 @@ class Destination:
         return {name: stand[name] for name in groups if name in stand}
 
 
-def test_what_no_checkpoint_tells_of_a_lost_origin_is_said_with_the_groups_it_concerns() -> None:
+def test_what_no_checkpoint_shows_of_a_lost_origin_is_reported_with_its_groups() -> None:
     """Offsets on copies of the destination's own topics are only on the origin."""
     topology = load({"e.yaml": ENVIRONMENT}, "e")
     move = move_of(topology, Way.FAILOVER, "there")

@@ -106,7 +106,7 @@ def test_a_change_is_sent_by_itself_and_what_stays_is_not_sent_again(
     assert any(not event["parts"] for event in rest), "a browser notices when nothing comes"
 
 
-def test_where_somebody_reads_only_that_it_changed_is_sent(site: Site) -> None:
+def test_a_page_that_is_being_read_only_gets_a_notice_of_the_change(site: Site) -> None:
     first, *_ = events(ask(site.app, "/events/plan", pieces=2).body)
     [plan] = [part for part in first["parts"] if part["name"] == "plan"]
     assert "html" not in plan

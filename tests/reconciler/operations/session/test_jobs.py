@@ -66,7 +66,7 @@ def elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch, positions: object, 
 
 @pytest.mark.parametrize("missing", [True, False])
 @pytest.mark.parametrize("positions", [{}, {("east.orders", 0): 7}])
-def test_a_mirror_that_was_started_before_and_cannot_tell_of_itself_is_not_absent(
+def test_a_mirror_that_was_started_before_and_cannot_report_is_not_absent(
     positions: dict[tuple[str, int], int], missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = elsewhere(tmp_path, monkeypatch, positions, missing=missing)
@@ -83,7 +83,7 @@ def test_a_mirror_that_was_started_before_and_cannot_tell_of_itself_is_not_absen
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_where_positions_may_not_be_read_the_last_apply_tells(
+def test_where_positions_may_not_be_read_the_last_apply_decides(
     applied: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = ClusterError("west", "authorization", "group mirror.f may not be described")

@@ -132,7 +132,7 @@ def test_the_plan_and_the_drift_are_those_of_the_commands() -> None:
     assert "Drift: 1 difference" in text(view, LivePage(PageKind.DRIFT))
 
 
-def test_groups_stand_on_both_sides_and_would_stand_where() -> None:
+def test_groups_have_present_and_translated_offsets_on_both_sides() -> None:
     page = text(seen_view(), LivePage(PageKind.GROUPS, "east-to-west"))
     assert "orders-0120east.orders-0100118" in page
     assert "orders-150east.orders-1nowhere yet40not exact: the map has a gap there" in page

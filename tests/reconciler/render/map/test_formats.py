@@ -55,7 +55,7 @@ def texts(svg: str) -> list[str]:
     return ["".join(each.itertext()) for each in root.iter(f"{SVG}text")]
 
 
-def test_the_picture_tells_figures_states_and_what_is_unknown() -> None:
+def test_the_picture_has_figures_states_and_unknown_parts() -> None:
     told = texts(map_svg(drawn()))
     assert "shop: 3 clusters, 4 flows: 1 problem, 2 unknown" in told
     assert "12,000/s (9.4 MiB/s), lag 0" in told
@@ -178,7 +178,7 @@ def test_a_chart_for_comments_leaves_edges_out_before_it_is_too_large_to_be_draw
     assert len(text) < 50_000
 
 
-def test_an_edge_of_several_flows_tells_the_worst_and_what_is_known() -> None:
+def test_an_edge_of_several_flows_has_the_worst_and_the_known_figures() -> None:
     first, second, unknown, _ = drawn().flows
     edge = Edge("east", "west", (first, second))
     assert (edge.state, edge.figures) == (State.PROBLEM, "12,000/s (9.4 MiB/s), lag 1,234")

@@ -35,7 +35,7 @@ def test_topics_of_applications_are_dangerous_by_owner() -> None:
     assert "5 HIGH risk" in plan_text(made).splitlines()[0]
 
 
-def test_what_somebody_left_out_or_asked_for_is_not() -> None:
+def test_topics_that_someone_left_out_or_asked_for_are_not() -> None:
     only = flow("east", "west", ".*", exclude_topics=("_schemas", "connect-.*", ".*-changelog"), replication_factor=1)
     made = widened().plan(topology(topic("pay", partitions=1), only))
     assert not [planned for planned in made.changes if planned.risk == Risk.HIGH]

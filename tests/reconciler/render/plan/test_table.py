@@ -29,7 +29,7 @@ def rows(html: str) -> list[list[str]]:
     ]
 
 
-def test_before_stands_beside_after_under_the_owner() -> None:
+def test_before_is_beside_after_under_the_owner() -> None:
     told = rows("".join(change_tables(PLANS["edited"](), OWNERS)))
     assert ["owner b: 1 change"] in told
     assert told.index(["owner b: 1 change"]) < told.index(["owner shop: 4 changes"])

@@ -41,7 +41,7 @@ def planned(use_defaults_from: str) -> Plan:
     return seen.plan(topology(orders, flow("east", "west", "orders", configs=sync)))
 
 
-def test_defaults_taken_over_are_one_line_and_what_somebody_chose_is_not_among_them() -> None:
+def test_defaults_taken_over_are_one_line_without_chosen_values() -> None:
     plan = planned("source")
     for told in map(html.unescape, (plan_text(plan, Style()), plan_markdown(plan), plan_html(plan))):
         assert "configs at what the source's brokers have by default (use_defaults_from: source)" in told
@@ -88,7 +88,7 @@ def test_one_refusal_that_meets_many_topics_is_reported_once() -> None:
     assert "Blocked (30)" in told
 
 
-def test_partitions_that_somebody_added_are_drift() -> None:
+def test_partitions_that_others_added_are_drift() -> None:
     seen = world("east")
     seen.clusters["east"].put("orders", 8)
     plan = seen.plan(topology(topic("orders", partitions=6)))
@@ -130,7 +130,7 @@ def test_nothing_done_is_not_said_to_be_as_declared_where_something_is_blocked()
     assert applied_verdict(held, ()) == "Nothing could be applied: 1 blocked, 1 unknown"
 
 
-def test_changes_of_a_stage_stand_where_a_person_looks_for_them() -> None:
+def test_changes_of_a_stage_are_where_a_person_looks_for_them() -> None:
     """By cluster and name, whatever is done to a topic; in JSON they stand in the order of their execution."""
     seen = world("a", "b")
     for name in ("log", "orders"):

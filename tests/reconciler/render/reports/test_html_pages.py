@@ -51,7 +51,7 @@ def test_verify_has_every_partition_and_no_content() -> None:
     assert "Partitions" not in words(verify_html(replace(VERIFICATION, partitions=())))
 
 
-def test_failover_tells_what_stops_it_and_what_is_not_known() -> None:
+def test_a_failover_page_has_what_stops_it_and_what_is_unknown() -> None:
     page = words(failover_html(REPORT))
     assert page.index("it is lost") < page.index("7 records are not copied") < page.index("of 1 group")
     assert "pass --unplanned" in page

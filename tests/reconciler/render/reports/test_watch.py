@@ -189,7 +189,7 @@ def test_a_job_that_does_not_run_has_no_rate(state: JobState) -> None:
 
 
 @pytest.mark.parametrize("state", list(JobState))
-def test_the_lag_of_a_job_that_does_not_run_is_unknown_whatever_it_told_last(state: JobState) -> None:
+def test_the_lag_of_a_job_that_does_not_run_is_unknown_whatever_it_reported_last(state: JobState) -> None:
     """Its source may have grown since, and nobody looked."""
     flow = replace(BUSY, records_lag=0, seconds_lag=0.0)
     runs = state is JobState.RUNNING
@@ -441,7 +441,7 @@ HOSTILE: tuple[Any, ...] = (
 
 
 @given(st.data())
-def test_a_record_that_somebody_else_wrote_is_refused_or_shown(data: st.DataObject) -> None:
+def test_a_record_of_others_is_refused_or_shown(data: st.DataObject) -> None:
     """Whoever may write to the status topic ends no ``status`` and no page, and steers no terminal."""
     document = json.loads(record(flows={"f": copy.deepcopy(EVERYTHING)}))
     here, key = data.draw(st.sampled_from(list(places_in(document))))

@@ -123,7 +123,7 @@ def test_those_that_people_write_stay(text: str) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("text", [*N6, "(a+)+b", ".*a.{20}", "(|" * 400 + ")" * 400, "(?:a" * 200 + ")*" * 200])
-def test_wherever_it_stands_validate_ends(text: str, place: str) -> None:
+def test_validate_ends_wherever_it_is(text: str, place: str) -> None:
     def used() -> None:
         with suppress(TopologyError):
             clusters = "" if place.startswith("clusters") else CLUSTERS

@@ -121,7 +121,7 @@ def test_an_alias_that_cannot_be_read_back_defeats_the_cycle_rule(east: str, wes
     assert _find(flow(east, west, naming=naming, name="1"), flow(west, east, naming=naming, name="2"))
 
 
-def test_loops_that_share_no_flow_are_all_told() -> None:
+def test_loops_that_share_no_flow_are_all_reported() -> None:
     flows = [*_pairs("a", "b", naming=IDENTITY), *_pairs("c", "d", naming=IDENTITY), flow("a", "c")]
     assert len(_find(*flows)) == 2
 

@@ -111,7 +111,7 @@ def test_a_renamed_flow_and_a_topic_that_moves_are_reported_to_wait_for_their_po
     assert "mirror seek ENV new --topic T --from-flow old" in waits[1]
 
 
-def test_without_the_old_hand_over_the_job_itself_tells_which_flow_changed() -> None:
+def test_without_the_old_hand_over_the_job_reports_which_flow_changed() -> None:
     kept, gone = flow("east", "west", "orders", name="kept"), flow("east", "west", "pay", name="gone")
     seen, wished = running(kept, gone, flow("east", "west", "log", name="moved"))
     now = topology(kept, flow("east", "west", "log", name="moved", lanes=3), flow("east", "west", "x", name="new"))

@@ -169,7 +169,7 @@ def test_groups_that_follow_rewinds_from_the_first_say_both() -> None:
     assert (first.setting, second.setting) == ("groups", "groups.follow_rewinds")
 
 
-def test_another_cluster_and_another_address_are_told_apart() -> None:
+def test_another_cluster_and_another_address_are_distinguished() -> None:
     [other] = edits(OF, replace(OF, target="north"), cluster("north"), cluster("west"))
     assert (other.setting, other.risk) == ("target", Risk.HIGH)
     old, new = (topology(topic("orders"), OF, cluster("west", bootstrap_servers=(at,))) for at in ("a:1", "b:1"))

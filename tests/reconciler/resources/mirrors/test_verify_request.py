@@ -158,7 +158,7 @@ def live_topic(name: str, **configs: str) -> LiveTopic:
     return LiveTopic(name, "id", (), values)
 
 
-def test_the_job_is_told_which_topics_are_special() -> None:
+def test_the_job_gets_the_topics_that_are_special() -> None:
     topics = [
         live_topic("plain", cleanup_policy="delete"),
         live_topic("kept", cleanup_policy="compact,delete"),

@@ -189,7 +189,7 @@ def test_one_client_may_get_a_limit_and_lose_another_in_one_plan() -> None:
     assert seen.clusters["east"].quotas == {APP: {"producer_byte_rate": 1 << 20}}
 
 
-def test_many_quotas_are_pruned_only_when_somebody_agrees() -> None:
+def test_many_quotas_are_pruned_only_when_the_user_agrees() -> None:
     seen = world()
     lines = "".join(f"  - {{clusters: [east], user: app-{n}, producer_byte_rate: 1MiB}}\n" for n in range(6))
     applied(seen, env(f"quotas:\n{lines}"))
@@ -271,7 +271,7 @@ def test_no_one_looking_sets_no_quota() -> None:
     assert not within(planned, Autonomy.SAFE).plan.changes
 
 
-def test_drift_tells_each_key() -> None:
+def test_drift_has_each_key() -> None:
     seen = world()
     applied(seen, env(QUOTAS))
     seen.clusters["east"].quotas[APP]["producer_byte_rate"] = 1 << 20

@@ -90,7 +90,7 @@ def test_explain_says_that_a_denied_topic_cannot_be_read() -> None:
     assert answer.live == "not on the cluster"
 
 
-def test_parity_does_not_tell_that_a_denied_topic_is_missing() -> None:
+def test_parity_does_not_report_a_denied_topic_as_missing() -> None:
     seen, wished = denying()
     seen.clusters["west"].put("orders")
     live = seen.look(wished)
@@ -107,7 +107,7 @@ def test_drift_is_not_accepted_from_a_cluster_that_may_have_the_topic_unseen() -
         accept({"topics.yaml": ""}, wished, seen.look(wished), ["east/stats"])
 
 
-def test_doctor_asks_for_the_denied_topic_and_tells_what_grants_it() -> None:
+def test_doctor_asks_for_the_denied_topic_and_has_the_command_that_grants_it() -> None:
     seen, wished = denying()
     live = seen.look(wished)
     routes = find_routes(wished, live).routes
@@ -157,7 +157,7 @@ def test_what_a_hidden_topic_becomes_further_on_is_unknown_too(sync: bool, there
         assert "north/west.east.orders" in told["east/orders"]
 
 
-def test_where_no_one_can_tell_what_is_hidden_the_cluster_is_unknown() -> None:
+def test_a_cluster_with_undetectable_hidden_topics_is_unknown() -> None:
     seen = world("east")
     east = seen.clusters["east"]
     east.hide("theirs")

@@ -214,7 +214,7 @@ def test_a_topic_that_is_hidden_now_is_not_called_deleted(seen: World) -> None:
     assert planned.unknown
 
 
-def test_a_broker_default_that_somebody_set_is_reported_and_what_it_comes_to(seen: World) -> None:
+def test_a_broker_default_that_others_set_is_reported_with_its_effect(seen: World) -> None:
     before = left(seen)
     seen.clusters["east"].broker_configs["min.insync.replicas"] = ("2", Source.CLUSTER)
     planned = seen.plan(WISHED, left=before)

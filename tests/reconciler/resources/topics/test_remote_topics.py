@@ -24,7 +24,7 @@ def test_remote_topics_follow_their_source() -> None:
     assert rules(planned.ignored) == {"more-partitions"}
 
 
-def test_growth_tells_what_its_source_has_and_what_it_is_to_have() -> None:
+def test_growth_has_present_and_planned_partitions_of_its_source() -> None:
     seen = world()
     for name, here, there in (("full", 6, 2), ("grows", 2, 2), ("both", 2, 2), ("own", 6, 2)):
         seen.clusters["east"].put(name, here)

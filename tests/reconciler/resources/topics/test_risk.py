@@ -61,7 +61,7 @@ def test_a_value_that_is_set_needs_no_look_at_others() -> None:
     assert topics.looks == 0
 
 
-def test_where_no_one_tells_what_remains_the_worst_is_said() -> None:
+def test_an_unknown_remaining_value_counts_as_the_worst() -> None:
     hidden = live_topic("hidden", Unknown("configs of east/hidden", "denied"))
     live = state({"t": live_topic("t", {"retention.ms": OWN}), "hidden": hidden})
     against = world_of(topology(), live)

@@ -132,7 +132,7 @@ def test_version_0_keeps_the_password_that_is_there() -> None:
         assert codes(seen.plan(users(f"name: orders-app, version: 0, {more}"))) == {"needs-a-password"}
 
 
-def test_a_user_that_somebody_deleted_is_made_again() -> None:
+def test_a_user_that_others_deleted_is_created_again() -> None:
     seen = with_app()
     del seen.clusters["east"].users["orders-app"]
     assert altered(applied(seen, users(f"{APP}, version: 1")))["orders-app"].reason.code == "removed-outside"
@@ -176,7 +176,7 @@ def test_a_user_leaves_by_absent_or_by_prune_and_never_by_omission() -> None:
     assert seen.clusters["east"].recorded == {}
 
 
-def test_many_users_are_pruned_only_when_somebody_agrees() -> None:
+def test_many_users_are_pruned_only_when_the_user_agrees() -> None:
     seen = world()
     applied(seen, users(*(f"name: app-{n}, version: 1, password: '${{env:APP_{n}}}'" for n in range(6))))
     assert codes(seen.plan(users(), prune=True)) == {"prune-above-limit"}
@@ -268,7 +268,7 @@ def test_equal_users_and_equal_quotas_are_reported_as_one() -> None:
     assert text.count("producer_byte_rate: none -> 1 MiB/s") == 1
 
 
-def test_drift_tells_versions_and_credentials() -> None:
+def test_drift_has_versions_and_credentials() -> None:
     seen = with_app(1)
     text = drift_text(seen.plan(users(f"{APP}, version: 2")))
     assert "user-version: user east/orders-app live: version 1, SCRAM-SHA-512 with 4096 iterations" in text

@@ -141,7 +141,7 @@ def test_a_job_that_lives_here_is_alive(tmp_path: Path) -> None:
     assert observed(folder, said).gone
 
 
-def test_a_job_that_crashed_under_its_supervisor_starts_again_and_tells_what_keeps_it(supervised: RunFolder) -> None:
+def test_a_job_that_crashed_under_its_supervisor_starts_again_and_reports_what_keeps_it(supervised: RunFolder) -> None:
     """Its last record says running until the next application has written one."""
     said = LiveMirror("west", JobState.RUNNING, application_id="local-2", pid=ended(), host=socket.gethostname())
     assert observed(supervised, said) == said, "the supervisor has not begun another one"

@@ -74,7 +74,7 @@ def test_it_says_what_is_waited_for_until_the_new_application_runs(folder: RunFo
     ]
 
 
-def test_what_moves_is_waited_for_longer_than_what_stands(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_waited_for_longer_than_a_standstill(folder: RunFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine each step may take long."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])

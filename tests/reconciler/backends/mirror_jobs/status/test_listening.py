@@ -19,7 +19,7 @@ class Ears:
         return self.listening.speaks("job", 5.0)
 
 
-def test_the_first_look_tells_nothing_and_silence_is_reported_after_the_patience() -> None:
+def test_the_first_look_reports_nothing_and_silence_only_after_the_patience() -> None:
     ears = Ears()
     assert [ears.heard(at, 7) for at in (0, 2, 5, 5.1, 100)] == [None, None, None, False, False]
 

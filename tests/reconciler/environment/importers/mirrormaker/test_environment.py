@@ -181,7 +181,7 @@ def test_a_password_is_a_reference_and_is_never_shown(
         (BASE + "A.consumer.auto.offset.reset=none", 5, "earliest or latest"),
     ],
 )
-def test_what_cannot_be_imported_is_told_with_its_line(text: str, line: int, words: str) -> None:
+def test_what_cannot_be_imported_is_reported_with_its_line(text: str, line: int, words: str) -> None:
     place = f"mm2.properties:{line}:" if line else "mm2.properties: "
     assert any(place in one and words in one for one in refused(text).splitlines()), refused(text)
 
@@ -295,7 +295,7 @@ def test_what_is_no_setting_is_named_where_it_must_be_one() -> None:
     assert any(words.startswith("c.json:1:1: A->B.surprise is no setting") for words in made.notes.different)
 
 
-def test_all_problems_are_told_at_once_and_nothing_is_written(
+def test_all_problems_are_reported_at_once_and_nothing_is_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mm2.properties"
@@ -306,7 +306,7 @@ def test_all_problems_are_told_at_once_and_nothing_is_written(
     assert not (tmp_path / "env").exists()
 
 
-def test_what_validate_refuses_is_told_at_the_line_it_comes_from(
+def test_what_validate_refuses_is_reported_at_the_line_it_comes_from(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "mm2.properties"
@@ -492,7 +492,7 @@ def test_a_store_of_keys_and_certificates_becomes_two_files() -> None:
         ("refresh.topics.interval.second=1", "no setting of MirrorMaker 2 that is known"),
     ],
 )
-def test_what_is_not_taken_over_is_told(line: str, told: str) -> None:
+def test_what_is_not_taken_over_is_reported(line: str, told: str) -> None:
     assert any(told in words for words in environment({"mm2.properties": f"{BASE}{line}\n"}).notes.different)
 
 
@@ -556,12 +556,12 @@ def test_no_setting_goes_without_a_word(prefix: str) -> None:
         ),
     ],
 )
-def test_what_has_no_effect_is_told_too(lines: str, told: str) -> None:
+def test_settings_without_effect_are_reported(lines: str, told: str) -> None:
     different = environment({"f": f"{BASE}{lines}\n"}).notes.different
     assert any(told in words for words in different), different
 
 
-def test_what_is_the_default_here_is_told_once() -> None:
+def test_defaults_of_ours_are_reported_once() -> None:
     notes = environment({"f": f"{BASE}replication.factor=-1\nemit.offset-syncs.enabled=false\n"}).notes
     assert notes.unneeded[not_imported.SAME] == ["replication.factor", "emit.offset-syncs.enabled"]
 
@@ -664,7 +664,7 @@ def test_what_only_a_connector_that_copies_nothing_sets_changes_no_copy(kind: st
         )
 
 
-def test_a_policy_that_only_the_source_connector_has_is_the_flows_and_the_difference_is_told() -> None:
+def test_a_policy_that_only_the_source_connector_has_is_the_flows_and_the_difference_is_reported() -> None:
     source = connector("Source", topics="x") | {"replication.policy.class": IDENTITY}
     made = environment({"c.json": json.dumps([source, connector("Checkpoint", groups="g")])})
     assert load(made.texts(), "e").flows["A-to-B"].naming.policy == "identity"
@@ -695,7 +695,7 @@ def test_enabled_for_all_starts_nothing_without_heartbeats() -> None:
     assert any("So it does not run A->B, which are not written" in told for told in made.notes.different)
 
 
-def test_every_placeholder_is_told_in_one_round(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_placeholder_is_reported_in_one_round(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "mm2.properties"
     file.write_text(
         "clusters=A,B\nA.bootstrap.servers=${env:SRC}\nB.bootstrap.servers={{ target }}\nA->B.enabled=true\n"
@@ -713,7 +713,7 @@ def test_every_placeholder_is_told_in_one_round(tmp_path: Path, capfd: pytest.Ca
     assert "use_defaults_from must be" in told
 
 
-def test_placeholders_are_told_of_connectors_too() -> None:
+def test_placeholders_are_reported_of_connectors_too() -> None:
     source = connector("Source", topics="${env:TOPICS}") | {"source.cluster.bootstrap.servers": "${env:SRC}"}
     told = [str(one) for one in environment({"c.json": json.dumps(source, indent=1)}).notes.mistakes]
     assert len(told) == 2
@@ -754,7 +754,7 @@ def test_connectors_and_a_properties_file_are_one_environment() -> None:
         ),
     ],
 )
-def test_connectors_that_make_no_flow_are_told_once(texts: list[str], words: str) -> None:
+def test_connectors_that_make_no_flow_are_reported_once(texts: list[str], words: str) -> None:
     (told,) = environment({f"c{n}.json": text for n, text in enumerate(texts)}).notes.mistakes
     assert words in str(told)
 
@@ -790,7 +790,7 @@ spec:
         ("sourceConnector: {}", "sourceConnector: {config: {topics: [a, b]}}", 7, "it is no text"),
     ],
 )
-def test_a_resource_of_strimzi_that_makes_no_flow_is_told_with_its_line(
+def test_a_resource_of_strimzi_that_makes_no_flow_is_reported_with_its_line(
     old: str, new: str, line: int, words: str
 ) -> None:
     assert old in STRIMZI

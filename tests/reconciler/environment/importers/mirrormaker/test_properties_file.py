@@ -40,7 +40,7 @@ def test_what_is_written_is_read(rows: list[tuple[str, str, str, str, str, str]]
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_told(content: bytes) -> None:
+def test_any_bytes_are_read_or_reported(content: bytes) -> None:
     found, mistakes = parse("f", decoded(content))
     last = decoded(content).replace("\r", "\n").count("\n") + 1
     places = [one.where for one in found] + [one.where for one in mistakes]
@@ -67,7 +67,7 @@ def test_lines_are_read_as_java_reads_them(text: str, read: list[tuple[str, str]
     assert [(one.name, one.value) for one in parse("f", text)[0]] == read
 
 
-def test_all_mistakes_are_told_with_their_line() -> None:
+def test_all_mistakes_are_reported_with_their_line() -> None:
     found, mistakes = parse("f", "a=\\u12\n\nb=ok\nc=\\u0000\n")
     assert [one.name for one in found] == ["b"]
     assert [one.where.line for one in mistakes] == [1, 4]

@@ -82,7 +82,7 @@ def test_a_ticket_cache_logs_in_and_a_client_keytab_fills_it(
     assert log_in(client) > 0
 
 
-def test_an_expired_ticket_of_a_cache_is_told_and_one_of_a_keytab_is_renewed(
+def test_an_expired_ticket_of_a_cache_is_reported_and_one_of_a_keytab_is_renewed(
     kerberos: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path}/cache")
@@ -117,7 +117,7 @@ def test_many_logins_at_once_share_a_ticket(kerberos: Sandbox) -> None:
     assert problems == []
 
 
-def test_names_that_the_kdc_does_not_know_are_told(kerberos: Sandbox) -> None:
+def test_names_that_the_kdc_does_not_know_are_reported(kerberos: Sandbox) -> None:
     told = refused(login(kerberos, service="kafak"))
     assert "no principal kafak/localhost for the broker at localhost" in told
     assert "sasl.kerberos.service.name (kafak)" in told
@@ -127,7 +127,7 @@ def test_names_that_the_kdc_does_not_know_are_told(kerberos: Sandbox) -> None:
     assert "holds plan@SANDBOX.TEST" in told
 
 
-def test_a_wrong_realm_is_told(kerberos: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_realm_is_reported(kerberos: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tmp_path / "krb5.conf"
     config.write_text(kdc.configuration(kerberos.home).read_text().replace("SANDBOX.TEST", "OTHER.TEST"))
     monkeypatch.setenv("KRB5_CONFIG", str(config))
@@ -135,7 +135,7 @@ def test_a_wrong_realm_is_told(kerberos: Sandbox, tmp_path: Path, monkeypatch: p
     assert f'Cannot find KDC for realm "SANDBOX.TEST"). Name it in {config} (KRB5_CONFIG)' in told
 
 
-def test_a_key_that_was_changed_is_told(kerberos: Sandbox, tmp_path: Path) -> None:
+def test_a_key_that_was_changed_is_reported(kerberos: Sandbox, tmp_path: Path) -> None:
     old, new = tmp_path / "old.keytab", tmp_path / "new.keytab"
     kdc.kadmin(kerberos.home, "addprinc -randkey rotated", f"ktadd -k {old} rotated", f"ktadd -k {new} rotated")
     told = refused(KerberosLogin(keytab=str(old)))
@@ -158,7 +158,7 @@ def test_a_key_that_was_changed_is_told(kerberos: Sandbox, tmp_path: Path) -> No
         (60, "no Kerberos ticket of plan@SANDBOX.TEST for kafka/localhost"),
     ],
 )
-def test_what_a_kdc_refuses_is_told(
+def test_a_refusal_of_a_kdc_is_reported(
     kerberos: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, told: str
 ) -> None:
     with answering_kdc(kerberos.home, tmp_path, error_of_a_kdc(code)) as config:
@@ -191,7 +191,7 @@ def test_a_ticket_of_a_keytab_that_expires_without_a_kdc_names_the_kdc(kerberos:
         kdc.kadmin(kerberos.home, "modprinc -maxlife 1day user")
 
 
-def test_a_kdc_that_does_not_run_is_told_and_the_login_goes_on_with_it(kerberos: Sandbox) -> None:
+def test_a_kdc_that_does_not_run_is_reported_and_the_login_goes_on_with_it(kerberos: Sandbox) -> None:
     folder, port = kdc.folder_of(kerberos.home), _port(kerberos)
     kdc.stop(kerberos.home)
     try:
@@ -207,7 +207,7 @@ def _port(kerberos: Sandbox) -> int:
     return int(text.partition("127.0.0.1:")[2].split()[0])
 
 
-def test_a_machine_without_the_library_is_told(kerberos: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_the_library_is_reported(kerberos: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gssapi, "LIBRARY", "libgssapi_none.so.2")
     monkeypatch.setattr(gssapi, "_library", gssapi._library.__wrapped__)
     with pytest.raises(SettingError, match="apt-get install libgssapi-krb5-2"):

@@ -31,7 +31,7 @@ def test_a_principal_that_it_holds_is_no_problem(keytab: Path, principal: str) -
 
 
 @pytest.mark.parametrize("principal", ["apply", "plan@OTHER.TEST", "kafka"])
-def test_a_principal_that_it_lacks_is_told_beside_those_it_holds(keytab: Path, principal: str) -> None:
+def test_a_missing_principal_is_reported_with_those_it_has(keytab: Path, principal: str) -> None:
     told = keytab_problem(str(keytab), principal, "${env:KEYTAB}")
     assert f"sasl.kerberos.principal is {principal}, and the keytab ${{env:KEYTAB}} holds kafka/b1.net@" in told
 
@@ -39,7 +39,7 @@ def test_a_principal_that_it_lacks_is_told_beside_those_it_holds(keytab: Path, p
 @pytest.mark.parametrize(
     "content", [b"", b"[libdefaults]\n", b"\5\1rest", b"\5\2", b"\5\2" + bytes(2), keytab_entry("plan")]
 )
-def test_what_is_no_keytab_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_keytab_is_reported(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "client.keytab"
     file.write_bytes(content)
     with pytest.raises(ValueError, match="keytab"):
@@ -55,7 +55,7 @@ def test_a_cut_keytab_is_damaged_and_no_other_error(tmp_path: Path, cut: int) ->
     assert "damaged" in told or cut > 20
 
 
-def test_an_empty_and_a_missing_keytab_are_told(tmp_path: Path) -> None:
+def test_an_empty_and_a_missing_keytab_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "client.keytab"
     assert "cannot be read: No such file or directory" in keytab_problem(str(file), "plan")
     file.write_bytes(b"\5\2")

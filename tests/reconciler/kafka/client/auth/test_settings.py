@@ -120,7 +120,7 @@ def test_a_value_that_is_not_known_yet_is_not_judged() -> None:
     assert refusals({"security.protocol": None, "sasl.mechanism": None, "ssl.curves.list": None}) == ()
 
 
-def test_kerberos_is_told_also_where_it_is_only_the_default() -> None:
+def test_kerberos_is_reported_even_if_it_is_only_the_default() -> None:
     [found] = refusals({"security.protocol": "sasl_ssl", "sasl.kerberos.service.name": "kafka"})
     assert "GSSAPI" in found.why
 
@@ -253,7 +253,7 @@ def test_oauthbearer_by_client_credentials(token_url: str) -> None:
     assert next(exchange(_oauth(token_url, "secret"))) == b"n,,\x01auth=Bearer token-1\x01\x01"
 
 
-def test_a_refused_client_secret_is_told_and_not_printed(token_url: str) -> None:
+def test_a_refused_client_secret_is_reported_and_not_printed(token_url: str) -> None:
     with pytest.raises(AuthenticationFailedError, match="401") as error:
         next(exchange(_oauth(token_url, "wrong secret")))
     assert "wrong secret" not in str(error.value)
@@ -302,7 +302,7 @@ def test_an_unsecured_token_says_what_its_config_says() -> None:
 
 
 @pytest.mark.parametrize("config", ["", "scope=a", "principal=ada lifeSeconds=soon", "principal=ada principle=bob"])
-def test_a_config_that_makes_no_token_is_told(config: str) -> None:
+def test_a_config_that_makes_no_token_is_reported(config: str) -> None:
     with pytest.raises(SettingError, match="principal=NAME"):
         next(exchange(_unsecured(config)))
 

@@ -105,7 +105,7 @@ def test_a_group_that_a_broker_does_not_know_has_no_offsets() -> None:
     assert found == {"g": GroupOffsets({})}
 
 
-def test_undecided_and_absent_offsets_are_told_apart() -> None:
+def test_undecided_and_absent_offsets_are_distinguished() -> None:
     partitions = b"".join(
         struct.pack(">iqi", number, offset, -1) + b"\x01" + struct.pack(">h", error) + b"\0"
         for number, offset, error in ((0, 5, 0), (1, -1, 0), (2, -1, 88), (3, -1, 69))

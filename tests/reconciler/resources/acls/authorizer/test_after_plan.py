@@ -37,7 +37,7 @@ def lock_outs(plan: Plan) -> list[str]:
     return [one.reason.text for one in plan.refused if one.reason.code == "locks-itself-out"]
 
 
-def test_a_lost_right_is_told_before_what_is_gained_in_every_format() -> None:
+def test_lost_rights_come_before_gained_ones_in_every_format() -> None:
     seen = world()
     seen.clusters["east"].put("pay.in")
     seen.clusters["east"].put("pay.out")
@@ -120,7 +120,7 @@ def test_who_reads_is_not_known_without_the_right_and_blocks_nothing() -> None:
     assert weighed.changes[0].risk == Risk.MEDIUM
 
 
-def test_questions_are_capped_and_the_rest_is_told() -> None:
+def test_questions_are_capped_and_the_rest_is_reported() -> None:
     planned, live = taken_from_a_reader()
     east = live.known("east")
     assert east is not None
@@ -228,7 +228,7 @@ def test_a_flow_that_leaves_git_takes_the_rights_of_its_job_along() -> None:
     assert lock_outs(planned) == []
 
 
-def test_a_principal_nobody_names_is_said_to_be_unchecked() -> None:
+def test_an_unnamed_principal_is_reported_as_unchecked() -> None:
     seen = world()
     seen.clusters["east"].acls |= rules("allow User:a alter cluster kafka-cluster")
     hidden = SECURE.replace("sasl.username: apply", 'sasl.username: "${env:WHO}"')
@@ -258,7 +258,7 @@ def test_the_first_rule_of_a_topic_is_pointed_out() -> None:
     assert "1 topic of east had no access rule and will have one (orders)" in note
 
 
-def test_operations_are_told_once() -> None:
+def test_operations_are_reported_once() -> None:
     seen = world()
     wished = """
 access: [{principal: "User:b", clusters: [east], resource: topic, names: ["*"], operations: [all]}]
@@ -270,7 +270,7 @@ access: [{principal: "User:b", clusters: [east], resource: topic, names: ["*"], 
     assert "User:b gains every operation on topic * (none there yet)" in plan_text(planned)
 
 
-def test_where_only_a_part_of_the_rules_is_carried_out_nothing_is_told_of_the_whole() -> None:
+def test_a_partial_run_reports_nothing_about_the_whole() -> None:
     planned = taken_from_a_reader()[0]
     (change,) = planned.changes
     assert without(planned, {}).plan.shifts == planned.shifts

@@ -43,7 +43,7 @@ RULES = st.frozensets(any_rule(), max_size=8)
 
 
 @given(RULES, RULES)
-def test_every_difference_is_told_and_nothing_else(was: frozenset[AclBinding], now: frozenset[AclBinding]) -> None:
+def test_every_difference_is_reported_and_nothing_else(was: frozenset[AclBinding], now: frozenset[AclBinding]) -> None:
     before, after = Rulebook.of(was), Rulebook.of(now)
     told = shifts(before, after, was ^ now, dict.fromkeys(RESOURCES, NAMES))
     said = {

@@ -123,7 +123,7 @@ def test_a_broker_that_never_shows_it_fails_the_wave() -> None:
     assert ended.results[str(READ_A)] == "undone"
 
 
-def test_what_is_not_known_stands_and_is_planned_again() -> None:
+def test_an_unknown_part_stays_and_is_planned_again() -> None:
     seen, wished = begun(), env(PLAIN, SOME)
     ended = run(seen, wished, failing(seen, VIEWS))
     assert ended.results == {str(READ_A): "unproven", str(WRITE_B): "unproven", str(OLD): "skipped"}

@@ -114,7 +114,7 @@ def test_what_others_throttled_stays_as_it_was() -> None:
     assert east.topics["orders"].overrides == {LEADER_REPLICAS: "0:9,1:9"}
 
 
-def test_a_rate_that_somebody_sets_meanwhile_is_theirs() -> None:
+def test_a_rate_that_others_set_meanwhile_is_theirs() -> None:
     seen = one_topic(1)
     east = seen.clusters["east"]
     plan = seen.plan(wished(3))
@@ -219,7 +219,7 @@ def test_cancelling_takes_back_what_is_on_the_way() -> None:
     assert cancel("test", east.replicas("test"), quiet()) == 0
 
 
-def test_somebody_elses_reassignment_blocks_and_is_not_touched() -> None:
+def test_a_reassignment_of_others_blocks_and_is_not_touched() -> None:
     seen = one_topic(1)
     east = seen.clusters["east"]
     east.put("theirs", 1, 1).sizes[0] = 10_000

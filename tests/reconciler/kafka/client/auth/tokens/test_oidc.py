@@ -141,7 +141,7 @@ def test_an_endpoint_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert told.value.busy
 
 
-def test_a_proxy_of_the_variables_is_told_without_its_login(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_variables_is_reported_without_its_login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://ada:s3cret@127.0.0.1:9/")
     with pytest.raises(web.TokenRefusedError, match=r"issuer\.test through http_proxy 127\.0\.0\.1:9: ") as told:
         oidc.token(settings("http://issuer.test/token", **{"client.secret": SECRET}), {})
@@ -151,7 +151,7 @@ def test_a_proxy_of_the_variables_is_told_without_its_login(monkeypatch: pytest.
         oidc.token(settings(server.url, **{"client.secret": SECRET}), {})
 
 
-def test_an_assertion_of_another_program_that_is_empty_is_told(tmp_path: Path) -> None:
+def test_an_assertion_of_another_program_that_is_empty_is_reported(tmp_path: Path) -> None:
     (tmp_path / "assertion").write_text("\n")
     more = {"client.authentication": "private_key_jwt", "assertion.file": str(tmp_path / "assertion")}
     with pytest.raises(AuthenticationFailedError, match=r"assertion\.file names \S+, which is empty"):
