@@ -20,7 +20,7 @@ test-fast: install
 	@HYPOTHESIS_PROFILE=fast $(PYTHON_IN_VENV) -m pytest -q -n 3 --dist worksteal --durations=10 \
 		-m "not kafka and not spark and not slow"
 
-# Every property that needs no broker, with 1,000 examples that no run has tried: make test has the same 30 in each run.
+# Every property that needs no broker, with 1,000 examples that no run has tried: make test has the same 20 in each run.
 SEED := $(or $(SEED),$(shell date +%s))
 test-properties: install
 	@echo "again: make test-properties SEED=$(SEED)"

@@ -46,7 +46,7 @@ _random = settings(
 )
 settings.register_profile("random", _random)
 settings.register_profile("fast", _random, max_examples=20)
-settings.register_profile("repeatable", _random, max_examples=30, derandomize=True)
+settings.register_profile("repeatable", _random, max_examples=20, derandomize=True)
 settings.register_profile("thorough", _random, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "random"))
 if settings.get_current_profile_name() == "repeatable":

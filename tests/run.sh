@@ -18,17 +18,14 @@ share() { # NAME PROCESSES ARGUMENTS: a process that crashes (librdkafka can) is
     name=$1 processes=$2
     shift 2
     (
-        while [ -n "$after" ] && kill -0 "$after" 2>/dev/null; do sleep 1; done
         exec $command -m pytest -n "$processes" --durations=25 -o cache_dir="$logs/cache/$name" \
             --basetemp "$logs/tmp/$name" "$@" # of its own: sessions that share one remove each other's folders
     ) >"$logs/$name" 2>&1 &
-    last=$!
-    shares="$shares $name:$last"
+    shares="$shares $name:$!"
 }
 
 trap 'for each in $shares; do kill "${each#*:}" 2>/dev/null; done; rm -rf "$logs"' EXIT
 trap 'exit 130' INT TERM
-after= # a share that begins when this one has ended
 # Tests that only compute fill the time in which others wait for brokers. They crash nothing, so that no second process
 # has to hand out tests and take outcomes.
 command="nice -n 5 $python"
@@ -37,22 +34,18 @@ share others 0 -m "not ($brokers)" tests --ignore tests/reconciler
 command=$python
 $python -m tests.support.jobs.class_archive
 long_ones_out="($brokers) and not long" # make test-clusters runs those
-share spark 1 -m "$long_ones_out" tests/e2e/spark tests/interop tests/e2e/mirror/test_killed_failover.py \
-    --ignore tests/e2e/spark/test_cutover.py
-spark=$last
-share lanes 1 -m "$long_ones_out" tests/mirror/lane tests/mirror/record_work tests/workflows \
-    tests/mirror/groups tests/e2e/apply/test_rollout.py
-share mirror 1 -m "$long_ones_out" tests/mirror tests/conformance --ignore tests/mirror/lane \
-    --ignore tests/mirror/record_work --ignore tests/mirror/groups --ignore tests/mirror/clients
-share brokers 1 -m "$long_ones_out" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/mirror/lane \
-    --ignore tests/mirror/record_work --ignore tests/mirror/conditions --ignore tests/mirror/driver \
-    --ignore tests/mirror/groups --ignore tests/mirror/report --ignore tests/mirror/cluster_mode --ignore tests/mirror/leases \
-    --ignore tests/mirror/verify --ignore tests/conformance --ignore tests/reconciler --ignore tests/e2e/apply/test_rollout.py \
-    --ignore tests/workflows --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_failover_rights.py \
-    --ignore tests/e2e/mirror/test_killed_failover.py
-after=$spark # the first to end
-share late 1 -m "$long_ones_out" tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py \
-    tests/e2e/spark/test_cutover.py
+share spark 1 -m "$long_ones_out" tests/e2e/spark tests/interop tests/reconciler tests/e2e/test_wheel.py \
+    tests/e2e/mirror/test_killed_failover.py tests/e2e/mirror/test_failover_rights.py tests/mirror/clients/test_mechanisms.py
+share lanes 1 -m "$long_ones_out" tests/mirror/lane tests/mirror/record_work tests/mirror/groups tests/mirror/report \
+    tests/mirror/cluster_mode tests/mirror/leases tests/workflows --ignore tests/mirror/groups/test_rights.py
+share mirror 1 -m "$long_ones_out" tests/mirror/conditions tests/mirror/driver tests/mirror/verify tests/conformance \
+    tests/mirror/groups/test_rights.py
+share brokers 1 -m "$long_ones_out" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/reconciler \
+    --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_killed_failover.py \
+    --ignore tests/e2e/mirror/test_failover_rights.py --ignore tests/mirror/clients/test_mechanisms.py \
+    --ignore tests/mirror/lane --ignore tests/mirror/record_work --ignore tests/mirror/groups --ignore tests/mirror/report \
+    --ignore tests/mirror/cluster_mode --ignore tests/mirror/leases --ignore tests/workflows --ignore tests/mirror/conditions \
+    --ignore tests/mirror/driver --ignore tests/mirror/verify --ignore tests/conformance
 
 failed=
 unfit=

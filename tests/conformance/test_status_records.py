@@ -234,6 +234,7 @@ def recovered(records: StatusRecords) -> LiveMirror:
             assert time.monotonic() < until, "the reader does not recover"
 
 
+@pytest.mark.long
 def test_a_silent_cluster_is_reported_in_time_and_the_reader_recovers(
     topic: StatusTopic, records: StatusRecords
 ) -> None:

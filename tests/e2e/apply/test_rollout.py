@@ -133,6 +133,7 @@ def test_a_cluster_that_is_lost_in_a_soak_halts(
     assert '"ignoring_gates": "the region burns"' in audit.replace('":"', '": "')
 
 
+@pytest.mark.long
 def test_a_wave_that_is_missing_is_reported(cli: Cli, write: Callable[..., Path], trio: Sandbox, unique: str) -> None:
     env = folder(write, trio, unique, 1, "1s")
     wrong = cli("apply", env, "--yes", "--until-wave", "canari")

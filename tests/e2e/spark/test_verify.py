@@ -106,6 +106,7 @@ def faults(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(ended, loaded(out), unit, env)
 
 
+@pytest.mark.long
 def test_differences_are_found_and_nothing_else(faults: Run) -> None:
     assert faults.ended.code == 2
     jsonschema.validate(faults.told, loaded(ROOT / "schemas" / "verify.schema.json"))
@@ -118,6 +119,7 @@ def test_differences_are_found_and_nothing_else(faults: Run) -> None:
     assert faults.ended.out.startswith("Different: 9 of 12 partitions, 1 unknown")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("topic", "what", "record", "offsets"),
     [
@@ -137,6 +139,7 @@ def test_the_first_difference_has_its_name_and_both_offsets(
     assert (found["source_offset"], found["target_offset"]) == offsets
 
 
+@pytest.mark.long
 def test_it_goes_on_behind_a_difference_and_names_each(faults: Run) -> None:
     found = faults.of("several")
     told = [(one["what"][0], one["source_offset"], one["target_offset"], one["count"]) for one in found["differences"]]
@@ -164,11 +167,13 @@ def test_a_sample_says_what_it_did_not_look_at(faults: Run) -> None:
     assert by_topic(told)[f"{faults.unit}-keyed", 0]["parts"] is None
 
 
+@pytest.mark.long
 def test_null_is_not_empty(faults: Run) -> None:
     found = faults.of("null")["difference"]
     assert (found["source"]["value"]["length"], found["target"]["value"]["length"]) == (None, 0)
 
 
+@pytest.mark.long
 def test_a_key_whose_last_record_differs_is_reported(faults: Run) -> None:
     found = faults.of("keyed")
     assert (found["compared"], found["equal"], found["differing"]) == ("keys", 19, 1)
@@ -176,6 +181,7 @@ def test_a_key_whose_last_record_differs_is_reported(faults: Run) -> None:
     assert (found["difference"]["source_offset"], found["difference"]["target_offset"]) == (90, 90)
 
 
+@pytest.mark.long
 def test_lag_is_not_compared_and_a_flow_never_started_is_not_equal(faults: Run) -> None:
     behind, never = faults.of("behind"), faults.of("never")
     assert (behind["equal"], behind["lag"]) == (50, 150)
@@ -183,11 +189,13 @@ def test_lag_is_not_compared_and_a_flow_never_started_is_not_equal(faults: Run) 
     assert "mirror start" in never["todo"]
 
 
+@pytest.mark.long
 def test_no_value_is_shown(faults: Run) -> None:
     assert SECRET not in faults.ended.out + faults.ended.err + str(faults.told)
     assert str(len(SECRET)) + " bytes" in faults.ended.out
 
 
+@pytest.mark.long
 def test_nothing_is_left_behind_of_a_job_that_answered(faults: Run) -> None:
     west = faults.env.parent / ".reconciler" / faults.env.name / "west"
     assert not list(west.glob("verify-*/result.json"))

@@ -29,7 +29,8 @@ def as_it_was(flow: Flow, cluster: ClusterHandle, create_topic: Callable[..., st
     return create_topic(cluster, flow.topic if cluster is flow.source else flow.remote, retention_ms="-1")
 
 
-@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.long), "target"])
+@pytest.mark.long
+@pytest.mark.parametrize("side", ["source", "target"])
 def test_a_running_lane_waits_for_its_own_cluster(flow: Flow, side: str, create_topic: Callable[..., str]) -> None:
     cluster = flow.source if side == "source" else flow.target
     with running(Lane(flow.lane())) as lane:

@@ -178,7 +178,13 @@ def test_repeats_of_an_at_least_once_flow_are_no_records_of_others(flow: Flow, m
     assert "from its offset 134 on" in condition.text
 
 
-@pytest.mark.parametrize("work", [WORK["whole batches"], WORK["added headers"]], ids=["whole batches", "added headers"])
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(WORK["whole batches"], id="whole batches"),
+        pytest.param(WORK["added headers"], id="added headers", marks=pytest.mark.long),
+    ],
+)
 def test_markers_and_aborted_batches_are_no_records(
     flow: Flow, work: RecordWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def _write(flow: Flow) -> None:
         (writer.abort_transaction if aborts else writer.commit_transaction)(20)
 
 
+@pytest.mark.long
 def test_whole_batches_are_copied_once_in_order_and_translated_exactly(
     flows: Mapping[str, Flow], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +101,7 @@ def test_whole_batches_are_copied_once_in_order_and_translated_exactly(
     _assert_groups(synced, here, there)
 
 
+@pytest.mark.long
 def test_records_are_copied_once_in_order(flows: Mapping[str, Flow]) -> None:
     """They cross encoded anew, with a header; whole batches go on behind that."""
     flow = flows[RECORDS]

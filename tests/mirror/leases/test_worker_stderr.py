@@ -13,7 +13,8 @@ from tests.support.paths import ROOT
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("heard", ["within", pytest.param("always", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("heard", ["within", "always"])
 def test_a_worker_says_nothing_about_the_end_of_its_jvm(tmp_path: Path, heard: str) -> None:
     said = tmp_path / "said"
     path = os.pathsep.join([str(ROOT), str(ROOT / "spark")])

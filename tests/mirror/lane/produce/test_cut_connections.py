@@ -36,7 +36,7 @@ REQUESTS = {
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("mode", REQUESTS)
+@pytest.mark.parametrize("mode", [pytest.param("classic", marks=pytest.mark.long), "version 2", "at_least_once"])
 def test_every_record_arrives_once(
     plain: Sandbox, unique: str, create_topic: CreateTopic, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -196,9 +196,8 @@ async def _end_answered_to_nobody(target: ClusterHandle, topic: str, *, replaced
         assert await both.position() == (5 if replaced else 7)
 
 
-@pytest.mark.parametrize(
-    "replaced", [pytest.param(False, marks=pytest.mark.long, id="alone"), pytest.param(True, id="replaced")]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("replaced", [pytest.param(False, id="alone"), pytest.param(True, id="replaced")])
 def test_an_end_that_a_coordinator_did_not_live_to_answer(
     target: tuple[ClusterHandle, bool], unique: str, create_topic: CreateTopic, *, replaced: bool
 ) -> None:
