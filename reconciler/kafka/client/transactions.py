@@ -83,7 +83,8 @@ class Identity:
     ``group``: of the positions that it commits, empty for none. ``left``: whether the transaction that ``start`` found
     was committed; None when there was none or it is not known. ``disturbed``: a coordinator went away while a
     transaction was ended, so a marker may be missing. ``commit_unanswered``: the end of a transaction was asked for,
-    and no answer has confirmed it. ``endings`` lasts longer than one identity, where the caller keeps it.
+    and no answer has confirmed it. ``found``: the state before an unanswered ``start`` of its successor.
+    ``endings`` lasts longer than one identity, where the caller keeps it.
     ``classic``: the classic protocol also where brokers offer version 2. ``timeout_ms``: after so long a coordinator
     aborts an open transaction. ``patience``: seconds for each request that may still succeed.
     """
@@ -111,6 +112,7 @@ class Identity:
         self.endings = endings or Endings()
         self.disturbed = False
         self.commit_unanswered = False
+        self.found: TransactionState | None = None
         self._tells_state = True
         self._classic = classic
         self._timeout_ms = timeout_ms
@@ -150,6 +152,11 @@ class Identity:
             expected = (self.producer_id, self.epoch)
             if before is not None and former.commit_unanswered and former.version_2 and before.is_commit_of(*expected):
                 expected = (self.producer_id, before.epoch)
+            if former.found is not None and (before is None or before.committed is None):
+                before = former.found
+            # If no answer comes, the next start of this holder has to know what this one found and asked for.
+            former.producer_id, former.epoch = expected
+            former.commit_unanswered, former.found = False, before
 
         async def ask(connection: Connection) -> Any:
             request = protocol.InitProducerIdRequest(
@@ -166,6 +173,8 @@ class Identity:
 
         answer = await self._patiently(TRANSACTION if self.transactional else None, ask)
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
+        if former is not None:
+            former.found = None
         self.left = before.committed if before is not None else None
         if before is not None and self.left is not None:
             for epoch in before.epochs(version_2=self.version_2):
@@ -178,6 +187,12 @@ class Identity:
         self.producer_id, self.epoch, self.version_2 = former.producer_id, former.epoch, former.version_2
         try:
             await self.end(committed=False)
+        except errors.FencedError:
+            # An unanswered start of this holder raises the epoch, too. InitProducerId tells it from that of another
+            # holder (KIP-360) where nothing is open; else it would abort that.
+            now = await self.state() if former.found is not None else None
+            if now is None or now.state != "Empty":
+                raise
         except errors.BrokerError as error:
             if error.code not in _NOTHING_OPEN:
                 raise

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
@@ -13,9 +14,16 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler.kafka.client import transactions
 from reconciler.kafka.client.cluster import TRANSACTION, ClusterClient
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC, UNSTABLE, BrokerError, FencedError
+from reconciler.kafka.client.errors import (
+    CONCURRENT_TRANSACTIONS,
+    UNKNOWN_TOPIC,
+    UNSTABLE,
+    BrokerError,
+    FencedError,
+    MalformedResponseError,
+)
 from reconciler.kafka.client.hanging_transactions import settle
-from reconciler.kafka.client.transactions import Identity
+from reconciler.kafka.client.transactions import Endings, Identity
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from tests.support.lanes.raw import cluster_of
@@ -40,8 +48,8 @@ class Holders:
         self.cluster, self.topic = cluster, topic
         self.first, self.second = self.another(), self.another()
 
-    def another(self) -> Identity:
-        return Identity(self.cluster, f"mirror.{self.topic}.0", f"mirror.{self.topic}")
+    def another(self, endings: Endings | None = None) -> Identity:
+        return Identity(self.cluster, f"mirror.{self.topic}.0", f"mirror.{self.topic}", endings=endings)
 
     async def open(self, holder: Identity, offset: int) -> None:
         """Brokers know a new topic a moment after its creation was answered."""
@@ -203,3 +211,48 @@ def test_an_end_that_a_coordinator_did_not_live_to_answer(
 ) -> None:
     create_topic(target[0], unique, 1)
     asyncio.run(_end_answered_to_nobody(target[0], unique, replaced=replaced))
+
+
+async def _start_answered_to_nobody(target: ClusterHandle, topic: str, replaced: str) -> None:
+    async with holders(target, topic) as both:
+        await both.open(both.first, 5)
+        held = (both.first.producer_id, both.first.epoch)
+        call = Connection.call
+
+        async def lose(connection: Connection, sent: Any, patience: float | None = None) -> Any:
+            answer = await call(connection, sent, patience)
+            if isinstance(sent, protocol.InitProducerIdRequest) and not answer.error_code:
+                raise MalformedResponseError("cut short")
+            return answer
+
+        lost = both.another()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Connection, "call", lose)
+            with pytest.raises(MalformedResponseError):
+                await lost.start(both.first)
+        if not replaced:
+            again = both.another(endings=lost.endings)
+            await again.start(both.first)
+            assert again.left is False, "what the start without an answer has aborted stays known"
+            assert again.endings.of(*held) is False
+            await both.open(again, 7)
+            await again.end(committed=True)
+        else:
+            await both.second.start()
+            if replaced == "busy":
+                await both.open(both.second, 7)
+            with pytest.raises(FencedError):
+                await both.another().start(both.first)
+            if replaced == "idle":
+                await both.open(both.second, 7)
+            await both.second.end(committed=True)
+        assert await both.position() == 7
+
+
+@pytest.mark.parametrize("replaced", ["", "idle", "busy"])
+def test_a_start_without_an_answer_is_not_taken_for_a_successor_s(
+    target: tuple[ClusterHandle, bool], unique: str, create_topic: CreateTopic, replaced: str
+) -> None:
+    """A coordinator whose replicas are away may carry it out after the patience is over."""
+    create_topic(target[0], unique, 1)
+    asyncio.run(_start_answered_to_nobody(target[0], unique, replaced))
