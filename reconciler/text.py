@@ -161,7 +161,11 @@ def moment(at_ms: float, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
         return f"{str(at_ms)[:20]} ms after 1970"
 
 
-def first_of(names: Sequence[str], shown: int, left_out: int = 0) -> str:
+BRIEF = 3
+"""Names in a sentence that says more than them."""
+
+
+def first_of(names: Sequence[str], shown: int = 5, left_out: int = 0) -> str:
     """``a, b and 3 more``. ``left_out``: how many more there are than ``names``."""
     more = len(names) - shown + left_out
     return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")

@@ -15,8 +15,6 @@ from reconciler.resources.protected_names import is_state_of_an_application, pro
 from reconciler.resources.shrink_limit import AGREE, too_many
 from reconciler.text import counted, first_of, grouped
 
-SHOWN = 5
-
 
 def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...], asked: bool) -> Findings:
     """``asked``: --prune was given; otherwise a note lists what it would delete.
@@ -38,7 +36,7 @@ def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...],
 
 
 def names_shown(names: Sequence[str]) -> str:
-    return first_of(names, SHOWN)
+    return first_of(names)
 
 
 def too_many_pruned(topology: Topology, problem: str, gone: Sequence[str], before: int) -> Iterator[Refused]:

@@ -10,7 +10,6 @@ from reconciler.text import counted, first_of
 
 LEFT = (Why.DECLARED_NO_LONGER, Why.SOURCE_RULE_GONE)
 """Why a rule of an earlier run goes: git has it no longer, or the source of the flow that derived it."""
-SHOWN = 5
 AGREE = "accept with apply --allow-shrink, or with a shrink_limit in the files"
 
 
@@ -27,7 +26,7 @@ def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
         lost = sorted(set(before) - set(now))
         if not too_many(lost, len(before), topology.rules.shrink_limit, left=len(now)):
             continue
-        problem = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {first_of(lost, SHOWN)}"
+        problem = f"{len(lost)} of {len(before)} declared {word} are gone since {since}: {first_of(lost)}"
         if not now:
             problem = f"no {word} are declared any more; {problem}"
         todo = f"Check whether a file is missing or empty. If it is intended, {AGREE}"
@@ -47,7 +46,7 @@ def too_many_rules(cluster: str, changes: Iterable[Change], owned: int, limit: S
         problem = f"{len(lost)} of {owned} access rules that earlier runs made on {cluster} are no longer needed"
         todo = f"Check whether a file or a flow is missing. If it is intended, {AGREE}"
         subject = Subject(About.DECLARED, name=f"access rules of {cluster}")
-        yield Refused.of(subject, Why.ACCESS_ABOVE_LIMIT, f"{problem}: {first_of(lost, SHOWN)}", todo)
+        yield Refused.of(subject, Why.ACCESS_ABOVE_LIMIT, f"{problem}: {first_of(lost)}", todo)
 
 
 def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
@@ -57,7 +56,7 @@ def left_behind(topology: Topology, applied: Applied | None) -> Iterator[str]:
     for name in sorted(applied.clusters.keys() - topology.clusters.keys()):
         applied_topics = [topic for topic in applied.topics if topic.startswith(f"{name}/")]
         stays = (
-            f"{counted(len(applied_topics), 'topic')} declared until now ({first_of(applied_topics, SHOWN)})"
+            f"{counted(len(applied_topics), 'topic')} declared until now ({first_of(applied_topics)})"
             if applied_topics
             else "everything on it"
         )

@@ -17,7 +17,7 @@ from reconciler.model.ports import ClusterAdmin, MirrorRunner
 from reconciler.resources.acls.probe.run import AclBatch, AclBatches, ProbeSettings
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import reassign
-from reconciler.text import counted, first_of, grouped
+from reconciler.text import BRIEF, counted, first_of, grouped
 
 SIGINT = "SIGINT"
 """Name of the signal of Ctrl-C, which Python's KeyboardInterrupt does not carry."""
@@ -123,7 +123,7 @@ class _Run:
         for planned in batch:
             missing = [need for need in planned.needs if need not in done]
             if missing:
-                why = f"not begun: it needs {first_of(missing, 3)}, which did not succeed ({planned.needs_why})"
+                why = f"not begun: it needs {first_of(missing, BRIEF)}, which did not succeed ({planned.needs_why})"
                 self._record(Outcome(planned.id, Result.SKIPPED, why))
             else:
                 ready.append(planned)

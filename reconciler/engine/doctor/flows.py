@@ -22,10 +22,9 @@ from reconciler.model.reports.doctor import ClusterFacts, Finding
 from reconciler.model.reports.impact import FlowCopies, RemoteFacts
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.expected import Prospect
-from reconciler.text import counted
+from reconciler.text import BRIEF, counted
 
 LIMIT = "max.message.bytes"
-SHOWN = 3
 LOG_OVERHEAD = 12
 """Bytes of offset and size before a batch, by which Kafka's default of max.message.bytes exceeds that of
 replica.fetch.max.bytes."""
@@ -95,7 +94,7 @@ def flow_findings(
                 "the mirror writes with acks=all, which brokers before Kafka 3.7 refuse there; later ones count as many"
                 " as there are replicas, so it protects less than it says"
             )
-            yield replicas.problem("; ".join(stuck[:SHOWN]), why, todo)
+            yield replicas.problem("; ".join(stuck[:BRIEF]), why, todo)
         else:
             yield replicas.ok("min.insync.replicas of its remote topics can be met")
 
@@ -150,13 +149,13 @@ def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -
             sizes = f"{human(LIMIT, str(here))} there, {human(LIMIT, str(there))} on {route.remote}"
             smaller.append(f"{route.source} takes {sizes}")
     if smaller:
-        text = "; ".join(smaller[:SHOWN]) + (f"; and {len(smaller) - SHOWN} more" if len(smaller) > SHOWN else "")
+        text = "; ".join(smaller[:BRIEF]) + (f"; and {len(smaller) - BRIEF} more" if len(smaller) > BRIEF else "")
         why = "a batch that the target refuses stops its partition"
         todo = "Raise max.message.bytes on the remote topics, or let sync_topic_configs copy it and apply"
         return check.problem(text, why, todo)
     if unread:
         some = counted(len(unread), "topic")
-        text = f"the limit of {some} is not known: {', '.join(unread[:SHOWN])}"
+        text = f"the limit of {some} is not known: {', '.join(unread[:BRIEF])}"
         return check.unknown(text, "", "Let the plan principal describe their configs, and those of the brokers")
 
     # A batch may fit the topic and still exceed what followers on the target fetch at once.

@@ -8,7 +8,7 @@ from reconciler.errors import RunnerError, Unknown
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, Topology
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.doctor import ExecutorLook, Finding, Machine, SparkMaster
-from reconciler.text import counted
+from reconciler.text import BRIEF, counted
 
 _RELEASE = re.compile(r"(?:pyspark|Spark) (([0-9]+)\.[0-9]+[^ ]*)")
 _LEAST_JAVA = {"3": 8}
@@ -18,7 +18,6 @@ THIS_MACHINE = "this machine"
 EXECUTORS = "executors"
 ABOUT_EXECUTORS = ("lane_without_task", "executor_unfit")
 """Conditions (docs/mirror/conditions.md) about faulty or missing executors."""
-SHOWN = 3
 
 
 def _release(spark: str | Unknown) -> tuple[str, str]:
@@ -131,10 +130,10 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
     conditions = [each for flow in live.flows.values() for each in flow.conditions if each.code in ABOUT_EXECUTORS]
     texts = list(dict.fromkeys(each.text or each.code for each in conditions))
     if texts:
-        left = f"; and {len(texts) - SHOWN} more: reconciler status ENV" if len(texts) > SHOWN else ""
+        left = f"; and {len(texts) - BRIEF} more: reconciler status ENV" if len(texts) > BRIEF else ""
         why = "lanes are copied by none of these executors, or by fewer than requested"
         todo = next((each.todo for each in conditions if each.todo), "Run reconciler status ENV")
-        yield check.problem("; ".join(texts[:SHOWN]) + left, why, todo)
+        yield check.problem("; ".join(texts[:BRIEF]) + left, why, todo)
     elif live.state is JobState.STARTING or any(flow.state != "running" for flow in live.flows.values()):
         text = "its tasks have not reported yet what they lack; not every flow runs"
         yield check.unknown(text, "", "Ask again once reconciler status ENV says that they run")

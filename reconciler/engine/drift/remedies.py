@@ -25,9 +25,8 @@ from reconciler.model.reports.drift import Deviation
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.topics.limits import KeptLess, kept_less
-from reconciler.text import ANY_FOLDER, counted, first_of, grouped
+from reconciler.text import ANY_FOLDER, BRIEF, counted, first_of, grouped
 
-_SHOWN = 3
 _TOO_LARGE = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 _LIMIT = "max.message.bytes"
 
@@ -138,7 +137,7 @@ def with_remedies(
             f"{each.subject}: live {each.found}, git declares {each.wished}"
             for each in deviations_behind(cause, topology, planned)
         ]:
-            cause = replace(cause, todo=f"{first_of(drift, _SHOWN)}: reconciler apply {folder}")
+            cause = replace(cause, todo=f"{first_of(drift, BRIEF)}: reconciler apply {folder}")
         elif cause.code == "record_refused" and any(word in cause.text for word in _TOO_LARGE):
             # The copy is as git declares, so git has to change.
             remote = _copy_of(cause, topology)
@@ -194,7 +193,7 @@ def with_losing_copies(
         if any(planned[each.remote, each.key] for each in some):
             todo = f"Decide whether the source's value counts: reconciler plan {folder}"
         brief = f"{subject}: {copies} {'loses' if len(some) == 1 else 'lose'} records"
-        text = f"{copies} ({first_of([str(each.remote) for each in some], _SHOWN)}): {words}"
+        text = f"{copies} ({first_of([str(each.remote) for each in some], BRIEF)}): {words}"
         todo = f"{todo}. Find what is gone: reconciler verify {folder} {flow}"
         causes.append(VerdictCause(Health.DEGRADED, subject, brief, text, todo))
     return Verdict.of_all(causes)

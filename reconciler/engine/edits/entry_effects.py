@@ -12,9 +12,8 @@ from reconciler.model.changes import About, AclChange, AlterQuota, DeleteUser, U
 from reconciler.model.reports.edit import ItemChange, NoEffect, Sign
 from reconciler.model.users import Mechanism, ScramUser
 from reconciler.resources.acls.roles import clusters_of, expand_stable
-from reconciler.text import counted, first_of, in_shell
+from reconciler.text import BRIEF, counted, first_of, in_shell
 
-SHOWN = 3
 _SECTIONS = {section.noun: section for section in SECTIONS}
 Placed = tuple[str, AclBinding]
 
@@ -42,7 +41,7 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     # Without an authorizer a cluster has no rules.
     bare = {each.subject.cluster for each in sides.plan.ignored if each.rule == "no-authorizer"}
     if clusters and bare.issuperset(clusters):
-        where = first_of(clusters, SHOWN)
+        where = first_of(clusters, BRIEF)
         short = f"allows and denies nothing: {where} has no authorizer"
         yield NoEffect(item.kind, item.name, "", "its cluster has no authorizer", "Switch one on", short)
         return
@@ -86,9 +85,9 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 def _stays(item: ItemChange, stays: Sequence[Placed]) -> NoEffect:
     who = ", ".join(sorted({acl.principal for _, acl in stays}))
-    where = first_of(sorted({cluster for cluster, _ in stays}), SHOWN)
+    where = first_of(sorted({cluster for cluster, _ in stays}), BRIEF)
     rules = f"{counted(len(stays), 'access rule')} of {who} stay{'s' if len(stays) == 1 else ''}"
-    listed = first_of([f"{cluster}: {acl}" for cluster, acl in stays], SHOWN)
+    listed = first_of([f"{cluster}: {acl}" for cluster, acl in stays], BRIEF)
     why = f"no apply from here made these rules or found them declared, so they stay: {listed}"
     todo = "To revoke them, put the entry back with absent: true"
     return NoEffect(item.kind, item.name, "", why, todo, f"revokes nothing: {rules} on {where}")
@@ -140,7 +139,7 @@ def quota(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 
 def _quota_stays(item: ItemChange, keys: Sequence[str], clusters: Sequence[str]) -> NoEffect:
-    short = f"lifts nothing: {', '.join(keys)} of {item.name} stays on {first_of(clusters, SHOWN)}"
+    short = f"lifts nothing: {', '.join(keys)} of {item.name} stays on {first_of(clusters, BRIEF)}"
     todo = f"To lift it, write absent: true for the whole entry, or remove: [{', '.join(keys)}]"
     return NoEffect(item.kind, item.name, "", "a limit that is no longer written stays", todo, short)
 
@@ -179,11 +178,11 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         if name not in kept | moved and isinstance(logins, Mapping) and logins.get(item.name):
             left.append(name)
     if left:
-        short = f"removes no user: {item.name} can still log in on {first_of(left, SHOWN)}"
+        short = f"removes no user: {item.name} can still log in on {first_of(left, BRIEF)}"
         todo = "To delete the user, put the entry back with absent: true"
         yield NoEffect(item.kind, item.name, "", "a user that is no longer declared stays", todo, short)
     elif stay := _logins_that_stay(item.name, before, after, sides):
-        names, where = ", ".join(sorted({word for words in stay.values() for word in words})), first_of([*stay], SHOWN)
+        names, where = ", ".join(sorted({word for words in stay.values() for word in words})), first_of([*stay], BRIEF)
         short = f"removes no login: {item.name} can still log in by {names} on {where}"
         first, word = next((name, words[0]) for name, words in stay.items())
         todo = (

@@ -14,9 +14,8 @@ from reconciler.replication.handover import AGAIN
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.topics.defaults import given, layers_of
-from reconciler.text import counted, first_of
+from reconciler.text import BRIEF, counted, first_of
 
-SHOWN = 3
 NOT_READ = "its mirror runs as before: the job does not read it"
 
 
@@ -55,7 +54,7 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     if stays := [
         ref for ref in there if not sides.touched((ref,), lambda change: isinstance(change, changes.DeleteTopic))
     ]:
-        where = first_of([ref.cluster for ref in stays], SHOWN)
+        where = first_of([ref.cluster for ref in stays], BRIEF)
         todo = "To delete it with its records, write a tombstone (deletions)"
         if item.renamed:
             why = f"Kafka renames nothing: {item.name} stays on {where} with its records and readers, unmanaged"
@@ -66,7 +65,7 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         yield NoEffect(item.kind, item.name, "", why, todo, short)
     gone = [TopicRef(name, item.name) for name in sorted(before - after) if sides.live.known(name) is not None]
     if never := [ref for ref in gone if sides.live.topic(ref) is None and not sides.touched((ref,))]:
-        yield quiet(item, f"it is not on {first_of([ref.cluster for ref in never], SHOWN)}")
+        yield quiet(item, f"it is not on {first_of([ref.cluster for ref in never], BRIEF)}")
     if sides.outside(before - after):
         yield quiet(item, OUTSIDE)
 

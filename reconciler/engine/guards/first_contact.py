@@ -12,9 +12,7 @@ from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.lock import lock_cluster
-from reconciler.text import counted, first_of, moment
-
-SHOWN = 3
+from reconciler.text import BRIEF, counted, first_of, moment
 
 
 def first_contacts(
@@ -36,7 +34,7 @@ def unmet(declared: Cluster, cluster: LiveCluster, applied: Applied | None) -> s
     if declared.cluster_id is not None or before == cluster.cluster_id:
         return ""
     held = sorted(name for name, topic in cluster.topics.items() if not (topic.internal or name.startswith("__")))
-    there = f"it holds {counted(len(held), 'topic')} ({first_of(held, SHOWN)})" if held else "it hides its topics"
+    there = f"it holds {counted(len(held), 'topic')} ({first_of(held, BRIEF)})" if held else "it hides its topics"
     if before is not None:
         there = "it holds no topic" if cluster.sees_all and not held else there
         return f"cluster {declared.name} was {before} until now, and {cluster.cluster_id} answers: {there}"

@@ -24,9 +24,7 @@ from reconciler.replication.names import position_group, transactional_id
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark, is_of, stranger, ways_on, whose
 from reconciler.resources.flows.renames import entry
 from reconciler.resources.protected_names import MIRRORMAKER, owner_of
-from reconciler.text import counted, first_of, in_shell, moment
-
-SHOWN = 5
+from reconciler.text import BRIEF, counted, first_of, in_shell, moment
 
 
 def with_remote_topics(
@@ -112,7 +110,7 @@ def foreign_positions(judged: Judged) -> Iterator[str]:
     positions = judged.facts.positions[judged.copies.state]
     foreign = sorted(key for key in judged.copies.partitions.keys() & positions.keys() if positions[key].foreign)
     if foreign:
-        names = first_of([f"{topic}-{number}" for topic, number in foreign], SHOWN)
+        names = first_of([f"{topic}-{number}" for topic, number in foreign])
         topic, number = judged.copies.partitions[foreign[0]]
         yield (
             f"another client than the mirror committed positions in group {position_group(judged.copies.state)} on "
@@ -212,7 +210,7 @@ def _listed(judged: Judged, keys: Sequence[Key]) -> str:
     largest = sorted(there, key=lambda name: (-there[name], name))
     names = [f"{name} {there[name]:,}" + ("" if there[name] else " (deleted by retention)") for name in largest]
     records = counted(sum(there.values()), "record")
-    return f"{counted(len(there), 'topic')} with {records} ({first_of(names, SHOWN)})"
+    return f"{counted(len(there), 'topic')} with {records} ({first_of(names)})"
 
 
 def _writers(live: LiveState, judged: Judged) -> str:
@@ -230,7 +228,7 @@ def _writers(live: LiveState, judged: Judged) -> str:
     internal = [name for name in internal if name not in judged.own_topics]
     signs = [f"group {name}, {state or 'of unknown state'}" for name, state in sorted(facts.workers.items())]
     if internal:
-        signs.append(f"topics {first_of(internal, 3)}")
+        signs.append(f"topics {first_of(internal, BRIEF)}")
     for (topic, connector, alias), count in _stored(judged).most_common():
         of = f"of {count} of these {counted(len(keys), 'partition')}"
         signs.append(f"positions {of} in {topic}, by connector {connector} of source {alias or repr(alias)}")
@@ -243,7 +241,7 @@ def _writers(live: LiveState, judged: Judged) -> str:
     last = max((facts.written_ms.get(topic, -1) for topic, _ in keys), default=-1)
     ids = sorted({name for topic, _ in keys for name in facts.writers.get(topic, ())})
     if last > 0 or ids:
-        who = f"transactional id {first_of(ids, 3)}" if ids else "an idempotent producer"
+        who = f"transactional id {first_of(ids, BRIEF)}" if ids else "an idempotent producer"
         writers.append(f"{who}, last at {moment(last) if last > 0 else 'an unknown time'}")
     return "; ".join(writers) or "an unknown producer: nothing on the target names it"
 

@@ -12,10 +12,9 @@ from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
 from reconciler.replication.names import WAITING
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, resume_command, words
-from reconciler.text import ANY_FOLDER, command_of, counted, first_of, grouped, moment, time_words
+from reconciler.text import ANY_FOLDER, BRIEF, command_of, counted, first_of, grouped, moment, time_words
 
 _ORDER = tuple(Health)
-_SHOWN = 3
 _STATES = {
     "starting": Health.DEGRADED,
     "degraded": Health.DEGRADED,
@@ -45,7 +44,7 @@ def not_copying(mirror: LiveMirror, ended_by: Callable[[VerdictCause], Sequence[
         shown, then = left, f"A plan does not change that; what does: reconciler status {ANY_FOLDER}"
         if not left:
             names = dict.fromkeys(subject for subjects in changed for subject in subjects)
-            shown, then = some, f"It ends with the change of {first_of(list(names), _SHOWN)}"
+            shown, then = some, f"It ends with the change of {first_of(list(names), BRIEF)}"
         more = f", and {counted(len(shown) - 1, 'more reason')}" if len(shown) > 1 else ""
         yield f"{shown[0].brief}{more}. {then}"
 
@@ -59,7 +58,7 @@ def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[Verd
             flows = (flow.name for flow in topology.flows.values() if flow.source == name)
             lost = [f"reconciler failover {folder} {flow} --unplanned --dry-run" for flow in flows]
             wait = f"{todo.rstrip('. ')}. " if (todo := command_of(cluster.todo, folder)) and lost else todo
-            todo = f"{wait}If it is lost: {'; '.join(lost[:_SHOWN])}" if lost else wait
+            todo = f"{wait}If it is lost: {'; '.join(lost[:BRIEF])}" if lost else wait
             yield VerdictCause(Health.UNKNOWN, subject, f"{subject} is unknown", f"unknown: {cluster.error}", todo)
             continue
         leaderless, short = cluster.partitions_amiss

@@ -16,10 +16,9 @@ from reconciler.replication.offsets.same import FILLER_LIMIT, FILLERS_PER_SECOND
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.flows.same_offsets import marker_note, not_new, too_old
 from reconciler.resources.protected_names import owner_of
-from reconciler.text import counted, first_of, size_words, time_words
+from reconciler.text import BRIEF, counted, first_of, size_words, time_words
 
 EARLIEST, LATEST = -2, -1
-SHOWN = 3
 
 Key = tuple[str, int]
 
@@ -124,7 +123,7 @@ def _written_by_both(stores: Mapping[tuple[str, str], str]) -> Iterator[str]:
         names = [f"'{name}'" for (of, name), its in sorted(stores.items()) if (of, its) == (flow, store)]
         yield (
             f"flow {flow} keeps offsets and copies what {store} keeps for itself, under the same name: "
-            f"{first_of(names, SHOWN)}. Where it runs at the target, too, it writes to the copy, whose partitions then "
+            f"{first_of(names, BRIEF)}. Where it runs at the target, too, it writes to the copy, whose partitions then "
             "stop with offsets_diverged: leave these topics out of the flow, or run it at one side only"
         )
 
@@ -190,7 +189,7 @@ def _above_limit(flow: Flow, firsts: Mapping[Key, int]) -> Iterator[Refused]:
         return
     limit = FILLER_LIMIT if flow.filler_limit is None else flow.filler_limit
     worst = max(above, key=lambda key: firsts[key])
-    listed = first_of([f"{topic}-{number} at {firsts[topic, number]:,}" for topic, number in above], SHOWN)
+    listed = first_of([f"{topic}-{number} at {firsts[topic, number]:,}" for topic, number in above], BRIEF)
     text = (
         f"flow {flow.name} keeps offsets, and {counted(len(above), 'partition')} of {flow.source} begin above its "
         f"limit of {limit:,} empty offsets: {listed}"

@@ -14,7 +14,6 @@ from reconciler.model.state.lock import WISHES
 from reconciler.text import first_of, grouped
 
 Modest = changes.CreateTopic | changes.AlterConfigs
-SHOWN = 5
 
 
 def modest(planned: Plan, refusals: Mapping[changes.Subject, str]) -> Mapping[str, Modest]:
@@ -115,7 +114,7 @@ def _notes(left_out: Iterable[tuple[Modest, changes.ConfigChange]]) -> Iterator[
             left.setdefault((change.role, change.cluster, config.key), {})[str(change.ref)] = None
     alike = grouped(((role, cluster, tuple(sorted(refs))), key) for (role, cluster, key), refs in sorted(left.items()))
     for (role, cluster, refs), keys in alike.items():
-        names, refused = first_of(refs, SHOWN), ", ".join(keys)
+        names, refused = first_of(refs), ", ".join(keys)
         if role is changes.Role.INTERNAL:
             yield (
                 f"a policy of the brokers refuses {refused} of {names}: left out. These topics work without"

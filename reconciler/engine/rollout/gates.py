@@ -14,9 +14,7 @@ from reconciler.model.plan import Planned
 from reconciler.model.reports.health import ClusterHealth, Fault, Short, Sight
 from reconciler.model.state.lock import LockRecord
 from reconciler.model.state.rollout_progress import Promotion
-from reconciler.text import counted, first_of, time_words
-
-SHOWN = 3
+from reconciler.text import BRIEF, counted, first_of, time_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +81,12 @@ def _of_cluster(gates: Gates, name: str, health: ClusterHealth | Unknown | None)
         return
     if len(health.offline) > gates.offline_partitions:
         count, most = counted(len(health.offline), "offline partition"), gates.offline_partitions
-        text = f"{count}, at most {most} allowed: {first_of(health.offline, SHOWN)}"
+        text = f"{count}, at most {most} allowed: {first_of(health.offline, BRIEF)}"
         yield Fault("offline_partitions", subject, text)
     if len(health.short) > gates.under_replicated_partitions:
         count, most = counted(len(health.short), "under-replicated partition"), gates.under_replicated_partitions
         named = [f"{it.topic}-{it.index} ({len(it.isr)} of {len(it.replicas)} in sync)" for it in health.short]
-        text = f"{count}, at most {most} allowed: {first_of(named, SHOWN)}"
+        text = f"{count}, at most {most} allowed: {first_of(named, BRIEF)}"
         yield Fault("under_replicated_partitions", subject, text)
 
 

@@ -16,7 +16,6 @@ from reconciler.model.environment.topology import Topology, clusters_in
 from reconciler.text import duration_ms, first_of, sentence, suggestion
 
 IGNORED = "ignored"
-SHOWN = 5
 
 
 def build_rollout(reading: Reading) -> Rollout | None:
@@ -118,7 +117,7 @@ def check_rollout(topology: Topology, rollout: Rollout | None, places: Places) -
     slips = any({*wave.clusters} - topology.clusters.keys() or {*wave.regions} - regions for wave in rollout.waves)
     if unplaced and not slips:
         noun, verb = ("cluster", "is") if len(unplaced) == 1 else ("clusters", "are")
-        problem = f"rollout: {noun} {first_of(unplaced, SHOWN)} {verb} in no wave"
+        problem = f"rollout: {noun} {first_of(unplaced)} {verb} in no wave"
         why = "It would be unclear when changes there may begin"
         where = places.find("rollout", "rollout", "waves", or_else=rollout.where)
         yield Problem("cluster-in-no-wave", where, problem, why, "Add it to a wave, by its region or its name")

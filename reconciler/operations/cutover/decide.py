@@ -21,7 +21,6 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.resources.acls.read_only import denial, write_denials
 from reconciler.text import counted, first_of, in_shell, time_words, total
 
-SHOWN = 5
 ROLLBACK = "reconciler cutover rollback ENV --plan FILE"
 PAUSE_TYPICAL_S, OFFSETS_TYPICAL_S, LOOK_S = 3.0, 2.0, 1.0
 """Typical times for the estimate: a job reports every two seconds, and writes its offset map a second after a
@@ -59,7 +58,7 @@ def fence_of(
     everyone = frozenset(denial(topic) for topic in topics if topic not in writers)
     if not writers:
         return FenceChosen(everyone)
-    head = f"flow {', '.join(sorted({*writers.values()}))} writes into {first_of(sorted(writers), SHOWN)} on {cluster}"
+    head = f"flow {', '.join(sorted({*writers.values()}))} writes into {first_of(sorted(writers))} on {cluster}"
     if not mirrors:
         why = f"{head}, as a principal whose name is not known here, so that it cannot be spared. Add to access: "
         return FenceChosen(obstacle=f'{why}{{role: mirror, principal: "User:..."}}')
@@ -125,7 +124,7 @@ def checks_of_fence(
         there = [rule for rule in rules if rule.resource is ResourceType.TOPIC and rule.permission is Permission.ALLOW]
         bare = sorted(topic for topic in topics if not any(rule.covers_name(topic) for rule in there))
         if bare:
-            text = f"no rule allows anything on {first_of(bare, SHOWN)}: where {move.origin} has "
+            text = f"no rule allows anything on {first_of(bare)}: where {move.origin} has "
             text += "allow.everyone.if.no.acl.found, a deny rule ends that for reading, too"
             todo = "Allow readers and the mirror by rules of their own first, if they are no super users"
             yield FailoverCheck("bare-topics", Level.WARNS, text, todo)
@@ -137,7 +136,7 @@ def checks_of_probe(
     """``allowed``: partitions that the probe's principal, ``who``, may write before the fence exists."""
     vain = [topic for topic, count in sorted(topics.items()) if not all((topic, n) in allowed for n in range(count))]
     if vain:
-        text = f"{who}, the probe of {cluster}, may not write {first_of(vain, SHOWN)} now either, so that its refusal "
+        text = f"{who}, the probe of {cluster}, may not write {first_of(vain)} now either, so that its refusal "
         text += "proves nothing about the fence there"
         todo = f"Let clusters.{cluster}.principals.probe log in as one of the producers"
         yield FailoverCheck("probe", Level.WARNS, text, todo)
@@ -154,7 +153,7 @@ def checks_of_offsets(move: ConsumerMove) -> Iterator[FailoverCheck]:
 def checks_of_names(absent: Sequence[str], move: ConsumerMove) -> Iterator[FailoverCheck]:
     """``absent``: requested topics that the flow does not carry."""
     if absent:
-        text = f"{move.flow} does not carry {first_of(absent, SHOWN)}, chosen by name: "
+        text = f"{move.flow} does not carry {first_of(absent)}, chosen by name: "
         text += f"{'it stays' if len(absent) == 1 else 'they stay'} where {'it is' if len(absent) == 1 else 'they are'}"
         yield FailoverCheck("names", Level.WARNS, text, f"Check with reconciler explain ENV {absent[0]}")
 
@@ -170,19 +169,17 @@ def checks_of_topics(
     open_ones = [each for topic in topics for each in topic.producers if each.open_from >= 0]
     if open_ones:
         words = [f"{each.words} in {each.topic}-{each.partition} from {each.open_from:,} on" for each in open_ones]
-        text = f"{counted(len(open_ones), 'transaction')} open on {move.origin}: {first_of(words, SHOWN)}"
+        text = f"{counted(len(open_ones), 'transaction')} open on {move.origin}: {first_of(words)}"
         todo = "They are waited for; --abort-transactions aborts those that do not end in time"
         yield FailoverCheck("transactions", Level.WARNS, text, todo)
     # A producer that keeps its topic's name writes at the destination to a topic of that name, not to the renamed copy.
     lacking = sorted(topic.topic for topic in topics if topic.topic != topic.copy and topic.topic not in there)
     if lacking:
-        text = f"{move.destination} has no topic {first_of(lacking, SHOWN)}: producers that keep the name write to it"
+        text = f"{move.destination} has no topic {first_of(lacking)}: producers that keep the name write to it"
         todo = "Declare it there and apply, unless producers get another topic's name"
         yield FailoverCheck("producer-topics", Level.WARNS, text, todo)
     if shared:
-        text = (
-            f"other flows write {first_of(sorted(shared), SHOWN)} on {move.destination}, too: whether a record there "
-        )
+        text = f"other flows write {first_of(sorted(shared))} on {move.destination}, too: whether a record there "
         text += "is a client's cannot be determined, so that after the switch only a failback leads back"
         yield FailoverCheck("shared-topics", Level.WARNS, text)
 
@@ -193,12 +190,12 @@ def checks_of_others(
     """``filled``: topic of the origin -> the flow that fills it from a third cluster; ``starved``: flow from the origin
     -> its topics that would miss records which clients write at the destination."""
     if filled:
-        text = f"flow {', '.join(sorted({*filled.values()}))} brings {first_of(sorted(filled), SHOWN)} to {move.origin}"
+        text = f"flow {', '.join(sorted({*filled.values()}))} brings {first_of(sorted(filled))} to {move.origin}"
         text += f": what it brings once {move.flow} is paused does not reach {move.destination}"
         todo = f"Leave these topics out (--topics), unless a flow brings them to {move.destination} as well"
         yield FailoverCheck("filled-topics", Level.WARNS, text, todo)
     for flow, topics in starved.items():
-        text = f"flow {flow} copies {first_of(sorted(topics), SHOWN)} from {move.origin}, too: what clients write on "
+        text = f"flow {flow} copies {first_of(sorted(topics))} from {move.origin}, too: what clients write on "
         text += f"{move.destination} does not reach its target"
         yield FailoverCheck("other-flows", Level.WARNS, text, f"Let a flow carry it there from {move.destination}")
 
@@ -212,7 +209,7 @@ def checks_of_left_out(groups: Mapping[str, str], move: ConsumerMove) -> Iterato
     text = f"{counted(len(groups), 'group')} read these topics and {'is' if len(groups) == 1 else 'are'} not moved: "
     todo = f"Take them into groups of {move.flow}, or set them on {move.destination} (offsets translate says where). A "
     todo += "connector gets its offsets from Kafka Connect's REST API"
-    yield FailoverCheck("left-out", Level.WARNS, text + first_of(words, SHOWN), todo)
+    yield FailoverCheck("left-out", Level.WARNS, text + first_of(words), todo)
 
 
 def in_the_way(plan: CutoverPlan, journal: CutoverJournal, back: Collection[str]) -> str:
@@ -224,7 +221,7 @@ def in_the_way(plan: CutoverPlan, journal: CutoverJournal, back: Collection[str]
     both = sorted(names.intersection(journal.topics))
     if journal.state is not CutoverState.UNDER_WAY or not (both or journal.flow == plan.flow):
         return ""
-    subject = f"flow {plan.flow}" if journal.flow == plan.flow else first_of(both, SHOWN)
+    subject = f"flow {plan.flow}" if journal.flow == plan.flow else first_of(both)
     text = f"a cut-over of {journal.flow} by {journal.who} is under way and moves {subject}: it has come to step "
     return f"{text}{journal.begun or 'none'}, by plan {journal.plan[:12]}"
 

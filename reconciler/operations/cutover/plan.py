@@ -162,9 +162,7 @@ def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest
         if names := sorted(topic.name for topic in mine if topic.labels.get(key) == value):
             return names
         known = sorted({topic.labels[key] for topic in mine if key in topic.labels})
-        todo = (
-            f"Values of {key} there: {first_of(known, 5)}" if known else f"No topic of {move.origin} has {key} at all"
-        )
+        todo = f"Values of {key} there: {first_of(known)}" if known else f"No topic of {move.origin} has {key} at all"
         raise ReconcilerError(f"no topic of {move.origin} is declared with {request.label}", "Nothing is chosen.", todo)
     if request.names is None:
         return []
@@ -307,7 +305,7 @@ def gates_of(topology: Topology, settings: CutoverSettings) -> Gates | None:
 
 def _gates(session: Session, plan: CutoverPlan) -> Iterator[FailoverCheck]:
     if plan.gates is not None and (unmet := gate_faults(session, plan.gates, (plan.origin, plan.destination))):
-        text = f"gates do not hold: {first_of(list(map(str, unmet)), decide.SHOWN)}"
+        text = f"gates do not hold: {first_of(list(map(str, unmet)))}"
         yield FailoverCheck("gates", Level.STOPS, text, "Repair it, and plan again; a plan without --soak asks no gate")
 
 

@@ -7,7 +7,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kafka.protocol.producers.describe_producers import ActiveProducer
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.reports.failover import Key
-from reconciler.operations.cutover.decide import ROLLBACK, SHOWN
+from reconciler.operations.cutover.decide import ROLLBACK
 from reconciler.operations.cutover.world import CutoverWorld
 from reconciler.text import counted, first_of, moment
 
@@ -56,7 +56,7 @@ class FenceWatch:
                     text += f", no producer wrote, no transaction is open{refused} ({now - began:.1f} s)"
                     return look.ends, text
                 partitions = [f"{topic}-{number}" for topic, number in through]
-                since, last = now, f"a write as {self.plan.probe} is let through in {first_of(partitions, SHOWN)}"
+                since, last = now, f"a write as {self.plan.probe} is let through in {first_of(partitions)}"
             before = look
             if now - began <= its.within_s + its.hold_s:
                 continue
@@ -101,8 +101,8 @@ class FenceWatch:
             for (key, number), each in look.producers.items()
             if _written(before.producers.get((key, number))) != _written(each)
         ]
-        parts = [f"still written: {first_of(moved, SHOWN)}"] if moved else []
-        parts += [f"by {first_of(writing, SHOWN)}"] if writing else []
+        parts = [f"still written: {first_of(moved)}"] if moved else []
+        parts += [f"by {first_of(writing)}"] if writing else []
         return " ".join(parts)
 
     def _called(self, producer: ActiveProducer) -> str:
@@ -111,12 +111,12 @@ class FenceWatch:
     def _waits(self, look: _Look) -> str:
         """Why silence proves nothing yet: an end is unknown, or an open transaction may still commit records."""
         if look.unknown:
-            return f"where {first_of(look.unknown, SHOWN)} ends is not known: no leader answers"
+            return f"where {first_of(look.unknown)} ends is not known: no leader answers"
         if look.open:
             words = [f"{self._called(each)} in {key[0]}-{key[1]} from {each.open_from:,} on" for key, each in look.open]
-            return f"open transactions: {first_of(words, SHOWN)}"
+            return f"open transactions: {first_of(words)}"
         if look.undecided:
-            return f"open transactions in {first_of(look.undecided, SHOWN)}, whose producers brokers do not name"
+            return f"open transactions in {first_of(look.undecided)}, whose producers brokers do not name"
         return ""
 
     def _error(self, last: str, look: _Look, *, aborted: bool) -> ReconcilerError:

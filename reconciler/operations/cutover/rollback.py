@@ -8,7 +8,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, RollbackStep
 from reconciler.model.reports.failover import GroupMove, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of
-from reconciler.operations.cutover.decide import SHOWN, group_seen
+from reconciler.operations.cutover.decide import group_seen
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
 from reconciler.operations.failover.group_offsets import otherwise
 from reconciler.replication.groups import may_write
@@ -58,7 +58,7 @@ class CutoverRollback:
             return {}
         if self.plan.shared:
             raise ReconcilerError(
-                f"other flows write {first_of(self.plan.shared, SHOWN)} on {self.plan.destination}, too",
+                f"other flows write {first_of(self.plan.shared)} on {self.plan.destination}, too",
                 "Whether a client has written there since the switch cannot be determined.",
                 f"Go back with: reconciler failback ENV {self.plan.flow}",
             )
@@ -105,7 +105,7 @@ class CutoverRollback:
         if own := self._own():
             raise ReconcilerError(
                 f"written on {self.plan.destination} while this ran: {counted(sum(own.values()), 'record')} in "
-                f"{first_of(list(own), SHOWN)}",
+                f"{first_of(list(own))}",
                 f"They would stay there, and {self.plan.flow} would copy behind them.",
                 f"Go back with: reconciler failback ENV {self.plan.flow}",
             )

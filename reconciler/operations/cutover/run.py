@@ -133,7 +133,7 @@ def _require_true(session: Session, plan: CutoverPlan) -> None:
     if now.blocked:
         stops = [check for check in now.checks if check.level.value == "stops"]
         why = "Nothing was changed."
-        raise BlockedError(first_of([check.text for check in stops], 5), why, stops[0].todo)
+        raise BlockedError(first_of([check.text for check in stops]), why, stops[0].todo)
 
 
 def exit_code(report: CutoverReport) -> ExitCode:

@@ -15,7 +15,7 @@ from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, CutoverStep
 from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
-from reconciler.operations.cutover.decide import ROLLBACK, SHOWN, group_seen, topic_words
+from reconciler.operations.cutover.decide import ROLLBACK, group_seen, topic_words
 from reconciler.operations.cutover.quiet import FenceWatch
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
 from reconciler.operations.failover.group_offsets import otherwise
@@ -225,8 +225,8 @@ class CutoverRun:
             if not idle and not silent:
                 break
             if self.world.now() >= until:
-                parts = [f"groups {first_of(idle, SHOWN)}"] if idle else []
-                parts += [f"producers of {first_of(silent, SHOWN)}"] if silent else []
+                parts = [f"groups {first_of(idle)}"] if idle else []
+                parts += [f"producers of {first_of(silent)}"] if silent else []
                 if not plan.settings.clients_s:
                     return SKIPPED, f"not waited for, and not seen yet: {' and '.join(parts)}"
                 waited = time_words(plan.settings.clients_s)
@@ -251,7 +251,7 @@ class CutoverRun:
 
     def _tail(self) -> StepEnd:
         if fresh := sorted(self.world.topics().keys() - self.plan.names) if self.plan.whole else ():
-            text = f"made on {self.plan.origin} since the fence was verified, and not copied: {first_of(fresh, SHOWN)}"
+            text = f"made on {self.plan.origin} since the fence was verified, and not copied: {first_of(fresh)}"
             self._findings[f"{text}. They travel by: reconciler mirror resume ENV {self.plan.flow}"] = None
         there = {key_of(name): end for name, end in self.journal.there.items()}
         compared, note = self.world.tail(self._ends(), there)
@@ -272,7 +272,7 @@ class CutoverRun:
             self._keep(replace(self.journal, soaked_ms=0 if state.doubted else state.soaked_ms))
             if state.verdict is SoakVerdict.BROKEN:
                 raise ReconcilerError(
-                    f"gates do not hold after the cut-over: {first_of(list(map(str, unmet)), SHOWN)}",
+                    f"gates do not hold after the cut-over: {first_of(list(map(str, unmet)))}",
                     f"No other topic of {self.plan.flow} is moved until they have held for {time_words(soak_s)}.",
                     f"Repair it and run this again: the soak starts again. Or go back: {ROLLBACK}",
                 )
@@ -305,7 +305,7 @@ class CutoverRun:
         if late := self._late(partitions):
             words = [f"{name} by {counted(count, 'offset')}" for name, count in late.items()]
             raise ReconcilerError(
-                f"{self.plan.origin} was written after the fence was verified: {first_of(words, SHOWN)}",
+                f"{self.plan.origin} was written after the fence was verified: {first_of(words)}",
                 "A producer does not obey the fence, so what was drained is not the end. Clients are where they were.",
                 f"Stop it and run this again: it verifies and drains again. Or go back: {ROLLBACK}",
             )
@@ -314,7 +314,7 @@ class CutoverRun:
         if late := self._late(self.world.partitions()):
             words = [f"{name}: {counted(count, 'offset')}" for name, count in late.items()]
             text = f"written on {self.plan.origin} behind the fence, after it was verified, and not copied: "
-            text += f"{first_of(words, SHOWN)}. They stay there until a failback, or travel at once by: "
+            text += f"{first_of(words)}. They stay there until a failback, or travel at once by: "
             topic = "" if self.plan.whole else f" --topic {next(iter(late)).rpartition('-')[0]}"
             self._findings = {f"{text}reconciler mirror resume ENV {self.plan.flow}{topic}": None}
 
@@ -327,12 +327,12 @@ class CutoverRun:
         changed = [each for each, name in zip(changed, planned, strict=True) if now.get(name) != planned[name]]
         fresh = sorted(now.keys() - planned.keys())
         if fresh and not self.plan.whole:
-            self._findings[f"not part of this cut-over, as they were made during it: {first_of(fresh, SHOWN)}"] = None
+            self._findings[f"not part of this cut-over, as they were made during it: {first_of(fresh)}"] = None
         elif fresh:
             changed += [f"{name}: was absent, is {now[name]}" for name in fresh]
         if changed:
             raise ReconcilerError(
-                f"topics of {self.plan.flow} changed during the cut-over: {first_of(changed, SHOWN)}",
+                f"topics of {self.plan.flow} changed during the cut-over: {first_of(changed)}",
                 "The flow is paused as a whole, so that their records would stay behind. Clients are where they were.",
                 f"Take it back, and plan again: {ROLLBACK}",
             )

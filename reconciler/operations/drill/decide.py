@@ -13,7 +13,7 @@ from reconciler.replication.groups import make_group_selector
 from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.pause import words
-from reconciler.text import first_of
+from reconciler.text import BRIEF, first_of
 
 _NOTHING_DONE = "Nothing was changed."
 _NOT_OF_A_DRILL = frozenset({"hook", "part", "producer-topics", "shared-topics", "left-out", "groups"})
@@ -125,7 +125,7 @@ def require_ready(plan: CutoverPlan, canary: str) -> None:
         )
     stops = [each for each in plan.checks if each.level is Level.STOPS and each.code not in _NOT_OF_A_DRILL]
     if stops:
-        raise BlockedError(first_of([each.text for each in stops], 3), _NOTHING_DONE, stops[0].todo)
+        raise BlockedError(first_of([each.text for each in stops], BRIEF), _NOTHING_DONE, stops[0].todo)
 
 
 def warnings_of(plan: CutoverPlan) -> Iterator[str]:

@@ -23,7 +23,6 @@ from reconciler.resources.mirrors.pause import FAILOVER, failed_over_to
 from reconciler.text import counted, first_of, moment, time_words
 
 _STARTED = "; started for it: "
-_SHOWN = 5
 ALIVE = ("starting", "running")
 
 
@@ -197,7 +196,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
         yield _warning("loss", f"{head}: at most {counted(flow.lag.records, 'record')} as of {at}, {since}")
         worst = [f"{each.topic}-{each.partition} {each.records_lag:,}" for each in flow.lag.worst_partitions]
         if worst:
-            yield _warning("loss", f"most of them in {first_of(worst, _SHOWN)}")
+            yield _warning("loss", f"most of them in {first_of(worst)}")
         if flow.lag.unknown_partitions:
             text = f"of {counted(flow.lag.unknown_partitions, 'more partition')} of {name} it was not known then"
             yield _warning("loss", f"{text}: all that they hold may be lost; the conditions of the flow name them")
@@ -224,11 +223,11 @@ def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
 
     # The way back keeps its offset map on the origin: without it, offsets on copies there cannot be translated.
     if facts.unmapped is not None:
-        topics, here = first_of(facts.unmapped.topics, _SHOWN), move.destination
+        topics, here = first_of(facts.unmapped.topics), move.destination
         text = f"how far groups had read copies of {topics} on {move.origin} is not known without it: what they read "
         text += f"of {here}'s own topics continues from their offsets on {here}"
         if facts.unmapped.without:
-            never = first_of(facts.unmapped.without, _SHOWN)
+            never = first_of(facts.unmapped.without)
             text += f", and by auto.offset.reset where they have never been: {never}"
         todo = "These records are not in the counts below. Where that matters, set a group to when it had read "
         todo += f"{here}'s records last: kafka-consumer-groups.sh --bootstrap-server {facts.unmapped.server} "
@@ -252,14 +251,14 @@ def _copies(facts: FailoverFacts) -> Iterator[FailoverCheck]:
         text = f"which rules keep the copies on {there} read-only is not known: {seen.obstacle}"
         yield _warning("read-only-unknown", text, "Let the principal apply read them first: reconciler doctor ENV")
     if seen.kept and seen.others:
-        rules = first_of(sorted(map(str, seen.others)), _SHOWN)
+        rules = first_of(sorted(map(str, seen.others)))
         text = f"rules on {there} that copies: read_only did not make stay, and whom they deny cannot write: {rules}"
         yield _warning("read-only", text, "Where producers move there, take these rules away yourself")
 
 
 def unread_ends(partitions: Sequence[PartitionState]) -> str:
     """Names of source partitions without a reported end, in words; empty if there are none."""
-    return first_of([f"{each.source[0]}-{each.source[1]}" for each in partitions if each.end is None], _SHOWN)
+    return first_of([f"{each.source[0]}-{each.source[1]}" for each in partitions if each.end is None])
 
 
 def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
@@ -278,7 +277,7 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
     rejoins = request.diverged is not None
     unknown = [each for each in facts.parted if each.unknown]
     if unknown:
-        whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown], _SHOWN)
+        whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown])
         text = f"whether {counted(len(unknown), 'partition')} are the same on both sides is not known: {whys}"
         todo = f"Compare them: reconciler verify ENV {move.flow}"
         yield FailoverCheck("parted-unknown", Level.STOPS if rejoins else Level.WARNS, text, todo)
@@ -317,4 +316,4 @@ def _listed(partitions: Sequence[PartedPartition], move: ConsumerMove) -> str:
         f"{each.source_end:,}, {each.target_records:,} on {move.origin} up to {each.target_end:,})"
         for each in partitions
     ]
-    return first_of(each_words, _SHOWN)
+    return first_of(each_words)

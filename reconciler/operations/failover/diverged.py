@@ -25,7 +25,7 @@ from reconciler.replication.policy import TopicSelector
 from reconciler.resources.flows.routes import declared_flow, is_copy, selector_of
 from reconciler.resources.protected_names import is_protected
 from reconciler.resources.topics.internal import internal_topics
-from reconciler.text import first_of
+from reconciler.text import BRIEF, first_of
 
 WITHIN_S = 600.0
 
@@ -193,7 +193,7 @@ def bounds_of_all(side: Side, keys: Collection[Key], why: str) -> Mapping[Key, P
     bounds = side.bounds(keys)
     if missing := [f"{key[0]}-{key[1]}" for key in keys if key not in bounds]:
         raise ReconcilerError(
-            f"where {first_of(missing, 3)} on {side.name} ends is not known: its leader does not answer",
+            f"where {first_of(missing, BRIEF)} on {side.name} ends is not known: its leader does not answer",
             why,
             "Wait until it answers, and run this again.",
         )

@@ -18,7 +18,6 @@ from reconciler.operations.cutover.world import StepEnd
 from reconciler.text import counted, first_of
 
 DONE, ALREADY, PLANNED = StepResult.DONE, StepResult.ALREADY, StepResult.PLANNED
-SHOWN = 5
 
 
 class RejoinWorld(Protocol):
@@ -100,7 +99,7 @@ class RejoinPlan:
             return
         own, old = self.own, self.pending
         if self.fenced:
-            text = f"deny producers by name to write {first_of(self.fenced, SHOWN)} on {self.source}, in place of "
+            text = f"deny producers by name to write {first_of(self.fenced)} on {self.source}, in place of "
             yield FailoverStep("narrow", PLANNED, f"{text}everyone: the mirror that fills a topic has to write it")
         # ``missing``: topics of an unfinished run that no longer differ, because it deleted them or is filling them;
         # this run continues with them.
@@ -115,9 +114,9 @@ class RejoinPlan:
             yield FailoverStep("keep", ALREADY, f"no record is on {self.source} alone in a topic that goes")
         if topics:
             text = f"delete {counted(len(topics), 'topic')} on {self.source}, which cannot be cut, and create again: "
-            yield FailoverStep("recreate", PLANNED, text + first_of(topics, SHOWN))
+            yield FailoverStep("recreate", PLANNED, text + first_of(topics))
         elif missing:
-            text = f"look whether {first_of(missing, SHOWN)} was created again on {self.source}"
+            text = f"look whether {first_of(missing)} was created again on {self.source}"
             yield FailoverStep("recreate", PLANNED, text)
         yield FailoverStep(
             "fill", PLANNED, f"copy from {self.target} by a mirror job of this machine, until both sides are the same"
@@ -131,7 +130,7 @@ class RejoinPlan:
         places = [f"{p.source[0]}-{p.source[1]} {p.at:,} to {p.source_end:,} ({p.source_records:,})" for p in own]
         count = counted(sum(each.source_records for each in own), "record")
         to = f" in {self.place}" if self.place else ""
-        return f"{count} that only {self.source} has{to}: {first_of(places, SHOWN)}"
+        return f"{count} that only {self.source} has{to}: {first_of(places)}"
 
 
 def own_records(parted: Sequence[PartedPartition]) -> tuple[PartedPartition, ...]:
@@ -183,7 +182,7 @@ class Rejoin:
         live = self.world.topics(names)
         if undecided := self.world.undecided(names):
             raise ReconcilerError(
-                f"{plan.source} has open transactions in {first_of(undecided, SHOWN)}",
+                f"{plan.source} has open transactions in {first_of(undecided)}",
                 "Whether their records will count is not decided, so they cannot be kept. Nothing was deleted.",
                 f"Wait until they end, or abort them (kafka-transactions.sh find-hanging). {self._again}",
             )
@@ -204,7 +203,7 @@ class Rejoin:
             )
         if missing := sorted(names - live.keys()):
             raise ReconcilerError(
-                f"{plan.source} does not describe {first_of(missing, SHOWN)} to the principal apply",
+                f"{plan.source} does not describe {first_of(missing)} to the principal apply",
                 "How to create it again is not known, so nothing was deleted.",
                 "reconciler doctor ENV has the rights that are missing.",
             )
@@ -268,11 +267,11 @@ class Rejoin:
         parted, anew = self._without_own_records()
         if gone := sorted(anew - self.world.topics(anew).keys()):
             why = "It was deleted here and created again, and is gone by now. Consumers were not moved."
-            raise ReconcilerError(f"{self.plan.source} does not have {first_of(gone, SHOWN)}", why, self._again)
+            raise ReconcilerError(f"{self.plan.source} does not have {first_of(gone)}", why, self._again)
         lacking = sum(each.target_records for each in parted)
         uneven = sorted(self.world.longer() & anew)
         if lacking or uneven:
-            missing = counted(lacking, "record") if lacking else f"the last offsets of {first_of(uneven, SHOWN)}"
+            missing = counted(lacking, "record") if lacking else f"the last offsets of {first_of(uneven)}"
             raise ReconcilerError(
                 f"{self.plan.source} lacks {missing} that {self.plan.target} has by now",
                 f"Producers still write on {self.plan.target}. Consumers were not moved.",
@@ -291,7 +290,7 @@ class Rejoin:
     def _known(self) -> tuple[PartedPartition, ...]:
         parted = self.world.parted()
         if unknown := [each for each in parted if each.unknown]:
-            whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown], SHOWN)
+            whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown])
             why = "A partition that cannot be compared may have records of its own. Nothing more was done."
             raise ReconcilerError(f"whether both sides are the same is not known: {whys}", why, self._again)
         return parted
@@ -322,4 +321,4 @@ def _own(parted: Sequence[PartedPartition]) -> set[tuple[object, ...]]:
 
 
 def _ends(topic: RejoinTopic) -> str:
-    return first_of([f"{number}: {end:,}" for number, end in enumerate(topic.ends)], SHOWN)
+    return first_of([f"{number}: {end:,}" for number, end in enumerate(topic.ends)])

@@ -43,7 +43,7 @@ from reconciler.replication.offsets.same import above_limit
 from reconciler.resources.acls.read_only import mirror_principals, write_rules
 from reconciler.resources.topics.desired import internal_factor
 from reconciler.resources.topics.internal import internal_topics
-from reconciler.text import counted, first_of
+from reconciler.text import BRIEF, counted, first_of
 
 NAME_LIMIT = 249
 CALM_S = 1.0
@@ -151,14 +151,16 @@ class LiveRejoin:
         names = failover.diverged_topics(plan.parted)
         if plan.fenced and (why := self._named(plan.fenced).obstacle):
             server, topic = topology.clusters[source].bootstrap_servers[0], plan.fenced[0]
-            text = f"a fence denies everyone to write {first_of(plan.fenced, 3)} on {source}, and so its mirror"
+            text = f"a fence denies everyone to write {first_of(plan.fenced, BRIEF)} on {source}, and so its mirror"
             todo = "Keep producers off by other means, and take it back, topic by topic: kafka-acls.sh "
             todo += f"--bootstrap-server {server} --remove --force --deny-principal 'User:*' --operation Write "
             todo += f"--topic {topic}"
             yield _stop(f"{text}; it cannot name the producers instead: {why}", todo)
         renamed = sorted({each.source[0] for each in plan.parted if each.source[0] != each.target[0]})
         if renamed and plan.needed:
-            text = f"{self.flow.name} gives copies other names ({first_of(renamed, 3)}), which no flow can turn round"
+            text = (
+                f"{self.flow.name} gives copies other names ({first_of(renamed, BRIEF)}), which no flow can turn round"
+            )
             keep = f"Keep what only {source} has: reconciler diverged export ENV {self.flow.name}. Then move consumers "
             yield _stop(text, f"{keep}without it: reconciler failback ENV {self.flow.name} --accept-loss")
         # A recreated topic begins at the target's log start, up to which the mirror writes filler batches, and its
@@ -321,7 +323,7 @@ def look_apart(
         return (world, plan), [*world.obstacles(plan, paused=paused)]
     if pending is None:
         return None, []
-    names = first_of([topic.name for topic in pending.topics], 5)
+    names = first_of([topic.name for topic in pending.topics])
     text = f"a failback with --diverged was begun by {pending.who} and not brought to its end: {names} may be missing "
     todo = f"End it: reconciler failback ENV {flow.name} --diverged to-topic"
     return None, [_stop(f"{text}on {flow.source}, or not filled yet", todo)]

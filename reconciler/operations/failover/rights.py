@@ -14,9 +14,8 @@ from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Level
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.policy import TopicSelector
-from reconciler.text import counted, first_of
+from reconciler.text import BRIEF, counted, first_of
 
-SHOWN = 3
 GROUPS_ASKED = 100
 """Groups to ask for, one request each. Rights mostly cover prefixes of names; a refusal for a group beyond this number
 comes when its offset is set."""
@@ -81,7 +80,7 @@ def _unset(need: StepNeeds, kind: str, names: list[str], *, all_of: bool, lost: 
     of them are only a warning: waiting for rights would cost more than it saves."""
     if not names:
         return
-    refusal = f"may not read {counted(len(names), kind)} ({first_of(names, SHOWN)})"
+    refusal = f"may not read {counted(len(names), kind)} ({first_of(names, BRIEF)})"
     why = "offsets could not be set there, and consumers would be left behind"
     option = f"--{kind} {names[0]}"
     check = _stop(need, refusal, why, "Read", option)
@@ -121,7 +120,7 @@ def hidden(
         carried = {name for name in sources if name is not None and selector.why_not(name) is None}
         wanted |= carried if leg.forward else copies
     if denied := origin.denied_topics(sorted(wanted)):
-        names = first_of(denied, SHOWN)
+        names = first_of(denied, BRIEF)
         text = f"{origin.name} hides topics that were copied from the principal {origin.principal}: {names}"
         todo = "The principal mirror lacks Read on each topic there. reconciler doctor ENV has the commands"
         yield FailoverCheck("hidden-topics", Level.STOPS, f"{text}; groups that read them would be left behind", todo)

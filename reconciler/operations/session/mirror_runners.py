@@ -25,7 +25,7 @@ from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.operations.session.moved_pauses import MovedPauses, moved_pauses
 from reconciler.replication.names import CONTROL_TOPIC, runbook_of
 from reconciler.resources.mirrors.handover import submission_of
-from reconciler.text import first_of
+from reconciler.text import BRIEF, first_of
 
 NO_RECORDS: Mapping[str, StatusRecords] = {}
 AT_MOST_S = 20.0
@@ -229,4 +229,4 @@ class CopyWait:
 
 
 def _words(looks: Iterable[FlowLook]) -> str:
-    return first_of([each.words for each in looks], 3)
+    return first_of([each.words for each in looks], BRIEF)

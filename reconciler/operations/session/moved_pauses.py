@@ -11,9 +11,7 @@ from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.environment.topology import Mirror, Principal, Topology
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 from reconciler.resources.flows.renames import state_of
-from reconciler.text import counted, first_of
-
-SHOWN = 3
+from reconciler.text import BRIEF, counted, first_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class MovedPauses:
     def lines(self) -> Iterator[str]:
         """Words for a plan about the effect of ``carry``."""
         for cluster, pauses in self.there.items():
-            scopes = first_of([str(scope) for scope in sorted(pauses)], SHOWN)
+            scopes = first_of([str(scope) for scope in sorted(pauses)], BRIEF)
             place = f"{self.place}, now the status cluster of its mirror"
             yield f"{counted(len(pauses), 'pause')} on {cluster} will be carried over to {place}: {scopes}"
 

@@ -8,7 +8,6 @@ from reconciler.render.escape import page as safe
 from reconciler.render.page import mono, table
 from reconciler.text import counted, first_of, time_words, total
 
-SHOWN = 5
 _UNKNOWN = "unknown"
 _PLACES = {AmountKind.COPY: "flow", AmountKind.AGAIN: "flow", AmountKind.LOSE: "cluster", AmountKind.MOVE: "cluster"}
 
@@ -44,7 +43,7 @@ def stakes_lines(impacts: Sequence[Stakes | None]) -> tuple[str, ...]:
         count = counted(members[group], "member") if members[group] else "no members"
         readers.append(f"{group} ({count}{f', {lags[group]:,} behind' if group in lags else ''})")
     if readers:
-        lines.append(f"read by {first_of(readers, SHOWN)}")
+        lines.append(f"read by {first_of(readers)}")
     elif all(impact.readers is not None for impact in known):
         lines.append("no consumer group reads it" if len(known) == 1 else "no consumer group reads them")
 

@@ -358,7 +358,7 @@ class UserWords(Words[UserChange]):
             before = "" if each.before == each.after else f"{each.before or 'none'} -> "
             yield f"{each.mechanism}: {before}{each.after} iterations, newly salted"
         references = list(dict.fromkeys(change.password for change in changes if isinstance(change, AlterUser)))
-        yield f"password from {first_of(references, SHOWN)}"
+        yield f"password from {first_of(references)}"
 
     def fields(self, change: UserChange) -> Iterator[FieldValues]:
         if isinstance(change, DeleteUser):

@@ -16,7 +16,6 @@ from reconciler.resources.acls import derive_from_flows, read_only, roles
 from reconciler.resources.flows.routes import Routing
 from reconciler.text import ANY_FOLDER, counted, first_of
 
-SHOWN = 5
 DECLARED = "declared"
 _AT_HOME = (AccessRole.MIRROR, AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY)
 """Roles of programs with their own rules on each cluster: no flow derives from them."""
@@ -232,7 +231,7 @@ def _read_only(
                 denied.setdefault(acl, DesiredRule(acl, grant, f"{name}/{rule}", travels=False))
         for rule, names in denials.open.items():
             who = "anyone but declared users" if users else "anyone"
-            text = f"{who} may write {first_of(names, SHOWN)}, since '{rule}' names no principal, and to deny everyone"
+            text = f"{who} may write {first_of(names)}, since '{rule}' names no principal, and to deny everyone"
             said.append(_open(flow, "copies-open", f"{text} would stop the mirror, too: name the writers in that rule"))
     return denied, tuple(said)
 

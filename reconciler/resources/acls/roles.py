@@ -28,7 +28,7 @@ from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC, host_transactions, position_group
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.internal import written_by
-from reconciler.text import first_of, grouped
+from reconciler.text import BRIEF, first_of, grouped
 
 Right = tuple[ResourceType, NamePattern, Operation]
 
@@ -39,7 +39,6 @@ ITSELF = NamePattern(CLUSTER_NAME)
 SINK_GROUPS = NamePattern("connect-", PatternType.PREFIXED)
 """Kafka Connect's groups of sink connectors, unless consumer.override.group.id says otherwise."""
 OUR_TRANSACTIONS = NamePattern("reconciler.", PatternType.PREFIXED)
-SHOWN = 3
 
 
 def expand_stable(rule: AccessRule) -> tuple[AclBinding, ...]:
@@ -144,7 +143,7 @@ def _each(resource: ResourceType, names: Iterable[NamePattern], *operations: Ope
 
 
 def _listed(names: tuple[NamePattern, ...]) -> str:
-    return first_of([str(name) for name in names], SHOWN)
+    return first_of([str(name) for name in names], BRIEF)
 
 
 EVERY_GROUP = NamePattern("*")

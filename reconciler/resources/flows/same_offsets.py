@@ -17,9 +17,7 @@ from reconciler.model.reports.impact import MarkerRight
 from reconciler.replication.handover import SAME, TRANSLATED
 from reconciler.resources.flows.renames import called_now, state_of
 from reconciler.resources.flows.routes import Route, Routing
-from reconciler.text import counted, first_of
-
-SHOWN = 3
+from reconciler.text import BRIEF, counted, first_of
 
 Previous = Mapping[str, Mapping[str, Any]]
 
@@ -127,7 +125,7 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
 
 
 def _listed(refs: Iterable[TopicRef]) -> str:
-    return first_of(sorted(map(str, refs)), SHOWN)
+    return first_of(sorted(map(str, refs)), BRIEF)
 
 
 def too_old(flow: Flow) -> Refused:

@@ -18,7 +18,6 @@ from reconciler.resources.mirrors.handover import Handover, explain_difference, 
 from reconciler.resources.mirrors.pause import paused_notes
 from reconciler.text import counted, first_of, moment
 
-SHOWN = 5
 COST = "3 to 9 times the CPU of whole batches"
 
 
@@ -206,4 +205,4 @@ def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
 
 
 def _listed(names: list[str]) -> str:
-    return f"{counted(len(names), 'topic')}: {first_of(names, SHOWN)}"
+    return f"{counted(len(names), 'topic')}: {first_of(names)}"

@@ -34,7 +34,6 @@ REFUSES = ("max.message.bytes", "max.decompressed.message.bytes", "message.times
 AGES = ("message.timestamp.before.max.ms", "message.timestamp.difference.max.ms")
 """The greatest age of a record when it is written: the source accepted it long ago, and the copy is written now."""
 POLICY, TIMESTAMPS = "cleanup.policy", "message.timestamp.type"
-SHOWN = 5
 _UNKNOWN_THERE = ConfigValue(None, Source.BUILT_IN)
 """For brokers of another release, and for a cluster on which no topic shows the default."""
 
@@ -112,7 +111,7 @@ def kept_less(
 def kept_less_lines(copies: Iterable[KeptLess]) -> Iterator[str]:
     """One line for all copies with the same finding, and what to write."""
     for (words, written), some in grouped(((each.words, each.written), each) for each in copies).items():
-        names = first_of([str(each.remote) for each in some], SHOWN)
+        names = first_of([str(each.remote) for each in some])
         yield f"{counted(len(some), 'copy', 'copies')} ({names}): {words}. {todo([written], some)}"
 
 

@@ -42,7 +42,6 @@ PAUSES_GONE = (
     "what was paused was written there. A job that runs writes it again; of one that does not run, pause again what has"
     " to stay paused, such as a flow that was failed over"
 )
-SHOWN = 5
 MIN_INSYNC = "min.insync.replicas"
 
 
@@ -188,7 +187,7 @@ def _out_of_reach(cluster: LiveCluster, named: Mapping[str, DesiredTopic]) -> It
             names[str(entry.value), entry.source, factor].append(name)
     for (value, source, factor), some in sorted(names.items()):
         why = (
-            f"above the replication factor {factor} of {counted(len(some), 'topic')}: {first_of(some, SHOWN)}."
+            f"above the replication factor {factor} of {counted(len(some), 'topic')}: {first_of(some)}."
             f" {min_insync_above(factor)}. Lower it, or raise the factor"
         )
         subject = Subject(About.CLUSTER, cluster.name)

@@ -20,7 +20,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.state.mirror_control import PRESENCE, HostPresence
 from reconciler.replication.names import desired_key, presence_key
-from reconciler.text import first_of
+from reconciler.text import BRIEF, first_of
 
 STEP_S = 1.0
 TAKEN_S = 20.0
@@ -90,7 +90,7 @@ class ClusterHost:
             if strange:
                 self._say_once(
                     f"{name}: left alone, since no mirror can have such a name:"
-                    f" {first_of([repr(mirror[:100]) for mirror in strange], 3)}. A writer other than apply put"
+                    f" {first_of([repr(mirror[:100]) for mirror in strange], BRIEF)}. A writer other than apply put"
                     " that into __mirror_control: check which principals may write there"
                 )
             else:

@@ -13,7 +13,7 @@ from reconciler.backends.mirror_jobs.runner.processes import is_running, works_i
 from reconciler.backends.repository import Repository, can_ask, checkout_around
 from reconciler.errors import ReconcilerError
 from reconciler.replication.kept_files import read_kept, read_object
-from reconciler.text import first_of
+from reconciler.text import BRIEF, first_of
 
 SUPERVISOR = "reconciler.backends.mirror_jobs.runner.supervisor"
 SUPERVISOR_MARKS = (SUPERVISOR, "reconciler.edges.supervisor")
@@ -133,7 +133,7 @@ def state_folder(environment_folder: Path) -> Path:
             name = root.relative_to(checkout.root).as_posix()
             if tracked := Repository(checkout).tracked([name]):
                 raise ReconcilerError(
-                    f"git tracks {first_of(tuple(tracked), 3)}, in the folder where commands keep their state",
+                    f"git tracks {first_of(tuple(tracked), BRIEF)}, in the folder where commands keep their state",
                     "An edit could choose which processes are signalled and which definitions of jobs run.",
                     f"Review who added it, then: git -C {shlex.quote(str(checkout.root))} rm -r --cached "
                     f"{shlex.quote(name)}. Or keep state outside of the repository: RECONCILER_STATE=FOLDER.",

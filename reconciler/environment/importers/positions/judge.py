@@ -234,7 +234,7 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
     if stopped := [f"{topic.name}-{number}" for topic in topics for number in topic.stopped]:
         yield (
             f"{counted(len(stopped), 'partition')} not copied, and plan is blocked (remote-topic-not-empty):"
-            f" {first_of(stopped, 5)}. Give each its offset in flows.{flow.name}.start.offsets, or write"
+            f" {first_of(stopped)}. Give each its offset in flows.{flow.name}.start.offsets, or write"
             " otherwise: again into start, which copies all of them again"
         )
     if missing := [topic for topic in topics if topic.positions and topic.remote not in world.remotes]:

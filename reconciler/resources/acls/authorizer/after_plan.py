@@ -16,10 +16,9 @@ from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import shifts
 from reconciler.resources.acls.authorizer.lockout import own_lockouts, takes_away
 from reconciler.resources.flows.routes import Route
-from reconciler.text import counted, first_of, grouped
+from reconciler.text import BRIEF, counted, first_of, grouped
 
 MOST_NAMES = 50
-SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +118,7 @@ def _first_rules(cluster: LiveCluster, before: Rulebook, changes: Iterable[AclCh
         and not any(before.on(ResourceType.TOPIC, change.acl.name))
     )
     if rules:
-        shown = first_of(list(rules), SHOWN)
+        shown = first_of(list(rules), BRIEF)
         yield (
             f"{counted(len(rules), 'topic')} of {cluster.name} had no access rule and will have one ({shown}): where"
             " brokers run with allow.everyone.if.no.acl.found (they do not report it), everyone without one is refused"

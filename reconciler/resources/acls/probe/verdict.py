@@ -16,9 +16,8 @@ from reconciler.resources.acls.authorizer.gains_and_losses import locked_out, sh
 from reconciler.resources.acls.authorizer.lockout import reached
 from reconciler.resources.acls.probe.rights import ProbedLogin, is_allowed
 from reconciler.resources.acls.probe.undo import by_hand, carried_out
-from reconciler.text import counted
+from reconciler.text import BRIEF, counted
 
-SHOWN = 3
 _UNUSED_NAME = "\0"
 
 Views = Mapping[int, frozenset[AclBinding]]
@@ -89,12 +88,12 @@ def _decisions(evidence: Evidence) -> ProbeCheck:
         all_shifts = shifts(Rulebook.of(expected), Rulebook.of(view), touched, names) if differing else ()
         if all_shifts:
             guilty = [acl for acl in sorted(differing) if _concerns(acl, all_shifts[0])]
-            shown = [f"'{acl}' {'is there' if acl in view else 'is gone'}" for acl in guilty[:SHOWN]]
+            shown = [f"'{acl}' {'is there' if acl in view else 'is gone'}" for acl in guilty[:BRIEF]]
             text = f"{_against(all_shifts)}; meanwhile {', '.join(shown) or 'its rules changed'}"
             # Commands only revert other clients' changes; the wave's own are undone with it.
             set_back = tuple(
                 by_hand(acl, acl not in view, evidence.server) for acl in guilty if acl not in evidence.own
-            )[:SHOWN]
+            )[:BRIEF]
             return ProbeCheck(subject, ProbeVerdict.FAILED, text, set_back)
     if not evidence.views:
         return ProbeCheck(subject, ProbeVerdict.UNKNOWN, "not worked out, since no broker showed its rules")
@@ -111,7 +110,7 @@ def _concerns(acl: AclBinding, shift: AccessShift) -> bool:
 
 def _against(given_shifts: Sequence[AccessShift]) -> str:
     shift = given_shifts[0]
-    names = ", ".join((*shift.names, *shift.patterns)[:SHOWN])
+    names = ", ".join((*shift.names, *shift.patterns)[:BRIEF])
     where = str(shift.resource) if shift.resource is ResourceType.CLUSTER else f"{shift.resource} {names}"
     may = "may" if shift.gained else "may not"
     more = f", and {len(given_shifts) - 1} more" if len(given_shifts) > 1 else ""
@@ -128,11 +127,11 @@ def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
     if lost:
         worst = sorted(lost.items(), key=lambda pair: pair[0].resource is not ResourceType.CLUSTER)
         parts = []
-        for acl, cause in worst[:SHOWN]:
+        for acl, cause in worst[:BRIEF]:
             where = str(acl.resource) if acl.resource is ResourceType.CLUSTER else f"{acl.resource} {acl.name}"
             parts.append(f"{acl.operation} on {where}: {cause.text}")
         shown = "; ".join(parts)
-        more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+        more = f"; and {len(lost) - BRIEF} more" if len(lost) > BRIEF else ""
         # The wave's own changes are undone with it; only other clients' changes need a command.
         causes = dict.fromkeys(
             cause for cause in lost.values() if cause.rule is not None and cause.rule not in evidence.own
@@ -141,7 +140,7 @@ def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
             by_hand(cause.rule, not cause.there, evidence.server) for cause in causes if cause.rule is not None
         )
         text = f"{subject} may no longer do what it works with: {shown}{more}"
-        return ProbeCheck(subject, ProbeVerdict.FAILED, text, todo[:SHOWN])
+        return ProbeCheck(subject, ProbeVerdict.FAILED, text, todo[:BRIEF])
     if login.after is not None and login.after.failed is not None:
         return ProbeCheck(
             subject, ProbeVerdict.UNKNOWN, f"{subject} could not be asked again: {login.after.failed.error}"

@@ -16,7 +16,7 @@ from reconciler.model.replicas import Journal, Partition, Placement, Reassignmen
 from reconciler.resources.replicas.placement import PartitionReplicas, basis, place
 from reconciler.resources.replicas.reassign import throttles
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentStopped, ReassignmentWatch, ReassignmentWindow
-from reconciler.text import first_of, size_words
+from reconciler.text import BRIEF, first_of, size_words
 
 POLL_SECONDS = 1.0
 RELEASE_SECONDS = 5.0
@@ -259,7 +259,7 @@ def _journal_topics(journal: Journal | None) -> set[str]:
 
 
 def _named(keys: Iterable[Partition]) -> str:
-    return first_of([f"{topic}-{index}" for topic, index in keys], 3)
+    return first_of([f"{topic}-{index}" for topic, index in keys], BRIEF)
 
 
 def _shown(replicas: Iterable[int]) -> str:
