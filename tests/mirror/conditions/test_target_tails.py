@@ -11,11 +11,15 @@ from reconciler_mirror.lane import target_tails
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.target_tails import KnownEnd, Strange, TargetTails
-from reconciler_mirror.model.lane import Ahead, PartitionSpec, TargetLoss
+from reconciler_mirror.model.lane import NO_WORK, Ahead, PartitionSpec, RecordWork, TargetLoss
 
 from reconciler.kafka.client.errors import BrokerError
+from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import Exists, Key
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
 
+FILTER = RecordWork(Key(Exists(True)))
+HEADERS = RecordWork(headers=(AddedHeader("from", "east"),))
 SOURCE = [(offset, offset) for offset in range(100)]
 """Offset, and the hash of what lies there."""
 
@@ -37,7 +41,7 @@ def concluded(
         return 0, [record for record in found if begin <= record[0] < end]
 
     monkeypatch.setattr(target_tails, "read_log", read_log)
-    spec = SimpleNamespace(**{"delivery": "exactly_once", "work": None, "continue_on": frozenset(), **changes})
+    spec = SimpleNamespace(**{"delivery": "exactly_once", "work": NO_WORK, "continue_on": frozenset(), **changes})
     clusters = {"source": SimpleNamespace(name="east"), "target": SimpleNamespace(name="west")}
     lane: Any = SimpleNamespace(spec=spec, committed_only=True, **clusters)
     partition = Partition(PartitionSpec("orders", 0, "east.orders", "id"))
@@ -64,7 +68,13 @@ def test_a_marker_is_expected_and_nothing_is_read(monkeypatch: pytest.MonkeyPatc
     assert concluded(monkeypatch, SOURCE[:10], 10, KnownEnd(10, 10, 11), AssertionError("it is read")) is None
 
 
-@pytest.mark.parametrize("changes", [{"delivery": "at_least_once"}, {"work": "where"}])
+def test_a_filter_leaves_records_out_and_changes_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert concluded(monkeypatch, [*SOURCE[:10], (11, 555)], 10, KnownEnd(10, 10, 12), work=FILTER) == Strange(11)
+    assert concluded(monkeypatch, [*SOURCE[:10], (11, 12)], 10, KnownEnd(10, 10, 12), work=FILTER) == Ahead(12, 11, 13)
+    assert concluded(monkeypatch, SOURCE[:10], 15, KnownEnd(10, 10, 11), work=FILTER) is None
+
+
+@pytest.mark.parametrize("changes", [{"delivery": "at_least_once"}, {"work": HEADERS}])
 def test_flows_whose_copies_may_differ_are_not_judged(monkeypatch: pytest.MonkeyPatch, changes: Any) -> None:
     assert concluded(monkeypatch, [(11, 555)], 10, KnownEnd(10, 10, 12), **changes) is None
 
