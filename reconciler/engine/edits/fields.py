@@ -25,7 +25,7 @@ Path = tuple[str, ...]
 NOT_SET = "(not set)"
 LOWERED = ("retention.ms", "retention.bytes")
 SAME_SET = "the order of a list does not count"
-SAME_NAMES = "the order of alternatives does not count"
+SAME_NAMES = "neither order nor repetition of alternatives counts"
 _EXPRESSIONS = {"topics", "exclude_topics", "exclude", "include"}
 _MILLISECONDS = {
     "drill_every", "heartbeats_interval", "interval", "refresh_interval", "rpo", "rto", "status_interval",

@@ -66,17 +66,22 @@ def _isolation(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    """Edits of ``start``: only AGAIN copies records that the target may already have."""
+    """Edits of ``start``: only AGAIN copies records that the target may already have. ``latest`` and a time count once,
+    for the whole flow: later, they would skip the first records of topics that appear."""
     why = f"it counts only for partitions without a position; {RESUMES}"
     was, now = _kinds(before["start"]), _kinds(after["start"])
     if AGAIN in now - was:
         why = f"{why}. Those without one begin at their first record, also where the remote topic has it already"
         yield FlowEdit(flow, "start", "records can come twice", why, Risk.HIGH, lasting=True)
-    elif now <= {"earliest", AGAIN}:
-        yield FlowEdit(flow, "start", "no effect on what is copied already", why, Risk.LOW)
+    elif before["start"].get("offsets") != after["start"].get("offsets"):
+        why = f"{why}. Those that it names begin at their offset, and records before it are left out"
+        yield FlowEdit(flow, "start", "named partitions begin at other offsets", why, Risk.MEDIUM)
     else:
-        why = f"{why}. Of topics that begin to travel, records from before the start are left out"
-        yield FlowEdit(flow, "start", "new topics begin later than their first record", why, Risk.MEDIUM)
+        why = (
+            f"{RESUMES}. latest and a time count only while the flow has no position at all: topics that begin to"
+            " travel later are copied from their first record. start: {offsets: ...} begins named partitions elsewhere"
+        )
+        yield FlowEdit(flow, "start", "no effect on a flow that has begun", why, Risk.LOW)
 
 
 def _kinds(start: Fields) -> set[str]:
@@ -90,7 +95,7 @@ def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     was, now = (
         FlowExpressions(frozenset(each["topics"]), frozenset(each["exclude_topics"])) for each in (before, after)
     )
-    begin = "topics that match now are copied from start, or from their position"
+    begin = "topics that match now are copied from their first record, or from their position"
     end = (
         "topics that no longer match are not copied further, and what their source deletes meanwhile is"
         " missing for good"
@@ -237,15 +242,15 @@ def _source(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     same = _same_cluster(before["source"], after["source"])
     if same and renamed:
         why = (
-            "the same cluster under another name, which names remote topics: under other names they are copied"
-            f" from start into new topics; under the same names {RESUMES}"
+            f"the same cluster under another name, which names remote topics: under the same names {RESUMES}; under"
+            " other names they are copied again from their first record, into new topics"
         )
         risk = Risk.LOW if after["naming"]["policy"].startswith("identity") else Risk.HIGH
         yield FlowEdit(flow, "source", "its source has another name", why, risk, lasting=risk is Risk.HIGH)
     elif renamed or same is False:
         why = (
-            "another source: its topics have offsets of their own. With other remote names they are copied from start"
-            " into new topics; under the same names partitions stop with source_topic_recreated until mirror seek"
+            "another source: its topics have offsets of their own. Under the same remote names partitions stop with"
+            " source_topic_recreated until mirror seek; under other names they are copied from their first record"
         )
         yield FlowEdit(flow, "source", "copies from another cluster", why, Risk.HIGH, lasting=True)
     else:
@@ -259,7 +264,9 @@ def _target(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
         why = f"the same cluster under another name; {RESUMES}"
         yield FlowEdit(flow, "target", "its target has another name", why, Risk.LOW)
     elif renamed or same is False:
-        why = "another target: everything is copied again from start there; the old copies stay and no longer grow"
+        whole = _kinds(after["start"]) <= {"earliest", AGAIN}
+        begin = "from their first record" if whole else "from the flow's start"
+        why = f"another target: all topics are copied there, {begin}; the old copies stay and no longer grow"
         yield FlowEdit(flow, "target", "copies to another cluster", why, Risk.HIGH)
     else:
         yield from _connection(flow, "target", before, after)
@@ -289,8 +296,8 @@ EDITS: Mapping[str, _Judge] = {
     "naming": _always(
         "naming",
         "every topic is copied again under another name",
-        "the copies get other names. Positions belong to the old names, so every topic is copied again from start into"
-        " new topics; the old copies stay, no longer grow, and their readers have to move",
+        "the copies get other names. Positions belong to the old names, so every topic is copied again from its first"
+        " record into a new topic; the old copies stay, no longer grow, and their readers have to move",
         Risk.HIGH,
     ),
     "delivery": _delivery,

@@ -164,7 +164,7 @@ def test_the_order_of_alternatives_restarts_nothing(cli: Cli, repo: git.Repo) ->
     edit(repo, "prod", TEXT.replace("[orders]", "['orders|pay']"))
     ended = cli("plan", folder(repo), "--base", "HEAD", "--offline")
     assert "mirror west keeps running" in ended.out
-    assert "the order of alternatives does not count" in ended.out
+    assert "neither order nor repetition of alternatives counts" in ended.out
 
 
 def test_what_is_new_does_not_list_its_defaults(cli: Cli, repo: git.Repo) -> None:

@@ -300,6 +300,11 @@ class FlowReading:
                 pass
             case "latest" if reset is not None:
                 yield Field(("start",), "latest", reset)
+                self.notes.leaves_out(
+                    reset,
+                    "is latest: that counts where the flow begins; topics that appear later are copied from their "
+                    "first record, where MirrorMaker 2 begins them at their end",
+                )
             case _ if reset is not None:
                 self.notes.mistake(reset, f'it is "{reset.value}". A flow starts at earliest or latest. Write one.')
         isolation = self.config.of_consumer(self.flow, "isolation.level")

@@ -86,8 +86,8 @@ def test_an_edit_says_something_in_both_directions(name: str, back: bool) -> Non
         ("naming", False, Risk.HIGH, "copied again"),
         ("where", False, Risk.HIGH, "left out from now on"),
         ("where", True, Risk.MEDIUM, "do not come"),
-        ("start", True, Risk.LOW, "only for partitions without a position"),
-        ("start", False, Risk.MEDIUM, "left out"),
+        ("start", True, Risk.LOW, "copied from their first record"),
+        ("start", False, Risk.LOW, "copied from their first record"),
         ("offsets", True, Risk.HIGH, "no way back"),
         ("continue_on", False, Risk.HIGH, "copying continues by itself"),
         ("rate_limit", False, Risk.MEDIUM, "falls behind"),
@@ -142,8 +142,8 @@ SYNCED = Groups(sync_offsets=True)
         (Start(), Start("again"), "start", Risk.HIGH, "also where the remote topic has it already"),
         (Start("latest"), Start("again"), "start", Risk.HIGH, "also where the remote topic has it already"),
         (Start(), Start("offsets", None, {"orders": {0: 5}}, "again"), "start", Risk.HIGH, "already"),
-        (Start("again"), Start(), "start", Risk.LOW, "only for partitions without a position"),
-        (Start("again"), Start("latest"), "start", Risk.MEDIUM, "left out"),
+        (Start("again"), Start(), "start", Risk.LOW, "only while the flow has no position"),
+        (Start("again"), Start("latest"), "start", Risk.LOW, "copied from their first record"),
         (Start(), Start("offsets", None, {"orders": {0: 5}}), "start", Risk.MEDIUM, "left out"),
         (SYNCED, replace(SYNCED, follow_rewinds=True), "groups.follow_rewinds", Risk.MEDIUM, "set back on the target"),
         (replace(SYNCED, follow_rewinds=True), SYNCED, "groups.follow_rewinds", Risk.MEDIUM, "does not read again"),
@@ -209,7 +209,7 @@ def test_another_name_of_a_source_names_other_copies() -> None:
         for of in (OF, replace(OF, source="oost"))
     ]
     [edit] = flow_edits(*entries)
-    assert (edit.risk, "copied from start into new topics" in edit.why) == (Risk.HIGH, True)
+    assert (edit.risk, "copied again from their first record, into new topics" in edit.why) == (Risk.HIGH, True)
 
 
 def planned(before: Flow, after: Flow, *, known: bool = True) -> Plan:
