@@ -73,14 +73,16 @@ def _load(
 ) -> FlowLoad:
     """``looks``: two readings of the bytes on disk and the seconds between. The rate of a running mirror is preferred
     to the growth on disk, which retention makes too small."""
+    rate: float | Unknown | None = _reported(topology, live, flow)
+    cluster = live.clusters[flow.source]
+    if isinstance(cluster, Unknown):  # no topic of it was seen, which does not mean that it has none
+        return FlowLoad(flow, cluster if rate is None else rate, cluster, cluster, cluster)
     first, later, seconds = looks
     sources = {(route.source.cluster, route.source.name) for route in routes}
     before, after = _sum(first, sources), _sum(later, sources)
-    rate: float | Unknown | None = _reported(topology, live, flow)
     if rate is None:
         rate = growth(before, after, seconds, f"flow {flow.name}")
-    known = live.known(flow.source)
-    counts = [len(known.topics[name].partitions) if known and name in known.topics else None for _, name in sources]
+    counts = [len(cluster.topics[name].partitions) if name in cluster.topics else None for _, name in sources]
     partitions = [count for count in counts if count is not None]
     unread = Unknown(f"flow {flow.name}", "its topics could not be read", "reconciler doctor ENV names missing rights")
     factors = {route.replication_factor for route in routes if route.replication_factor}

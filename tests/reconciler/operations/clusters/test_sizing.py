@@ -23,13 +23,15 @@ DECLARED = topology(flow("east", "west", "orders", name="f", replication_factor=
 Answers = Sequence[int | None]
 
 
-def sized(monkeypatch: pytest.MonkeyPatch, job: FlowStatus | None, held: Answers) -> MirrorSize:
-    """``held``: bytes of the source topic's one replica, look after look."""
+def sized(
+    monkeypatch: pytest.MonkeyPatch, job: FlowStatus | None, held: Answers, silent: Unknown | None = None
+) -> MirrorSize:
+    """``held``: bytes of the source topic's one replica, look after look. ``silent``: in place of the source."""
     seen = world()
     seen.clusters["east"].put("orders", partitions=4)
     live = seen.look(DECLARED)
     mirror = LiveMirror("west", JobState.RUNNING, flows={} if job is None else {"f": job})
-    live = LiveState(live.clusters, {"west": mirror})
+    live = LiveState({**live.clusters, **({"east": silent} if silent else {})}, {"west": mirror})
     looks = iter(held)
 
     @contextmanager
@@ -69,3 +71,13 @@ def test_what_shrank_or_was_not_read_is_unknown(held: Answers, monkeypatch: pyte
     [size] = sized(monkeypatch, None, held).flows
     assert isinstance(size.rate, Unknown)
     assert isinstance(size.disk_bytes, Unknown) == (held[1] is None)
+
+
+def test_a_source_that_does_not_answer_is_unknown_and_not_without_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    silent = Unknown("cluster east", "cluster east does not answer")
+    whole = sized(monkeypatch, None, (), silent)
+    [size] = whole.flows
+    assert [size.rate, size.peak, size.lanes, size.cores, size.disk_bytes] == [silent] * 5
+    assert [whole.cores, whole.executors, *whole.line_bits.values()] == [silent] * 3
+    [size] = sized(monkeypatch, status(), (), silent).flows
+    assert (size.rate, size.disk_bytes) == (5_000.0, silent), "its job still reports a rate"
