@@ -38,10 +38,17 @@ def collect(documents: Iterable[Document]) -> tuple[Places, list[Problem]]:
                             place.where,
                             f"{word} {name} is defined again" if word else f"{name} is defined again",
                             f"It is already defined at {first.where}, and only one of them can take effect",
-                            "Remove one, or merge the two",
+                            _todo(section, place.where.file, first.where.file),
                         )
                     )
     return Places(MappingProxyType(entries), complete), problems
+
+
+def _todo(section: str, file: str, other: str) -> str:
+    folders = dict.fromkeys(each.rpartition("/")[0] for each in (other, file))
+    if section == "clusters" and len(folders) > 1:  # as where the folder above several environments was given
+        return f"Remove one, or merge the two. If {' and '.join(folders)} are two environments, name one of them"
+    return "Remove one, or merge the two"
 
 
 def _named(part: Entry) -> Iterator[tuple[str, Entry]]:

@@ -102,7 +102,7 @@ def _refuse_silent(topology: Topology, error: ClusterError, known: bool) -> NoRe
     if known and error.kind != "unreachable":
         raise error
     keeps = f"Cluster {error.cluster} {'keeps' if known else 'may keep'} the lock of environment {topology.environment}"
-    why = "\n".join(filter(None, (error.why, f"{keeps}, so nothing is begun, on no other cluster either.")))
+    why = "\n".join(filter(None, (error.why, f"{keeps}, so nothing was begun, there or on another cluster.")))
     raise ClusterError(error.cluster, error.kind, error.what, why, error.todo)
 
 

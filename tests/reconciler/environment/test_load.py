@@ -389,3 +389,12 @@ def test_where_the_pages_are_read_is_one_address_for_the_environment() -> None:
     assert "c4nary" not in str(raised.value)
     with pytest.raises(TopologyError, match="docs_url is defined again"):
         load({"a.yaml": clusters + here, "b.yaml": "docs_url: https://other.example.net\n"}, "e")
+
+
+def test_two_environments_below_one_folder_are_noticed_where_both_have_a_cluster() -> None:
+    clusters = "clusters: {us: {bootstrap_servers: ['u:1']}}\n"
+    with pytest.raises(TopologyError, match="If envs/prod and envs/test are two environments, name one of them"):
+        load({"envs/prod/all.yaml": clusters, "envs/test/all.yaml": clusters}, "envs")
+    with pytest.raises(TopologyError, match="is defined again") as caught:
+        load({"envs/prod/a.yaml": clusters, "envs/prod/b.yaml": clusters}, "prod")
+    assert "two environments" not in str(caught.value)
