@@ -25,6 +25,9 @@ except ImportError as error:
     ) from error
 
 _LIFETIME = datetime.timedelta(days=365)
+WHOLE_SUBJECT = "whole-subject"
+"""Name of the certificate whose principal is its whole subject: brokers map a subject of CN alone to its CN."""
+WHOLE_SUBJECT_PRINCIPAL = "User:CN=mirror,OU=data flows,O=Ünder Cover\\, Inc."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +42,17 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _builder(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _whole_subject() -> x509.Name:
+    parts = {NameOID.ORGANIZATION_NAME: "Ünder Cover, Inc.", NameOID.ORGANIZATIONAL_UNIT_NAME: "data flows"}
+    return x509.Name([x509.NameAttribute(*part) for part in {**parts, NameOID.COMMON_NAME: "mirror"}.items()])
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
-        .subject_name(_name(subject))
-        .issuer_name(_name(issuer))
+        .subject_name(subject)
+        .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         # Clocks of containers may differ a little.
@@ -55,7 +63,7 @@ def _builder(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509
 
 def authority(cluster: str) -> Authority:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = f"sandbox {cluster} authority"
+    name = _name(f"sandbox {cluster} authority")
     certificate = (
         _builder(name, name, key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -65,14 +73,13 @@ def authority(cluster: str) -> Authority:
     return Authority(certificate, key)
 
 
-def _issue(signer: Authority, common_name: str) -> tuple[bytes, bytes]:
+def _issue(signer: Authority, subject: x509.Name) -> tuple[bytes, bytes]:
     """Key and certificate in PEM. Valid as server and as client, since brokers are clients of each other."""
     key = ec.generate_private_key(ec.SECP256R1())
-    issuer = signer.certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
     hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(HOST))]
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     certificate = (
-        _builder(common_name, str(issuer), key)
+        _builder(subject, signer.certificate.subject, key)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
         .add_extension(x509.ExtendedKeyUsage(both), critical=False)
@@ -88,12 +95,13 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def make(folder: Path, cluster: str, principals: Iterable[str]) -> None:
-    """Writes ``ca.pem``, ``broker.pem`` (key and certificate) and per principal ``<name>.pem`` and ``<name>.key``."""
+    """Writes ``ca.pem``, ``broker.pem`` (key and certificate) and per principal ``<name>.pem`` and ``<name>.key``;
+    so for ``WHOLE_SUBJECT``."""
     folder.mkdir(parents=True, exist_ok=True)
     signer = authority(cluster)
     _write(folder / "ca.pem", signer.certificate.public_bytes(serialization.Encoding.PEM))
-    _write(folder / "broker.pem", b"".join(_issue(signer, "broker")))
-    for principal in principals:
-        key, certificate = _issue(signer, principal)
-        _write(folder / f"{principal}.key", key)
-        _write(folder / f"{principal}.pem", certificate)
+    _write(folder / "broker.pem", b"".join(_issue(signer, _name("broker"))))
+    for name, subject in {WHOLE_SUBJECT: _whole_subject(), **{each: _name(each) for each in principals}}.items():
+        key, certificate = _issue(signer, subject)
+        _write(folder / f"{name}.key", key)
+        _write(folder / f"{name}.pem", certificate)

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
+from reconciler_sandbox.brokers import certificates
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.state.environment_records import read_holder
@@ -52,6 +53,27 @@ flows:
     groups: {{include: ['{topic}.*']}}
     copies: read_only
 mirrors:
+  west: {{}}
+"""
+TWO_WAYS = """\
+topics:
+  {topic}: {{clusters: [east, west], partitions: 3, replication_factor: 1}}
+flows:
+  {topic}: &both_ways
+    source: east
+    target: west
+    topics: ['{topic}']
+    naming: {{policy: identity}}
+    provenance: local
+    replication_factor: 1
+    lanes: 1
+    groups: {{include: ['{topic}.*']}}
+  {topic}-back: {{<<: *both_ways, source: west, target: east}}
+access:
+  - {{role: mirror, principal: '{mirror}', flows: [{topic}, {topic}-back]}}
+  - {{principal: '{mirror}', clusters: [east, west], resource: group, names: [{topic}-billing], operations: [read]}}
+mirrors:
+  east: {{}}
   west: {{}}
 """
 
@@ -90,9 +112,8 @@ class Clients:
 
 
 @pytest.fixture
-def environment(
-    secure: Sandbox, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Running]]:
+def access(secure: Sandbox, unique: str) -> Iterator[None]:
+    """Of the clients."""
     admins = {name: AdminClient(handle.super_client()) for name, handle in secure.clusters.items()}
     allowed = rules(
         f"allow User:user write topic {unique}",
@@ -102,6 +123,17 @@ def environment(
     for admin in admins.values():
         for made in admin.create_acls([kafka_rule(each) for each in allowed]).values():
             made.result(30)
+    yield
+    for admin in admins.values():
+        kept = rules(f"deny User:user write topic {unique}")
+        for gone in admin.delete_acls([kafka_filter(each) for each in (*allowed, *kept)]).values():
+            gone.result(30)
+
+
+@pytest.fixture
+def environment(
+    secure: Sandbox, access: None, tmp_path: Path, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
     def make(offsets: str, hooks: str = "", *, probed: bool = False) -> Running:
@@ -124,10 +156,6 @@ def environment(
     yield make
     for running in started:
         running.stop()
-    for admin in admins.values():
-        kept = rules(f"deny User:user write topic {unique}")
-        for gone in admin.delete_acls([kafka_filter(each) for each in (*allowed, *kept)]).values():
-            gone.result(30)
 
 
 def cut_over(
@@ -294,6 +322,58 @@ def test_hooks_move_the_clients_and_the_stop_of_writes_is_short_and_reported(
     assert "is done" in again["verdict"]
     each = ", ".join(f"{step['name']} {step['seconds']:.1f}" for step in report["steps"])
     sys.stdout.write(f"writes stopped {report['writes_stopped_s']:.1f} s: {each}; load {os.getloadavg()[0]:.0f}\n")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_between_two_ways_producers_are_fenced_by_name_and_the_mirror_s_whole_subject_is_spared(
+    secure: Sandbox, access: None, unique: str, tmp_path: Path
+) -> None:
+    """All of the program logs in with certificates; brokers name the mirror by the whole subject of its own."""
+    folder = tmp_path / unique
+    folder.mkdir()
+    text = ["clusters:"]
+    for handle in secure.clusters.values():
+        text += [f"  {handle.name}:", f"    bootstrap_servers: [{handle.mtls_bootstrap_servers}]"]
+        text += [
+            f"    cluster_id: {json.dumps(handle.cluster_id)}",
+            "    client: {security.protocol: SSL, ssl.ca.location: ",
+        ]
+        text[-1] += f"{handle.ca}}}"
+        text += ["    principals:"]
+        for role, name in {"plan": "admin", "apply": "admin", "mirror": certificates.WHOLE_SUBJECT}.items():
+            at = handle.ca.parent / name
+            text.append(f"      {role}: {{ssl.certificate.location: {at}.pem, ssl.key.location: {at}.key}}")
+    rest = TWO_WAYS.format(topic=unique, mirror=certificates.WHOLE_SUBJECT_PRINCIPAL)
+    (folder / "topology.yaml").write_text("\n".join([*text, rest]), encoding="utf-8")
+    running, plan = (
+        Running(folder, secure.clusters, {"RECONCILER_STATE": str(tmp_path / "state")}),
+        tmp_path / "plan.json",
+    )
+    clients = Clients(secure, unique)
+    try:
+        running.apply()
+        clients.start(running)
+        made = planned(running, plan, "--clients", "60s")
+        assert made["fence"]["spared"] == [certificates.WHOLE_SUBJECT_PRINCIPAL]
+        assert {rule["principal"] for rule in made["fence"]["rules"]} == {"User:user"}
+
+        def switches(line: str) -> bool:
+            if line.startswith("switch"):
+                clients.address = "west"
+            return False
+
+        killed_at("verify-fence", running, plan)
+        code, report, told = cut_over(running, plan, switches)
+        assert code == 0, (report, told)
+        before = len(clients.producer.accepted)
+        until("producers continue", lambda: len(clients.producer.accepted) > before + 50)
+        clients.stop()
+        assert clients.producer.refused, "the fence was met"
+        assert sorted(map(int, clients.consumer.read)) == list(range(len(clients.producer.accepted)))
+    finally:
+        clients.stop_at_once()
+        running.stop()
 
 
 @pytest.mark.long
