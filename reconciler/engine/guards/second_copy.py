@@ -161,6 +161,12 @@ def copied_again(judged: Iterable[Judged]) -> frozenset[TopicHop]:
     )
 
 
+def begin_at_the_end(judged: Iterable[Judged]) -> frozenset[str]:
+    """Flows that have not begun and leave out what their topics hold now. Once they have begun, they copy new topics
+    from the first record."""
+    return frozenset(each.flow.name for each in judged if each.first and each.flow.start.kind == "latest")
+
+
 def copied_first(judged: Iterable[Judged]) -> frozenset[TopicHop]:
     """Topics that a flow copies from their beginning into an existing remote topic, empty or shared."""
     return frozenset(

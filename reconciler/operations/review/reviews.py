@@ -158,7 +158,10 @@ def make_plan(
 
     # Counting records is slow, so it runs while the reviews ask brokers to validate the steps.
     again = () if unread else in_sight(second_copy.copied_again(judged), live)
-    begins = beginning_to_travel(made, topology, live)
+    late = second_copy.begin_at_the_end(judged)
+    words = "begins at the end of its topics (start: latest): what they hold now is not copied"
+    made = replace(made, notes=(*made.notes, *(f"flow {name} {words}" for name in sorted(late))))
+    begins = [hop for hop in beginning_to_travel(made, topology, live) if hop.flow not in late]
     travelling = () if unread else in_sight({*begins, *second_copy.copied_first(judged), *again}, live)
     wanted = {} if unread else impact.together(impact.questions(made, live), reading_questions(made, live))
     wanted = impact.together(wanted, copy_questions(travelling, live))

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.engine.doctor.flows import remote_findings
 from reconciler.engine.guards.remote_topics import with_heartbeats, with_remote_topics
-from reconciler.engine.guards.second_copy import copied_again, copied_first, copies_of, judge
+from reconciler.engine.guards.second_copy import begin_at_the_end, copied_again, copied_first, copies_of, judge
 from reconciler.engine.plan.amounts import amounts
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.changes import Why
@@ -282,6 +282,19 @@ def test_a_source_topic_that_is_still_to_be_created_finds_its_copy_filled(*, dec
     judged = judge(wished, {"west": copies}, facts)
     made = with_remote_topics(world().plan(topology()), wished, there.look(wished), judged, {}, facts, None)
     assert [refused.reason.code for refused in made.refused] == [Why.REMOTE_TOPIC_NOT_EMPTY]
+
+
+def test_latest_counts_for_a_flow_that_has_not_begun() -> None:
+    latest = replace(flow("east", "west", SOURCE), start=Start("latest"))
+    for wished, begun, late in (
+        (latest, {}, {"east-to-west"}),
+        (latest, {("east.pay", 0): PositionMark(Owner(), "id", "app", 3)}, set()),
+        (flow("east", "west", SOURCE), {}, set()),
+    ):
+        declared, _, copies = seen(wished)
+        facts = {"west": RemoteFacts(positions={"east-to-west": begun})}
+        assert begin_at_the_end(judge(declared, copies, facts)) == late
+    assert not begin_at_the_end(judge(declared, copies, {"west": RemoteFacts()})), "unknown"
 
 
 def test_a_flow_of_another_environment_is_not_taken_over() -> None:
