@@ -115,7 +115,7 @@ class Moved:
     after: str
 
     def __str__(self) -> str:
-        """What both sides have in common is left out; of something that came or went, only what it is."""
+        """Common parts are left out; an object that appeared or vanished is only named."""
         was, now = self.before.split(", "), self.after.split(", ")
         if len(was) == 1 or len(now) == 1:
             return f"{self.subject}: was {_shortened(was)}, is {_shortened(now)}"

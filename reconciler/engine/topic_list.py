@@ -21,12 +21,9 @@ OWNER_LABEL = "owner"
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicRow:
-    """``owner``: the place in git that declares it, the flows that make it, what it is kept for, or that it is
-    unmanaged.
-
-    ``partitions`` None: it does not exist, or that is unknown; then ``problem`` says which. ``factor`` None: that, or
-    its partitions differ.
-    """
+    """``owner``: its declaration in git, the flows that create it, its purpose, or that it is unmanaged. ``partitions``
+    None: it does not exist, or that is unknown; ``problem`` says which. ``factor`` None: likewise, or its partitions
+    differ."""
 
     cluster: str
     name: str

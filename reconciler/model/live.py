@@ -142,8 +142,8 @@ class LiveAccess:
 
 @dataclass(frozen=True, slots=True)
 class LiveUsers:
-    """The SCRAM users of one cluster. ``recorded``: what the ownership record says of users that runs of this
-    environment set; one that is not in ``credentials`` was removed by someone else."""
+    """The SCRAM users of one cluster. ``recorded``: users that runs of this environment set, by the ownership record;
+    one that ``credentials`` lacks was removed by others."""
 
     credentials: Mapping[str, Credentials] | Unknown | Unsupported
     recorded: Mapping[str, UserRecord] | Unknown = field(default_factory=lambda: MappingProxyType({}))
@@ -190,8 +190,8 @@ class LiveCluster:
         return leaderless, sum(len(partition.isr) < len(partition.replicas) for partition in partitions)
 
     def place_for(self, replicas: int) -> int:
-        """On how many brokers, at most ``replicas``, a new topic may have one: also on those that are away but hold
-        replicas of other topics. Kafka places some on them, and they come back."""
+        """Number of brokers, at most ``replicas``, that can have a new topic's replicas, including brokers that are
+        down but have replicas of other topics: Kafka places some there, and they come back."""
         broker_ids = {broker.id for broker in self.brokers}
         if len(broker_ids) < replicas:
             broker_ids |= {

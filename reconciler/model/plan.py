@@ -1,4 +1,4 @@
-"""The plan: changes in order, what will not be done, and the basis it rests on."""
+"""The plan: changes in order, refusals and other findings, and its basis."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -53,7 +53,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """Of the files that a plan is made from. ``revision``, ``dirty``: as in ``Basis``. ``digest``: of their topology
+    """Version of the files of a plan. ``revision``, ``dirty``: as in ``Basis``. ``digest``: of their topology
     (``engine.plan.fingerprints.topology_digest``); None: not computed yet."""
 
     revision: str = ""
@@ -96,7 +96,7 @@ class Planned:
     wave: str = field(default="", metadata=SPARSE)
     """Wave of the plan's rollout; empty without one."""
     wave_why: str = field(default="", metadata=SPARSE)
-    """Why it is a later one than that of its cluster."""
+    """Why its wave is later than its cluster's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +120,11 @@ class Plan:
     loads: tuple[BrokerLoad, ...] = ()
     """Loads of brokers, for clusters with moving replicas."""
     shifts: tuple[AccessShift, ...] = ()
-    """Who gains and who loses access by all of it together."""
+    """Access that principals gain or lose by the whole plan."""
     rollout: Course | None = field(default=None, metadata=SPARSE)
     """The waves of the plan."""
     outside: tuple[OutsideChange, ...] = field(default=(), metadata=SPARSE)
-    """What changed and was done by no apply."""
+    """Changes since the last apply that no apply made."""
     adopted_acls: tuple[AdoptedAcl, ...] = field(default=(), metadata=SPARSE)
     """Rules that it adopts without a change."""
     format_version: int = field(default=FORMAT_VERSION)
@@ -140,8 +140,8 @@ class Plan:
 
 
 class Result(StrEnum):
-    """UNDONE: done, and taken back since its probe failed. UNPROVEN: done, and whether it holds could not be probed.
-    LEFT: its probe failed, and it could not be taken back."""
+    """UNDONE: done, and reverted after its probe failed. UNPROVEN: done, but could not be probed. LEFT: its probe
+    failed, and it could not be reverted."""
 
     DONE = "done"
     FAILED = "failed"

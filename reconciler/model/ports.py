@@ -1,4 +1,4 @@
-"""Ports: the interfaces that backends implement. Planning is given readers; only applying is given writers."""
+"""Ports: the interfaces that backends implement. Planning gets readers; only applying gets writers."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -23,11 +23,11 @@ class ClusterReader(Protocol):
     def name(self) -> str: ...
 
     def read(self, topics: Collection[str] | None = None) -> LiveCluster:
-        """All visible topics, or only ``topics`` (those that do not exist are left out)."""
+        """All visible topics, or only ``topics``; missing ones are left out."""
         ...
 
     def read_access(self) -> LiveAccess:
-        """Every access rule of the cluster in one request, and which of them this environment's runs made."""
+        """Every access rule of the cluster in one request, and the rules that runs of this environment made."""
         ...
 
     def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
@@ -35,11 +35,11 @@ class ClusterReader(Protocol):
         ...
 
     def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:
-        """Which keys of whose quotas this environment's runs set, by the ownership record."""
+        """Entity -> keys that runs of this environment set, by the ownership record."""
         ...
 
     def read_users(self) -> LiveUsers:
-        """Every SCRAM user of the cluster in one request, and which versions this environment's runs set."""
+        """Every SCRAM user of the cluster in one request, and the versions that runs of this environment set."""
         ...
 
     def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[Subject, str]:
@@ -47,7 +47,7 @@ class ClusterReader(Protocol):
         ...
 
     def replica_facts(self, environment: str) -> ReplicaFacts:
-        """A closer look, where replicas matter: reassignments, sizes, throttles, the journal of ``environment``."""
+        """Details for changes of replicas: reassignments, sizes, throttles, the journal of ``environment``."""
         ...
 
 
@@ -62,7 +62,7 @@ class ReplicaAdmin(Protocol):
     def facts(self) -> ReplicaFacts: ...
 
     def moves(self) -> tuple[ReassignmentInFlight, ...]:
-        """In flight, everybody's (ListPartitionReassignments)."""
+        """Running reassignments of anyone (ListPartitionReassignments)."""
         ...
 
     def sizes(self, topics: Collection[str]) -> Mapping[tuple[str, int, int], int]:
@@ -72,12 +72,13 @@ class ReplicaAdmin(Protocol):
     def reassign(
         self, targets: Mapping[Partition, tuple[int, ...] | None], factor_changes: bool
     ) -> dict[Partition, str]:
-        """None cancels. What was refused, with the broker's words. ``factor_changes`` False: brokers that can (KIP-860)
+        """Target None: cancel. Returns refusals in the broker's words. ``factor_changes`` False: brokers with KIP-860
         refuse a target with another number of replicas."""
         ...
 
     def throttle(self, edits: Sequence[ThrottleEdit]) -> Sequence[ClusterError]:
-        """Incremental config changes, each resource atomic; what failed. Returns when the brokers show them."""
+        """Incremental config changes, atomic for each resource; returns the failed ones once the brokers show the
+        others."""
         ...
 
     def elect_preferred(self, partitions: Collection[Partition]) -> None: ...
@@ -87,24 +88,26 @@ class ReplicaAdmin(Protocol):
         ...
 
     def write_journal(self, journal: Journal | None) -> None:
-        """None: nothing of ours is left. On disk on the cluster when it returns."""
+        """None: nothing of ours is left. Returns once the cluster has it on disk."""
         ...
 
 
 class ClusterAdmin(ClusterReader, Protocol):
-    """One cluster, changed. ``perform`` batches below KRaft's 10,000 records a request and never raises for one item:
-    each gets its ``Outcome``; afterwards the reads of this cluster agree with what was done. Rules are deleted by their
-    exact 7-tuple only, and what is made is written to the ownership record before it is made; the version of a password
-    after it is set, so that none is claimed that is not."""
+    """Changes one cluster.
+
+    ``perform`` batches below KRaft's 10,000 records a request and never raises for a single item: each gets its
+    ``Outcome``, with which later reads agree. Rules are deleted by their exact 7-tuple only. The ownership record gets
+    an object before it is created, and the version of a password after it is set, so that it never claims an unset one.
+    """
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]: ...
 
     def replicas(self, environment: str) -> AbstractContextManager[ReplicaAdmin]:
-        """Opened for one reassignment; ``environment`` names our journal among those of others."""
+        """For one reassignment; ``environment`` identifies our journal among those of others."""
         ...
 
     def rules_by_broker(self) -> Mapping[int, frozenset[AclBinding]]:
-        """Every access rule as each broker's authorizer knows it now: they learn of changes one by one."""
+        """The access rules in each broker's authorizer now: brokers learn of changes one by one."""
         ...
 
     def own_rules(self, rules: Mapping[AclBinding, Made]) -> None:
@@ -112,23 +115,23 @@ class ClusterAdmin(ClusterReader, Protocol):
         ...
 
     def keep_pending(self, before: Mapping[AclBinding, Before | None]) -> None:
-        """Writes down, beside the ownership record, how rules are before a wave touches them, so that a run that is cut
-        off is seen by the next one (``LiveAccess.pending``). None strikes an entry. On disk when it returns."""
+        """Writes the state of rules before a wave beside the ownership record, by which the next run detects an
+        interrupted one (``LiveAccess.pending``). None deletes an entry. Returns once it is on disk."""
         ...
 
     def put_back(self, before: Mapping[AclBinding, Before]) -> Mapping[AclBinding, str]:
-        """Makes rules and their ownership as they were; what failed, with its reason. A rule that was not ours does not
-        become ours. Returns when every broker shows it."""
+        """Restores rules and their ownership; returns failures with their reasons. A rule of others does not become
+        ours. Returns once every broker shows the rules."""
         ...
 
 
 class Prober(Protocol):
-    """The principals that work with a cluster, and what brokers allow each of them."""
+    """The principals that use a cluster, and their rights by each broker."""
 
     def needs(self, cluster: str, /) -> Sequence[Needs]: ...
 
     def why_not(self, cluster: str, kind: Principal, /) -> str:
-        """Why this principal cannot log in from here, such as a missing secret; empty when it can."""
+        """Why this principal cannot log in from here, such as a missing secret; empty if it can."""
         ...
 
     def rights(self, cluster: str, kind: Principal, ask: Ask, /) -> Rights:
@@ -150,10 +153,10 @@ class MirrorRunner(Protocol):
         ...
 
     def restart(self, mirror: str, handover: str, progress: Callable[[str], None]) -> LiveMirror:
-        """As ``start``, while the running application copies until the new one takes over from it. What is raised says
-        whether the old one runs on."""
+        """As ``start``, while the running application copies until the new one takes over. An error says whether the
+        old one still runs."""
         ...
 
     def stop(self, mirror: str, progress: Callable[[str], None]) -> None:
-        """Graceful: open transactions are committed, then the job leaves. Returns when it has left."""
+        """Gracefully: the job commits open transactions and leaves. Returns when it has left."""
         ...

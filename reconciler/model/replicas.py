@@ -1,4 +1,4 @@
-"""Replicas: where they are, where they move to, and which reassignment is ours. Frozen values.
+"""Replicas: their brokers, their targets, and the reassignments that are ours. Frozen values.
 
 A reassignment is Kafka's (KIP-455): a partition keeps its old replicas until all new ones are in sync.
 """
@@ -22,7 +22,7 @@ THROTTLED_REPLICAS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The replicas of one partition, the first preferred as leader. Equal: it stays as it is."""
+    """The replicas of one partition before and after, the first preferred as leader. Equal: no move."""
 
     partition: int
     before: tuple[int, ...]
@@ -62,8 +62,8 @@ class ReassignmentInFlight:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPace:
-    """How fast replicas are copied. ``throttle``: bytes/s out of and into each broker. The next partitions begin when
-    less than ``bytes_in_flight`` and fewer than ``partitions_in_flight`` are under way."""
+    """The pace of copying replicas. ``throttle``: bytes/s out of and into each broker. The next partitions begin when
+    less than ``bytes_in_flight`` and fewer than ``partitions_in_flight`` are being copied."""
 
     throttle: int = 50 << 20
     bytes_in_flight: int = 10 << 30
@@ -72,7 +72,7 @@ class ReassignmentPace:
 
 @dataclass(frozen=True, slots=True)
 class ListEntries:
-    """What we added to one throttled-replicas key of a topic. ``fresh``: the topic had no such key before."""
+    """Our additions to one throttled-replicas key of a topic. ``fresh``: the topic had no such key before."""
 
     topic: str
     key: str
@@ -82,11 +82,9 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What a reassignment of ours is about to do, written on its cluster before it does it, gone when all is undone.
-
-    ``targets``: where each partition goes. ``rates``: the values that are ours wherever a broker of ``brokers`` has
-    them under its key. Only what is in it is ever cleared.
-    """
+    """The next work of our reassignment, written on its cluster beforehand and deleted once everything is cleared.
+    ``targets``: of each partition. ``rates``: values that are ours wherever a broker of ``brokers`` has them under its
+    key. Nothing outside of it is ever cleared."""
 
     environment: str
     began_ms: int
@@ -98,11 +96,9 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFacts:
-    """Of one cluster. ``moves`` are everybody's. ``sizes``: topic, partition, broker -> bytes of that replica.
-
-    ``rates``: broker -> its own dynamic throttle rates. ``journal``: what this environment has under way, None when
-    nothing.
-    """
+    """Replica facts of one cluster. ``moves``: reassignments of anyone. ``sizes``: topic, partition, broker -> bytes of
+    that replica. ``rates``: broker -> its own dynamic throttle rates. ``journal``: this environment's reassignment,
+    None without one."""
 
     moves: tuple[ReassignmentInFlight, ...] = ()
     sizes: Mapping[tuple[str, int, int], int] = field(default_factory=lambda: MappingProxyType({}))
@@ -110,7 +106,7 @@ class ReplicaFacts:
     journal: Journal | None = None
 
     def ours(self, move: ReassignmentInFlight) -> bool:
-        """Whether it goes where our journal says; then it was begun by us, or does the same."""
+        """Whether its target is the one in our journal: then we began it, or it does the same."""
         return self.journal is not None and self.journal.targets.get(move.key) == move.target
 
     def others(self) -> tuple[ReassignmentInFlight, ...]:
@@ -126,8 +122,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """One broker before the changes of a plan, while they run (the most it holds), and after. ``leaders`` are the
-    preferred ones."""
+    """One broker before a plan's changes, during them (its maximum), and after. ``leaders``: preferred ones."""
 
     cluster: str
     broker: int

@@ -14,7 +14,7 @@ from reconciler.text import quoted
 LEAST_ITERATIONS = 4096
 """As brokers accept them (ScramMechanism.minIterations)."""
 AS_FOUND = 0
-"""The version of a user whose password was not set from here and stays as it is."""
+"""The version of a user whose password is of others, and stays."""
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/=+-]*")
 
 
@@ -24,7 +24,8 @@ class Mechanism(StrEnum):
 
 
 Credentials = Mapping[Mechanism, int]
-"""What a cluster shows of a user: mechanism -> iterations. Never a password, nor anything made of one."""
+"""A user's credentials as the cluster shows them: mechanism -> iterations. Never a password, nor anything derived from
+one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,9 @@ class ScramUser:
 
 @dataclass(frozen=True, slots=True)
 class UserRecord:
-    """What the ownership record says of a user. ``version``: the last one that was surely set, None: none was.
-
-    ``setting``: a version that a run began to set, without saying that it is set; the password may be the old one or
-    the new one. ``mechanisms``: those that runs of this environment have set.
-    """
+    """A user's entry in the ownership record. ``version``: the last one that was certainly set, None without one.
+    ``setting``: a version that a run began to set without confirming it, so the password may be the old or the new one.
+    ``mechanisms``: those that runs of this environment have set."""
 
     version: int | None
     mechanisms: tuple[Mechanism, ...] = ()

@@ -1,8 +1,8 @@
-"""The status record of a mirror: what its job writes every few seconds, and what the reconciler knows of its flows.
+"""The status record of a mirror: its job writes it every few seconds, and the reconciler reads it.
 
-One document both ways (schemas/status.schema.json), in a compacted topic on the status cluster. Within its format
-version fields are only added: readers leave aside what they do not know, and what an older job does not write has its
-default. A figure of a flow is a field of ``FlowStatus`` (CONTRIBUTING.md says what else it takes).
+One document for both (schemas/status.schema.json), in a compacted topic on the status cluster. Within its format
+version fields are only added: readers ignore unknown fields, and fields that an older job does not write have their
+defaults. A figure of a flow is a field of ``FlowStatus`` (CONTRIBUTING.md has the other steps).
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from reconciler.replication.names import renamed, with_former_names
 
 FORMAT_VERSION = 1
 FORMER_LAG_HEADER = "lag"
-"""Header of a record of the last release: figures of flows that the release before it refused as fields."""
+"""Header of a record of the last release, for figures of flows that the release before it refused as fields."""
 MOST = 2**63
 
 ApplicationState = Literal["starting", "running", "stopping", "stopped", "superseded", "failed"]
@@ -24,25 +24,25 @@ FlowState = Literal["unknown", "starting", "running", "degraded", "paused", "sto
 
 @dataclass(frozen=True, slots=True)
 class PathCount:
-    """How many partitions are copied this way, and why."""
+    """Number of partitions on this path, and the reason."""
 
     path: str
     """"batch": batches travel whole. "record level": their records are encoded again."""
     reason: str
-    """In a few words without names or numbers, so that few reasons come together."""
+    """A few words without names or numbers, so that few reasons are listed."""
     partitions: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far one partition is behind, of those that are listed because they are furthest."""
+    """The lag of one of the partitions that are furthest behind."""
 
     topic: str
     partition: int
     records_lag: int
-    """Source offsets behind the committed position; markers and removed records count as well."""
+    """Source offsets after the committed position, including markers and removed records."""
     seconds_lag: float | None
-    """Age of its oldest record under way; None: that record is not read yet."""
+    """Age of its oldest uncommitted record; None: that record is not read yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +56,36 @@ class GroupSyncStatus:
     unsupported: int = 0
     """Groups of a kind whose offsets cannot be set."""
     inexact: int = 0
-    """Partitions whose target offset is a safe earlier one for now."""
+    """Partitions whose target offset is earlier than exact for now, which is safe."""
     written_total: int = 0
-    """Offsets written on the target since the application began, as ``checkpoints_total``."""
+    """Offsets written on the target since the application began; ``checkpoints_total``: likewise."""
     checkpoints_total: int = 0
     read_ms: int = 0
-    """When the source was read, in milliseconds since 1970: a later commit of a group is not in it."""
+    """When the round read the source, in milliseconds since 1970: later commits of groups are not in it."""
     cpu_seconds: float = 0.0
-    """Of the driver's process, for all rounds so far."""
+    """CPU time of the driver's process in all rounds so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCondition:
-    """``topic`` and ``partition`` None: of more than one. ``stops``: the partition is not copied until someone acts."""
+    """``topic`` and ``partition`` None: it concerns more than one. ``stops``: the partition is not copied until someone
+    acts."""
 
     code: str
     topic: str | None = field(default=None, metadata=SPARSE)
     partition: int | None = field(default=None, metadata=SPARSE)
     text: str
-    """What is wrong, with both values; complete without the code."""
+    """The problem, with both values; complete without the code."""
     todo: str
-    """What to do, as a command where there is one."""
+    """The remedy, as a command if there is one."""
     since_ms: int
-    """When the driver first heard of it. One that ended and came back is new."""
+    """When the driver first got it. A condition that ended and came back is new."""
     stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ConditionCount:
-    """How many conditions of one code a flow has, where not all of them are listed."""
+    """Number of a flow's conditions with one code, if not all are listed."""
 
     code: str
     stops: bool
@@ -93,15 +94,15 @@ class ConditionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedPause:
-    """``topic`` None: of the flow as a whole. ``partitions``: that it covers; ``paused_partitions``: for how many of
-    them lanes have confirmed."""
+    """``topic`` None: the whole flow. ``partitions``: covered ones; ``paused_partitions``: those that lanes have
+    confirmed."""
 
     topic: str | None = field(default=None, metadata=SPARSE)
     partition: int | None = field(default=None, metadata=SPARSE)
     since_ms: int
-    """When it was asked for, not when it took effect."""
+    """Time of the request, not of its effect."""
     by: str
-    """Who asked, as USER on HOST."""
+    """Who asked: USER on HOST."""
     reason: str
     partitions: int
     paused_partitions: int
@@ -109,7 +110,7 @@ class ReportedPause:
 
 @dataclass(frozen=True, slots=True)
 class PauseCounts:
-    """All pauses of a flow together; each partition counts once."""
+    """All pauses of a flow; each partition counts once."""
 
     pauses: int
     partitions: int
@@ -118,22 +119,23 @@ class PauseCounts:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLoss:
-    """What the partitions of a flow left behind because of one condition, together; ``text``: the newest of one."""
+    """Records that partitions of a flow left behind because of one condition; ``text``: of the newest loss."""
 
     code: str
     partitions: int
     offsets: int = 0
-    """Source offsets that were skipped; not each of them need have been a record."""
+    """Skipped source offsets; not all of them need have had a record."""
     records: int = 0
-    """Where they could be counted, as in a corrupt batch whose header can be read."""
+    """If they could be counted, as in a corrupt batch with a readable header."""
     batches: int = 0
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUpStatus:
-    """In the mode that ends by itself: partitions, those that are copied so far, and offsets left (None: not known).
-    ``offsets_undecided``: held back by open transactions of the source when it began; not waited for."""
+    """Of a job that ends by itself: partitions, partitions copied so far, and offsets left (None: unknown).
+    ``offsets_undecided``: offsets behind transactions that were open at the source when it began; it does not wait for
+    them."""
 
     partitions: int
     done: int
@@ -143,7 +145,8 @@ class CatchUpStatus:
 
 @dataclass(frozen=True, slots=True)
 class Filling:
-    """New copies that are brought to where their source begins. ``offsets_per_second`` 0: not known."""
+    """New copies that are being filled up to the offset at which their source begins. ``offsets_per_second`` 0:
+    unknown."""
 
     partitions: int
     offsets_left: int
@@ -152,9 +155,9 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class SameOffsetsStatus:
-    """Of a flow that keeps offsets, by this application. ``holes``: stretches of source offsets without a record that
-    were filled; ``fillers``: empty records they were filled with; ``refusals``: batches that brokers refused as not the
-    next one, so that the log's end was looked up again. ``filling`` None: no copy is being filled."""
+    """Counts of a flow that keeps offsets, by this application. ``holes``: filled stretches of source offsets without a
+    record; ``fillers``: empty records in them; ``refusals``: batches that brokers refused as not the next in sequence,
+    after which the log's end was read again. ``filling`` None: no copy is being filled."""
 
     holes: int = 0
     fillers: int = 0
@@ -164,9 +167,9 @@ class SameOffsetsStatus:
 
 @dataclass(frozen=True, slots=True)
 class LastLag:
-    """The lag of a flow when it was known last: of what its source had at ``at_ms``, at most ``records`` are not
-    copied. What was written there since is unknown. ``unknown_partitions`` are not in it: theirs was not known then.
-    ``worst_partitions``: those furthest behind, of the others."""
+    """The last known lag of a flow: at most ``records`` of the source's records at ``at_ms`` are not copied. Later
+    records are unknown. ``unknown_partitions``: those without a known lag then, which are not in ``records``.
+    ``worst_partitions``: the others that were furthest behind."""
 
     records: int
     at_ms: int
@@ -176,80 +179,79 @@ class LastLag:
 
 @dataclass(frozen=True, slots=True)
 class FlowStatus:
-    """One flow as its job reports it, and as ``status`` shows it in JSON. What is None is not known, unless its field
-    says otherwise. A job of an older release leaves out later fields."""
+    """One flow, as its job reports it and ``status`` shows it in JSON. None means unknown, unless the field says
+    otherwise. A job of an older release leaves out later fields."""
 
     name: str
     fingerprint: str
-    """Of the flow's part of the hand-over that the job runs with."""
+    """Fingerprint of the flow's part of the hand-over with which the job runs."""
     state: FlowState = "unknown"
     topics: int = 0
-    """Source topics that match."""
+    """Number of matching source topics."""
     partitions: int = 0
     records_total: int = 0
-    """Copied and committed by this application, as ``transactions`` and ``retries``."""
+    """Copied and committed by this application; ``transactions`` and ``retries``: likewise."""
     records_per_second: float = 0.0
-    """Over the last ten seconds, as ``bytes_per_second``."""
+    """Over the last ten seconds; ``bytes_per_second``: likewise."""
     bytes_per_second: float = 0.0
     records_lag: int | None = None
-    """Source offsets that are not committed at the target, over all partitions."""
+    """Source offsets without a committed copy, over all partitions."""
     seconds_lag: float | None = None
-    """Age of the oldest record under way alone; see ``oldest_unread_seconds``."""
+    """Age of the oldest record that was read and not committed; see ``oldest_unread_seconds``."""
     transactions: int | None = None
     """Commits of positions."""
     retries: int | None = None
-    """Sessions of lanes that failed and were begun again: a few after a broker went away are usual."""
+    """Failed sessions of lanes, each followed by a new one: a few are usual after the loss of a broker."""
     filtered: int | None = field(default=None, metadata={**SPARSE, **named("records_filtered")})
-    """Records that ``where`` kept from the target, as ``returning`` those that provenance did; None: not asked for."""
+    """Records that ``where`` left out; ``returning``: those that provenance left out; None: not configured."""
     returning: int | None = field(default=None, metadata={**SPARSE, **named("records_returning")})
     groups: GroupSyncStatus | None = field(default=None, metadata=SPARSE)
-    """What group sync did in its last round; None: it is off."""
+    """The last round of group sync; None: it is off."""
     paths: tuple[PathCount, ...] = ()
-    """How many partitions are copied which way, and why."""
+    """Numbers of partitions by path and reason."""
     worst_partitions: tuple[PartitionLag, ...] = ()
-    """Those furthest behind, most records first."""
+    """Partitions furthest behind, most records first."""
     conditions: tuple[ReportedCondition, ...] = ()
-    """The first ones, as many as fit into the record."""
+    """As many as fit into the record, the first ones."""
     condition_counts: tuple[ConditionCount, ...] = field(default=(), metadata=SPARSE)
-    """All conditions by code, where ``conditions`` does not hold all; else empty."""
+    """All conditions by code, if ``conditions`` does not have all; else empty."""
     pauses: tuple[ReportedPause, ...] = field(default=(), metadata=SPARSE)
-    """The newest ones, as many as fit."""
+    """As many as fit, the newest ones."""
     pause_counts: PauseCounts | None = field(default=None, metadata=SPARSE)
-    """All pauses together, where ``pauses`` does not hold all; else None."""
+    """All pauses together, if ``pauses`` does not have all; else None."""
     resuming_partitions: int = field(default=0, metadata=SPARSE)
-    """No pause covers them any more, and their lanes have not confirmed that yet."""
+    """Partitions whose pauses have ended, and whose lanes have not confirmed that yet."""
     lost: tuple[ReportedLoss, ...] = field(default=(), metadata=SPARSE)
     rate_limit: int | None = field(default=None, metadata=SPARSE)
-    """Bytes per second that are declared; None: no limit."""
+    """The declared limit in bytes per second; None: no limit."""
     throttled_seconds: float | None = field(default=None, metadata=SPARSE)
-    """How long the rate limit held lanes back, added up over lanes."""
+    """Time in which the rate limit held lanes back, over all lanes."""
     catch_up: CatchUpStatus | None = field(default=None, metadata=SPARSE)
     """Only of a job that ends by itself."""
     records_lag_at_least: int = 0
-    """What is known of an unknown lag: the sum over the other partitions."""
+    """The known part of an unknown lag: the sum over the other partitions."""
     lag_unknown_partitions: int = 0
-    """How many partitions have none."""
+    """Number of partitions without a known lag."""
     stalled_partitions: int = 0
-    """They have records to copy, or may have, and do not move."""
+    """Partitions that have or may have records to copy, and do not move."""
     same_offsets: SameOffsetsStatus | None = field(default=None, metadata=SPARSE)
     """None: the flow does not keep offsets."""
     last_lag: LastLag | None = field(default=None, metadata=SPARSE)
-    """Of an unknown lag: when the job knew it last."""
+    """The last known lag, if the present one is unknown."""
     lanes: int = 0
     oldest_unread_seconds: float | None = None
-    """Age of the oldest source record that is not copied, 0 where there is none; None while that of one partition is
-    not known."""
+    """Age of the oldest uncopied source record, 0 without one; None while a partition's is unknown."""
 
     @property
     def counted_conditions(self) -> Mapping[tuple[str, bool], int]:
-        """(code, whether it stops copying) -> conditions, those that are not listed in full included."""
+        """(code, whether it stops copying) -> number of conditions, including unlisted ones."""
         if self.condition_counts:
             return {(each.code, each.stops): each.conditions for each in self.condition_counts}
         return Counter((each.code, each.stops) for each in self.conditions)
 
     @property
     def counted_pauses(self) -> tuple[int, int]:
-        """Requests, and partitions that are paused: those included that are not listed one by one."""
+        """Numbers of requests and of paused partitions, including unlisted ones."""
         if self.pause_counts is not None:
             return self.pause_counts.pauses, self.pause_counts.paused_partitions
         return len(self.pauses), sum(pause.paused_partitions for pause in self.pauses)
@@ -257,26 +259,26 @@ class FlowStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusRecord:
-    """Of one application; the newest record of its key counts. Times are milliseconds since 1970 by the driver's
-    clock."""
+    """The record of one application; the newest record of its key counts. Times are milliseconds since 1970 by the
+    driver's clock."""
 
     environment: str
     mirror: str
     state: ApplicationState
     detail: str = field(default="", metadata=SPARSE)
-    """Why it ended, for one that did."""
+    """Why the application ended; else empty."""
     application_id: str
     fingerprint: str
-    """Of the hand-over that it runs with: another one than git's means that a restart is due."""
+    """Fingerprint of the hand-over with which it runs: if git has another, a restart is due."""
     started_at_ms: int
     updated_at_ms: int
     status_interval_ms: int
-    """How often it writes; a reader takes a job for stale after several of these."""
+    """Interval of its records; after several of them without a record readers call the job stale."""
     host: str
-    """Where its Spark driver runs, as ``pid``."""
+    """Host of its Spark driver; ``pid``: its process there."""
     pid: int
     run: str = field(default="", metadata=SPARSE)
-    """Under which records its submitter follows it in deploy mode cluster; empty otherwise."""
+    """Run id under which its submitter follows it in deploy mode cluster; else empty."""
     flows: Mapping[str, FlowStatus]
 
 
@@ -287,7 +289,7 @@ def document(record: StatusRecord) -> dict[str, Any]:
 
 
 def flow_document(flow: FlowStatus) -> dict[str, Any]:
-    """Without its name, which is its key; figures that had another name are there under both."""
+    """Without its name, which is its key; renamed figures have both names."""
     fields = _CODEC.encoded(flow)
     del fields["name"]
     return with_former_names(fields)
@@ -300,7 +302,7 @@ def encoded(part: ReportedCondition | ReportedPause) -> dict[str, Any]:
 
 
 def loads(value: bytes, former_lag: bytes = b"") -> StatusRecord:
-    """``former_lag``: the header of a record of the last release. Raises ValueError: what is wrong, and where."""
+    """``former_lag``: the header of a record of the last release. Raises ValueError with the problem and its place."""
     try:
         given = parsed(value)
     except ValueError as error:
@@ -310,7 +312,7 @@ def loads(value: bytes, former_lag: bytes = b"") -> StatusRecord:
         figures = parsed(former_lag)["flows"] if former_lag else {}
         flows: dict[str, Any] = {}
         for name, flow in given["flows"].items():
-            # Both names of a renamed figure have one value, where a job writes both for older readers.
+            # A job writes a renamed figure under both names, for older readers.
             now = {renamed(title): value for title, value in {**flow, **figures.get(name, {})}.items()}
             for conditions in now.keys() & {"conditions", "condition_counts"}:
                 now[conditions] = [{**each, "code": renamed(each["code"])} for each in now[conditions]]

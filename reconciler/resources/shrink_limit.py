@@ -14,7 +14,7 @@ AGREE = "accept with apply --allow-shrink, or with a shrink_limit in the files"
 
 
 def shrunken(topology: Topology, applied: Applied | None) -> Iterator[Refused]:
-    """Of topics and of flows, each by itself. Without a record of an apply there is nothing to compare with."""
+    """For topics and flows separately. Without a record of an apply there is nothing to compare with."""
     if applied is None:
         return
     of_commit = f" of commit {applied.commit[:12]}" if applied.commit else ""

@@ -132,7 +132,7 @@ def copied_beside(judged: Judged) -> Iterator[str]:
 
 
 def begins_late_again(judged: Judged) -> Iterator[str]:
-    """Of a flow that was applied before. Where it copied nothing yet, nothing on the target says that it ran."""
+    """For a flow that was applied before. If it has copied nothing yet, nothing on the target shows that it ran."""
     flow = judged.flow
     if judged.first and judged.copies.partitions and "latest" in (flow.start.kind, flow.start.otherwise):
         yield (

@@ -1,4 +1,4 @@
-"""How much a plan will copy over each flow, lose on each cluster, and move between brokers, as far as it is known."""
+"""Amounts that a plan will copy over each flow, lose on each cluster, and move between brokers, as far as known."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ class AmountKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """``about``: a flow for COPY and AGAIN, else a cluster. ``records`` and ``bytes`` are upper bounds; None: unknown
-    for at least one topic. ``bytes`` of COPY and AGAIN: one copy, as it travels; else on all replicas. ``seconds``: at
-    the rate that the flow has now, or at the throttle of a reassignment; None: there is no such rate."""
+    """``about``: a flow for COPY and AGAIN, else a cluster. ``records`` and ``bytes``: upper bounds, None if unknown
+    for a topic. ``bytes`` of COPY and AGAIN: of one copy, as it travels; else on all replicas. ``seconds``: at the
+    flow's present rate, or at the throttle of a reassignment; None without such a rate."""
 
     kind: AmountKind
     about: str
@@ -37,13 +37,13 @@ class Amount:
 
     @property
     def nothing(self) -> bool:
-        """Known to be none: partitions without an offset hold no record, and neither do those without a byte, whatever
-        else could not be read. A move has only bytes."""
+        """Known to be empty: partitions without offsets or without bytes have no record, whatever else could not be
+        read. A move has only bytes."""
         return self.records == 0 if self.bytes is None else self.bytes == 0 and not self.records
 
 
 def beginning_to_travel(plan: Plan, topology: Topology, live: LiveState) -> tuple[TopicHop, ...]:
-    """Existing topics that a flow begins to carry with this plan: their remote topics are created."""
+    """Existing topics that a flow begins to carry, because this plan creates their remote topics."""
     created = {planned.change.ref for planned in plan.changes if isinstance(planned.change, CreateTopic)}
     if not created or not topology.flows:
         return ()
@@ -51,12 +51,12 @@ def beginning_to_travel(plan: Plan, topology: Topology, live: LiveState) -> tupl
 
 
 def in_sight(hops: Iterable[TopicHop], live: LiveState) -> tuple[TopicHop, ...]:
-    """Those whose source topic exists: of any other there is nothing to count."""
+    """Without topics whose source does not exist: these have nothing to count."""
     return tuple(sorted(hop for hop in hops if live.topic(hop.source) is not None))
 
 
 def copy_questions(travelling: Sequence[TopicHop], live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
-    """Cluster -> what to ask of the topics that begin to travel; only so many."""
+    """Cluster -> questions about topics that begin to travel, up to a limit."""
     topics = {hop.source: topic for hop in travelling[:MOST] if (topic := live.topic(hop.source))}
     return by_cluster({ref: ImpactQuery.of(topic) for ref, topic in topics.items()})
 
@@ -68,7 +68,7 @@ def amounts(
     live: LiveState,
     again: Collection[TopicHop] = (),
 ) -> tuple[Amount, ...]:
-    """``again``: of ``travelling``, what the remote topics hold already."""
+    """``again``: those of ``travelling`` whose remote topics have records already."""
     first = [hop for hop in travelling if hop not in again]
     return (
         *_copied(AmountKind.COPY, first, impacts, live),
@@ -94,7 +94,7 @@ def _copied(
             sizes.append(None if each.bytes is None or not factor else each.bytes // factor)
         size, records = total(sizes), total(each.records for each in stakes)
 
-        # The rate of a flow that has nothing to copy now says nothing about its speed.
+        # The rate of a flow with nothing to copy says nothing about its speed.
         jobs = [it for it in live.mirrors.values() if isinstance(it, LiveMirror) and flow in it.flows]
         rate = next((job.flows[flow].bytes_per_second for job in jobs if job.lag_is_current), None)
         seconds = None if size is None or not rate else size / rate

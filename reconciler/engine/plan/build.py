@@ -1,4 +1,4 @@
-"""Builds the plan: the changes of all clusters in one order, with risk, impact and the basis they rest on."""
+"""Builds the plan: the changes of all clusters in one order, with risk, impact and basis."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -32,9 +32,8 @@ def plan(
     prune: bool = False,
     left: Left = NOTHING_LEFT,
 ) -> Plan:
-    """``previous``: mirror -> the hand-over its running job was started with; lets the plan name fields and topics.
-    ``prune``: unmanaged topics that a prune list owns are deleted. ``left``: what the last apply left.
-    """
+    """``previous``: mirror -> the hand-over of its running job, by which the plan names fields and topics. ``prune``:
+    delete unmanaged topics that a prune list owns. ``left``: the state that the last apply left."""
     findings, routing = diff(topology, live, previous, prune, left)
     # min.insync.replicas above a partition's replicas would stop its acks=all producers (NOT_ENOUGH_REPLICAS), so such
     # configs wait for the reassignment.
@@ -75,7 +74,7 @@ def plan(
 
 
 def basis_now(planned: Plan, topology: Topology, live: LiveState) -> Basis:
-    """What ``planned`` rests on, as it is now: the same subjects, nothing else."""
+    """The present state of the basis of ``planned``: the same subjects, nothing else."""
     return replace(
         planned.basis,
         environment=topology.environment,
@@ -86,7 +85,7 @@ def basis_now(planned: Plan, topology: Topology, live: LiveState) -> Basis:
 
 
 def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
-    """What moved since the plan was made; empty when it may be applied. ``now`` comes from ``basis_now``."""
+    """Differences since the plan was made; empty if it may be applied. ``now``: of ``basis_now``."""
     before = planned.basis
     moved: list[Moved] = []
     if before.environment != now.environment:  # then nothing else can be compared
@@ -112,10 +111,8 @@ _OUR_NAMES = (
 
 
 def with_broker_refusals(planned: Plan, refusals: Mapping[Subject, str], unasked: Mapping[str, str]) -> Plan:
-    """Adds what brokers answered to validate-only requests (``ClusterReader.validate``): subject -> refusal.
-
-    ``unasked``: cluster -> why its brokers could not be asked; that is noted, and blocks nothing.
-    """
+    """Adds answers of brokers to validate-only requests (``ClusterReader.validate``): subject -> refusal. ``unasked``:
+    cluster -> why its brokers could not be asked, which becomes a note and blocks nothing."""
     refused = tuple(
         Refused(
             subject,
@@ -146,12 +143,12 @@ def _seen_clusters(topology: Topology, live: LiveState) -> tuple[SeenCluster, ..
 
 
 def _count(part: object) -> int | None:
-    """None: it could not be read, or was not asked for."""
+    """None: unreadable, or not asked for."""
     return len(part) if isinstance(part, frozenset | Mapping) else None
 
 
 def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Routing) -> Iterator[str]:
-    # What changes for a running job without a restart.
+    # Changes that a running job takes over without a restart.
     changed = {change.ref for change in findings.changes if isinstance(change, TopicChange | ReassignReplicas)}
     kept = {subject.name for subject in findings.settled if subject.about is About.MIRROR}
     for name, mirror in topology.mirrors.items():
@@ -159,14 +156,14 @@ def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Rou
         if name in kept and remotes:
             count = f"{len(remotes)} of its topics change" if len(remotes) > 1 else "one of its topics changes"
             yield f"mirror {name} keeps running: {count}, its definition does not"
-        # Else "No changes" would read as if all went well.
+        # Without this, "No changes" would look as if all went well.
         if name in kept and isinstance(running := live.mirrors.get(name), LiveMirror):
             yield from not_copying(
                 running,
                 lambda cause: [each.subject for each in deviations_behind(cause, topology, findings.changes)],
             )
 
-    # Copies that keep less than their sources. Where the plan creates the copy, that is a risk of the change.
+    # Copies that keep less than their sources. For a copy that the plan creates, this is a risk of the change.
     made = {change.ref for change in findings.changes if isinstance(change, CreateTopic)}
     yield from kept_less_lines(each for each in kept_less_by(routing) if each.remote not in made)
     for name in sorted({ref.cluster for ref in made if ref in {route.remote for route in routing.routes}}):

@@ -1,6 +1,6 @@
-"""The saved plan: its JSON format, written and read back (schemas/plan.schema.json).
+"""The saved plan: its JSON format, written and read (schemas/plan.schema.json).
 
-Shape: schemas/plan.schema.json. Within one format version fields are only added.
+Within one format version fields are only added.
 """
 
 import hashlib
@@ -45,8 +45,8 @@ def _plan(document: Mapping[str, Any]) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class SavedKind(Generic[T]):
-    """A kind of saved plan: its word in JSON, what it is called, its schema below schemas/, what to do with one that
-    cannot be used, the format version that is read; and its document without the digest, written and read."""
+    """A kind of saved plan: its word in JSON, its name, its schema below schemas/, the remedy for an unusable one, the
+    readable format version; and functions that write and read its document without the digest."""
 
     word: str
     name: str
@@ -61,8 +61,8 @@ class SavedKind(Generic[T]):
         return printable_json({**document, "digest": _sealed(document)}, indent=2) + "\n"
 
     def digest(self, plan: T) -> str:
-        """sha256 over the canonical content. It finds damage and slips, not forgery: apply compares with what it
-        sees."""
+        """sha256 over the canonical content. It finds damage and slips, not forgery: apply compares the plan with the
+        clusters."""
         return _sealed(self.document(plan))
 
     def loads(self, text: str) -> T:
@@ -77,7 +77,7 @@ class SavedKind(Generic[T]):
         if not isinstance(document, dict) or document.get("kind") != self.word:
             raise PlanfileError(f"this file is no {self.name}", f"It has no kind: {self.word}", self.again)
 
-        # The version comes before the digest: a plan of another release would be called damaged otherwise.
+        # The version comes before the digest, so that a plan of another release is not called damaged.
         if (version := document.get("format_version")) != self.version:
             problem = f"has format version {version}, this reconciler reads {self.version}"
             raise self._unusable(problem, "It was made by another release")

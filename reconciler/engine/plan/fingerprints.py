@@ -1,4 +1,4 @@
-"""Fingerprints of the basis a plan rests on, with words for what has changed since, and what of it is read again."""
+"""Fingerprints of a plan's basis, words for changes of it since, and the reads by which apply checks it."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ from reconciler.resources.flows.routes import Route
 
 _SIMPLE = frozenset({str, int, float, bool, type(None)})
 _MAPPINGS = frozenset({dict, MappingProxyType})
-"""Compared by type, which is ten times as quick as asking whether something is a mapping."""
+"""Compared by type, which is ten times as fast as asking whether something is a mapping."""
 
 
 def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> set[Subject]:
@@ -31,7 +31,7 @@ def subjects(changes: Iterable[Change], routes: Iterable[Route]) -> set[Subject]
 
 
 def observe_again(subjects: Iterable[Subject], live: LiveState) -> tuple[Observation, ...]:
-    """The same subjects, as they are in ``live``. Raises KeyError for one that no kind observes."""
+    """The same subjects with their state in ``live``. Raises KeyError for one that no kind observes."""
     states: dict[About, Callable[[Subject], str]] = {}
     observed = []
     for subject in subjects:
@@ -74,13 +74,14 @@ def _plain(value: Any) -> object:
 
 @cache
 def _fields(kind: type) -> tuple[str, ...]:
-    """What a digest sees of a noun; looked up once for a kind, since a topology has tens of thousands."""
+    """The fields of a class that a digest covers; looked up once for each class, since a topology has tens of thousands
+    of values."""
     return tuple(f.name for f in fields(kind) if f.compare and f.name != "where") if is_dataclass(kind) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class RereadScope:
-    """What a saved plan rests on, and nothing more: ``wanted`` of clusters, and the ``mirrors``."""
+    """The basis of a saved plan and nothing more: ``wanted`` of clusters, and the ``mirrors``."""
 
     wanted: ReadScope
     mirrors: tuple[str, ...]
@@ -103,7 +104,7 @@ def basis(observed: Collection[Subject]) -> RereadScope:
 
 
 def unreadable(live: LiveState) -> list[Unknown]:
-    """Every part that was asked for and did not come."""
+    """Every requested part without an answer."""
     unknowns = [item for item in (*live.clusters.values(), *live.mirrors.values()) if isinstance(item, Unknown)]
     for cluster in (each for each in live.clusters.values() if isinstance(each, LiveCluster)):
         acls = cluster.acls if cluster.access is not None else None

@@ -41,7 +41,7 @@ _IN_A_STAGE = (
     changes.DeleteUser,
 )
 _BY_NAME = attrgetter("cluster", "name")
-"""Sorts topics as they sort themselves, and ten times as quick."""
+"""Sorts topics in their own order, ten times as fast."""
 _CLASSES = {change: place for place, change in enumerate(_IN_A_STAGE)}
 
 
@@ -78,10 +78,9 @@ def place_of(change: changes.Change, later: Collection[TopicRef]) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """What later changes may have to wait for, as ids of changes. ``places``: mirror -> topics that its job writes to;
-    ``rights``: mirror -> changes of users and rights that its job needs; ``remotes``: source topic -> its remote
-    topics; ``later``: topics whose configs wait for their replicas; ``doomed``: deleted topic -> its deleted sources.
-    """
+    """Ids of changes that later changes may wait for. ``places``: mirror -> topics that its job writes; ``rights``:
+    mirror -> changes of users and rights that its job needs; ``remotes``: source topic -> its remote topics; ``later``:
+    topics whose configs wait for their replicas; ``doomed``: deleted topic -> its deleted sources."""
 
     made: Mapping[TopicRef, tuple[str, ...]]
     grown: Mapping[TopicRef, str]
@@ -114,13 +113,13 @@ def _links(
                 if config.key == "min.insync.replicas" and (number(config.after) or 0) < (number(config.before) or 0):
                     lowered[change.ref] = change.id
 
-    # Where the same name flows both ways each side would wait for the other.
+    # If the same name flows both ways, each side would wait for the other.
     remotes: dict[TopicRef, tuple[TopicRef, ...]] = {}
     for route in routing.routes:
         if not route.two_way:
             remotes[route.source] = (*remotes.get(route.source, ()), route.remote)
 
-    # What each job writes to, and the users and rights that it needs before it starts.
+    # Topics that each job writes, and the users and rights that it needs before it starts.
     access = access_links(ordered, topology)
     users = [change for change in ordered if isinstance(change, changes.AlterUser)]
     places: dict[str, tuple[TopicRef, ...]] = {}
@@ -145,8 +144,8 @@ def _links(
 
 
 def _needs(change: changes.Change, links: _Links) -> tuple[tuple[str, ...], str]:
-    """(ids of changes that have to be done before this one, why). Within a stage the order is free otherwise. A change
-    whose needs fail is skipped, so only what would do harm alone is a need."""
+    """(ids of changes that must precede this one, why). Otherwise the order within a stage is free. A change whose
+    needs fail is skipped, so only what prevents harm is a need."""
     # Each need prevents a concrete harm: a record without its partition on the target, a job without a topic or right,
     # a reader before a denial, a deletion under a running job.
     match change:

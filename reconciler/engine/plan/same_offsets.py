@@ -1,7 +1,5 @@
-"""What new copies at the source's offsets cost: brokers are asked where their sources begin, and whether they can.
-
-The plan then says how many empty records bring each copy there, how long that takes, and what is above the limit.
-"""
+"""The cost of new copies at the source's offsets. Brokers report where their sources begin, and whether they support
+it. The plan then has the number of empty records before each copy, the time for them, and copies above the limit."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -25,9 +23,9 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NewCopy:
-    """A source partition of a flow that keeps offsets, and that has no copy yet. ``at``: as ListOffsets takes it;
-    ``offset`` where the flow's ``start`` names it. ``store``: the program that keeps its own records there, such as a
-    schema registry. The copy has the same name, so that program would write to it, too, if it runs at the target."""
+    """A source partition of a flow that keeps offsets, without a copy yet. ``at``: as ListOffsets takes it; ``offset``:
+    if the flow's ``start`` names it. ``store``: the program that keeps its own records there, such as a schema
+    registry. The copy has the same name, so the program would write to it, too, if it runs at the target."""
 
     flow: str
     source: Key
@@ -52,7 +50,7 @@ def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:
 
 
 def _hops(topology: Topology, live: LiveState) -> list[TopicHop]:
-    """Of flows that keep offsets. Nothing is worked out where there is none, as in most environments."""
+    """New copies of flows that keep offsets. Without such flows, as in most environments, nothing is computed."""
     if not any(flow.keeps_offsets for flow in topology.flows.values()):
         return []
     return sorted(hop for hop in hops_between(topology, live) if topology.flows[hop.flow].keeps_offsets)
@@ -67,7 +65,7 @@ def _store(hop: TopicHop, live: LiveState) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OldCopy:
-    """An existing target partition of a flow that keeps offsets. ``store``: as of ``NewCopy``."""
+    """An existing target partition of a flow that keeps offsets. ``store``: as in ``NewCopy``."""
 
     flow: str
     target: TopicRef
@@ -89,8 +87,8 @@ def old_copies(topology: Topology, live: LiveState) -> tuple[OldCopy, ...]:
 
 
 def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str, CopyFacts]) -> Plan:
-    """``plan`` with what is wrong with existing topics. A position shows how its flow copied; records without
-    one, that another producer wrote them. What is unknown is left to the job, which looks before it writes."""
+    """``plan`` with refusals for existing topics. A position shows how its flow copied; records without one, that
+    another producer wrote them. Unknown cases are left to the job, which checks before it writes."""
     refused, strange = list(plan.refused), dict[tuple[str, TopicRef], int]()
     translated: dict[tuple[str, TopicRef], None] = {}
     stores: dict[tuple[str, str], str] = {}
@@ -99,14 +97,14 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
         if (positions := target.positions.get(copy.flow)) is None:
             continue
         metadata, end = positions.get(copy.key, ""), target.offsets.get(copy.key, 0)
-        # A position by a mirror, without the producer that copies at equal offsets are written with: the flow copied at
-        # the target's own offsets before, and what lies there cannot be moved.
+        # A position by a mirror, without the producer of copies at equal offsets: the flow copied at the target's own
+        # offsets before, and those copies cannot be moved.
         if names_claim(metadata) and producer_of(metadata) is None:
             translated[copy.flow, copy.target] = None
         elif not names_claim(metadata) and end > 0:
             strange[copy.flow, copy.target] = max(end, strange.get((copy.flow, copy.target), 0))
             stores[copy.flow, copy.target.name] = copy.store
-    # The topic's own comparison may have refused it already; once is enough.
+    # The topic's own comparison may have refused it already.
     known = {str(item.subject) for item in refused if item.reason.code is Why.SAME_OFFSETS_NOT_NEW}
     refused += [item for place in translated if str((item := not_new(*place)).subject) not in known]
     notes = [
@@ -118,7 +116,7 @@ def with_old_copies(plan: Plan, copies: Collection[OldCopy], facts: Mapping[str,
 
 
 def _written_by_both(stores: Mapping[tuple[str, str], str]) -> Iterator[str]:
-    """``stores``: flow and topic -> the program that it is the store of."""
+    """``stores``: flow and topic -> the program whose store it is."""
     for flow, store in sorted({(flow, store) for (flow, _), store in stores.items() if store}):
         names = [f"'{name}'" for (of, name), its in sorted(stores.items()) if (of, its) == (flow, store)]
         yield (
@@ -131,7 +129,7 @@ def _written_by_both(stores: Mapping[tuple[str, str], str]) -> Iterator[str]:
 def copies_asked(
     topology: Topology, copies: Collection[NewCopy], there: Collection[OldCopy] = ()
 ) -> dict[str, dict[Key, int]]:
-    """Cluster -> what to ask there. A target is asked what its brokers can do, and where existing copies end."""
+    """Cluster -> the questions to it. A target reports the abilities of its brokers, and where existing copies end."""
     asked: dict[str, dict[Key, int]] = {flow.target: {} for flow in topology.flows.values() if flow.keeps_offsets}
     for old in there:
         asked[old.target.cluster][old.key] = LATEST
@@ -142,11 +140,11 @@ def copies_asked(
 
 
 def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], facts: Mapping[str, CopyFacts]) -> Plan:
-    """``plan`` with what new copies cost and what is refused of them. ``facts``: by cluster, answers to
-    ``copies_asked``; where one is missing the plan says that the cost is unknown."""
+    """``plan`` with the cost of new copies, and with refusals. ``facts``: answers to ``copies_asked`` by cluster;
+    without an answer the plan calls the cost unknown."""
     refused, notes = list(plan.refused), list(plan.notes)
 
-    # The right to write transaction markers: noted if missing, and where something new is made.
+    # The right to write transaction markers: a note if it is missing and the plan creates copies.
     new = {topology.flows[copy.flow].target for copy in copies}
     for name, target in sorted(facts.items()):
         if (right := target.markers) is not None and (right.held is not True or name in new):
@@ -160,7 +158,7 @@ def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], fac
             refused.append(too_old(flow))
         mine, source = [copy for copy in copies if copy.flow == flow.name], facts.get(flow.source, CopyFacts())
 
-        # Where each partition begins, as far as it is known. ListOffsets answers -1 for a time after the last record.
+        # Where each partition begins, as far as known. ListOffsets answers -1 for a time after the last record.
         firsts: dict[Key, int] = {}
         for copy in mine:
             offset = source.offsets.get(copy.source) if copy.offset is None else copy.offset

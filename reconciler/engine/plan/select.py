@@ -16,7 +16,7 @@ from reconciler.model.plan import Outcome, Plan, Planned, Result
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A planned change that is not carried out by this run."""
+    """A planned change that this run does not carry out."""
 
     id: str
     why: str
@@ -24,22 +24,22 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Narrowed:
-    """``plan`` has no unknown and no refused any more: everything in it may be carried out."""
+    """``plan`` has no unknown and no refused part any more, so all of it may be carried out."""
 
     plan: Plan
     held: tuple[Held, ...] = ()
 
 
 def with_held(plan: Plan, held: Iterable[Held], outcomes: Iterable[Outcome]) -> tuple[Outcome, ...]:
-    """One outcome for each change of the whole ``plan``, in its order: what was held back counts as not begun."""
+    """One outcome for each change of the whole ``plan``, in its order; held-back changes count as not begun."""
     all_outcomes = {outcome.id: outcome for outcome in outcomes}
     skipped = {each.id: Outcome(each.id, Result.SKIPPED, f"not begun: {each.why}") for each in held}
     return tuple({**skipped, **all_outcomes}[planned.id] for planned in plan.changes)
 
 
 def unexpired(plan: Plan, today: date) -> Plan:
-    """``plan`` without what rests on expired tombstones. Files with one are refused when they are read; a loop goes on
-    with those that it has read before."""
+    """``plan`` without changes of expired tombstones. Reading refuses files with one; a loop continues with files that
+    it has read before."""
     over = {
         planned.id: f"its tombstone counted until {planned.change.expires}"
         for planned in plan.changes
@@ -50,10 +50,8 @@ def unexpired(plan: Plan, today: date) -> Plan:
 
 
 def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
-    """``reasons``: id of a change -> why it is held back. What needs a held change is held with it.
-
-    Shifts of access are left out where only a part of the rules changes: they were worked out for all of them.
-    """
+    """``reasons``: id of a change -> why it is held back. Changes that need it are held back, too. Shifts of access,
+    which were computed for all rules, are left out if only some of the rules change."""
     held: dict[str, str] = {}
     kept: list[Planned] = []
     for planned in plan.changes:
@@ -74,11 +72,11 @@ def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
 
 
 def known_part(plan: Plan) -> Narrowed:
-    """What may be applied although something is unknown or refused.
+    """The part that may be applied although something is unknown or refused.
 
-    Changes that rest on a failed read were never planned. Held back besides: changes of a topic or mirror that has a
+    Changes that depend on a failed read were never planned. Also held back: changes of a topic or mirror with a
     refusal; while anything is unknown, growth of declared topics, because a silent cluster may carry their remote
-    topics; and removals, which need a plan without unknown and refused.
+    topics; and removals, which need a plan without unknown and refused parts.
     """
     doubt = [unknown.subject for unknown in plan.unknown] or [str(refusal.subject) for refusal in plan.refused]
     refused = {refusal.subject.whole: refusal.reason.text for refusal in plan.refused}
@@ -92,8 +90,8 @@ def known_part(plan: Plan) -> Narrowed:
         elsewhere = strange.get(change.cluster) if change.cluster else strange[min(strange)] if strange else ""
         growth = isinstance(change, changes.AddPartitions) and change.role is changes.Role.DECLARED
 
-        # A refusal holds back what it is about, whatever else is known; the rest is for lack of knowledge, where
-        # waiting costs nothing and a mistake could not be taken back.
+        # A refusal holds back its subject, whatever else is known. The other reasons are lack of knowledge: waiting
+        # costs nothing, and a mistake could not be reverted.
         if text := foreign or refused.get(change.subject) or elsewhere:
             reasons[planned.id] = f"refused: {text}"
         elif shrunk and isinstance(change, kind_of(change).takes_away):
@@ -107,7 +105,7 @@ def known_part(plan: Plan) -> Narrowed:
 
 
 def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
-    """The part that ``autonomy`` allows. SAFE: low-risk changes of remote topics, and what flows derive for their
+    """The part that ``autonomy`` allows. SAFE: low-risk changes of remote topics, and rules that flows derive for their
     readers; never a mirror, never a deletion."""
     match autonomy:
         case Autonomy.ALL:
@@ -123,14 +121,14 @@ def within(plan: Plan, autonomy: Autonomy) -> Narrowed:
 
 
 def is_step(planned: Planned) -> bool:
-    """One of several steps of a retention that is lowered slowly."""
+    """A step of a retention that is lowered slowly."""
     change = planned.change
     return isinstance(change, changes.AlterConfigs) and any(config.goal is not None for config in change.configs)
 
 
 def retention_steps_only(remaining: Plan, plan: Plan) -> int:
-    """How many changes are left after ``plan``, when each of them is the next of such steps; else 0. The last one is
-    known by the step before it, its own or its source's: it is what was desired all along."""
+    """Number of such steps after ``plan``, if each of its changes is one; else 0. The step before, of the topic or its
+    source, identifies the last one: its value was the goal all along."""
     begun = {
         (planned.id, config.key, config.goal)
         for planned in plan.changes

@@ -15,7 +15,7 @@ WORDS = ("topic or mirror", "topics and mirrors")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts of one plan. ``clusters`` are those whose topics or access change; mirrors are names."""
+    """Counts of one plan. ``clusters``: those whose topics or access change; mirrors by name."""
 
     changes: int
     clusters: tuple[str, ...]
@@ -87,8 +87,8 @@ def verdict(plan: Plan) -> str:
             name, many = f"{name.replace(' or ', ', ')} or user", f"{many.replace(' and ', ', ')} and users"
         checked = counted(summary.unchanged, name, many)
         return f"No changes: everything is as declared ({checked} compared)"
-    # Each kind says what it makes and what it takes away; equal verbs of several kinds are put together, as in
-    # ``deletes 2 topics, 1 rule``.
+    # Each kind counts its additions and removals; equal verbs of several kinds are joined, as in ``deletes 2 topics, 1
+    # rule``.
     where = f" on {counted(len(summary.clusters), 'cluster')}" if summary.clusters else ""
     counts = [kind.counts([it.change for it in plan.changes if it.change.kind is kind.name]) for kind in KINDS]
     by_verb: dict[str, list[str]] = {}

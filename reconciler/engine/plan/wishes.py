@@ -1,7 +1,7 @@
-"""Wishes: configs that brokers may refuse without harm; the topics are made without them.
+"""Wishes: configs that brokers may refuse without harm, in which case the topics are created without them.
 
-Of a mirror's own topics these are ``WISHES``. Of a remote topic they are configs of the source topic that not every
-Kafka knows: those of remote storage, of a later or an earlier release, and of a vendor.
+For a mirror's own topics these are ``WISHES``. For a remote topic they are configs of its source that not every Kafka
+knows: those of remote storage, of a later or an earlier release, and of a vendor.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Modest = changes.CreateTopic | changes.AlterConfigs
 
 
 def modest(planned: Plan, refusals: Mapping[changes.Subject, str]) -> Mapping[str, Modest]:
-    """By id, refused changes without their wishes. One without any config left is no change any more."""
+    """By id, refused changes without their wishes. Without any config left, nothing remains of the change."""
     return {
         each.id: replace(each.change, configs=kept)
         for each in planned.changes
@@ -38,8 +38,8 @@ def _wished(role: changes.Role, config: changes.ConfigChange) -> bool:
 
 
 def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
-    """``accepted``: by id, what the brokers take instead. A change that is none any more is left out, and nothing
-    waits for it."""
+    """``accepted``: by id, the form of a change that brokers accept. If nothing remains of it, it is left out, and
+    nothing waits for it."""
     gone = {id_ for id_, change in accepted.items() if isinstance(change, changes.AlterConfigs) and not change.configs}
     left = tuple(
         replace(
@@ -50,8 +50,8 @@ def without_wishes(planned: Plan, accepted: Mapping[str, Modest]) -> Plan:
         for each in planned.changes
         if each.id not in gone
     )
-    # What brokers refused, per change: notes for what was new, and ignored for copies that exist, which each plan would
-    # ask for again.
+    # Refused wishes of each change: notes for new topics, and ignored for existing copies, for which each plan asks
+    # again.
     left_out = [
         (change, config)
         for each in planned.changes
@@ -72,8 +72,8 @@ def accepted_changes(
     wishless: Mapping[str, Modest],
     validate: Callable[[Sequence[changes.TopicChange]], Mapping[changes.Subject, str]],
 ) -> dict[str, Modest]:
-    """By id, the changes of one cluster that its brokers take without the wishes that they refuse. ``validate`` asks
-    the brokers; what it raises is raised here."""
+    """By id, changes of one cluster without the wishes that its brokers refuse. ``validate``: asks the brokers; its
+    errors are raised here."""
     every = {each.id: each.change for each in planned.changes}
     subjects = {change.subject for change in wishless.values()}
     beside = [
@@ -88,7 +88,7 @@ def accepted_changes(
 
     accepted = taken(wishless)
     wished = {id_: change for id_ in accepted if isinstance(change := every[id_], Modest)}
-    # One key at a time for all topics: brokers refuse a change as a whole, and not every broker says because of what.
+    # One key at a time for all topics: brokers refuse a change as a whole, and some do not say because of which key.
     for key in sorted({config.key for change in wished.values() for config in change.configs}):
         tried: dict[str, Modest] = {}
         for id_, change in accepted.items():

@@ -110,7 +110,7 @@ def _keeper(session: Session, switch: Switch) -> Cluster | None:
 
 
 def exit_code(report: Report) -> ExitCode:
-    """Of a dry run: 3 blocked, 2 steps to take, 0 none. Of a move: 0 complete, 5 partial, 1 stopped."""
+    """For a dry run: 3 blocked, 2 steps to take, 0 none. For a move: 0 complete, 5 partial, 1 stopped."""
     results = [step.result for step in report.steps]
     if report.dry:
         if report.blocked:

@@ -1,4 +1,4 @@
-"""What the map says of clusters, flows and waves in every format; flows between two clusters, folded into one edge
+"""Words of the map for clusters, flows and waves in every format; flows between two clusters, folded into one edge
 (decision 126)."""
 
 from collections.abc import Iterable, Iterator

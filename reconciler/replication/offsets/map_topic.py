@@ -144,7 +144,7 @@ def copied_to(chunk: Record) -> int:
 
 
 async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> Mapping[Key, Record]:
-    """Of any topics of these names. Empty where there is no map or it may not be read."""
+    """For any topics of these names. Empty if there is no map or it may not be read."""
     try:
         return await _read_newest(target, flow, wanted) if wanted else {}
     except BrokerError as error:
