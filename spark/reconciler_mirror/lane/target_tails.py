@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, Key
+from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.kafka.records.batches import APPEND_TIME, CommittedFilter, scan
 from reconciler.kafka.records.records import records_of
@@ -137,26 +137,47 @@ class TargetTails:
 
     async def _without_equal(self, partition: Partition, begin: int, end: int) -> int | None:
         """Target offset of the first record in [``begin``, ``end``) that the source provably lacks. A repeated copy
-        keeps its timestamp, so its equal lies at or after the first source offset with a timestamp as late."""
-        lane, equals, windows = self._lane, set[int](), 0
+        keeps its timestamp, so its equal lies at or after the first source offset with a timestamp as late. Nothing is
+        proved where the source has deleted records, because the equal may have been one of them."""
+        key, equals, windows = partition.source, set[int](), 0
         for offset, timestamp, record_hash in await self._timed(partition, begin, end):
             if record_hash in equals:
                 continue
             if windows == MOST_WINDOWS:
                 return None
             windows += 1
-            asked = {partition.source: timestamp}
-            first = (await lane.source.list_offsets(asked, committed=lane.committed_only))[partition.source]
-            if isinstance(first, BrokerError):
-                raise first
-            if first < 0:  # no source record is as young
-                return offset
-            ends = await lane.source.list_offsets({partition.source: LATEST}, committed=lane.committed_only)
-            until = first + WINDOW
-            equals |= {record_hash for _, record_hash in await self._sources(partition, first, until, WINDOW)}
-            if record_hash not in equals and isinstance(last := ends[partition.source], int) and last <= until:
+            low, first, last = [await self._offset_at(key, at) for at in (EARLIEST, timestamp, LATEST)]
+            first = last if first < 0 else first  # no source record is as young
+            if first == low > 0:
+                return None
+            until = min(last, first + WINDOW)
+            hashes = await self._whole(key, min(first, max(low, last - WINDOW)), until)
+            if hashes is None:
+                return None
+            equals |= hashes
+            if record_hash not in equals and until == last:
                 return offset
         return None
+
+    async def _offset_at(self, source: Key, timestamp: int) -> int:
+        asked = await self._lane.source.list_offsets({source: timestamp}, committed=self._lane.committed_only)
+        if isinstance(offset := asked[source], BrokerError):
+            raise offset
+        return offset
+
+    async def _whole(self, source: Key, begin: int, end: int) -> set[int] | None:
+        """Hashes of the source's records in [``begin``, ``end``); None if compaction has left holes there."""
+        lane, hashes, at, whole = self._lane, set[int](), begin, True
+        async for answer in small_topics.read(
+            lane.source, {source: begin}, {source: end}, committed=lane.committed_only
+        ):
+            for batch in scan(answer.records):
+                whole = whole and batch.magic == 2 and batch.base <= at and batch.records == batch.last_delta + 1
+                at = max(at, batch.next_offset)
+            hashes |= {
+                hash_of(each) for each in small_topics.delivered(answer, begin, end, committed=lane.committed_only)
+            }
+        return hashes if whole and at >= end else None
 
     async def _timed(self, partition: Partition, begin: int, end: int) -> list[tuple[int, int, int]]:
         """Offset, timestamp and hash of the copy's records that have kept the timestamp of their producer."""
@@ -172,9 +193,9 @@ class TargetTails:
     async def _copies(self, partition: Partition, begin: int, end: int) -> list[Found]:
         return (await read_log(Log(self._lane.target, partition.target), begin, min(end, begin + MOST)))[1]
 
-    async def _sources(self, partition: Partition, begin: int, end: int | None, most: int = MOST) -> list[Found]:
+    async def _sources(self, partition: Partition, begin: int, end: int | None) -> list[Found]:
         log = Log(self._lane.source, partition.source, committed=self._lane.committed_only)
-        return (await read_log(log, begin, begin + most if end is None else min(end, begin + most)))[1]
+        return (await read_log(log, begin, begin + MOST if end is None else min(end, begin + MOST)))[1]
 
 
 def _without(records: Sequence[Found], others: Sequence[Found]) -> list[Found]:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from reconciler_mirror.lane import transactional
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import NO_WORK, Condition, RecordWork
@@ -176,6 +178,43 @@ def test_repeats_of_an_at_least_once_flow_are_no_records_of_others(flow: Flow, m
         fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), SECOND[50][3])])
         [condition] = lane.until(has("remote_topic_not_empty")).conditions
     assert "from its offset 134 on" in condition.text
+
+
+def _retain_none(flow: Flow) -> None:
+    admin, until = AdminClient(flow.source.client()), TopicPartition(flow.topic, 0, 120)
+    admin.delete_records([until])[until].result(20)
+
+
+def _compact(flow: Flow) -> None:
+    """Leaves of SECOND no record but its last."""
+    eager = {"cleanup.policy": "compact", "segment.ms": "100", "max.compaction.lag.ms": "100"}
+    entries = [ConfigEntry(*each, incremental_operation=AlterConfigOpType.SET) for each in eager.items()]
+    topic = ConfigResource(ResourceType.TOPIC, flow.topic, incremental_configs=entries)
+    admin = AdminClient(flow.source.client())  # kept: a client that is collected answers nothing
+    admin.incremental_alter_configs([topic])[topic].result(20)
+    until = time.monotonic() + 60
+    while len([one for one in flow.source_content()[0] if one in SECOND]) > 1:
+        assert time.monotonic() < until, "the source was never compacted"
+        fill(flow.source, flow.topic, [(key, b"newer", (), int(time.time() * 1000)) for key, *_ in SECOND[:-1]])
+        time.sleep(1)
+
+
+@pytest.mark.parametrize("delete", [_retain_none, pytest.param(_compact, marks=pytest.mark.long)])
+def test_repeats_whose_originals_the_source_has_deleted_are_no_records_of_others(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, delete: Callable[[Flow], None]
+) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
+    fill(flow.source, flow.topic, SECOND)
+    with running(Lane(flow.lane(delivery=TWICE))) as lane:
+        lane.until(lambda p: [each.position for each in p.partitions] == [120])
+        delete(flow)
+        lane.until(caught_up)
+        fill(flow.target, flow.remote, SECOND[50:])
+        began = time.monotonic()
+        lane.until(lambda _: time.monotonic() - began > 3)
+        fill(flow.source, flow.topic, THIRD)
+        lane.until(caught_up)
+    assert conditions(lane.control.reports) == []
 
 
 @pytest.mark.parametrize(
