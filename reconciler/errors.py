@@ -25,7 +25,7 @@ class Where:
 
     @property
     def line_words(self) -> str:
-        """``topics.yaml:12``; empty where it is no line."""
+        """``topics.yaml:12``; empty without a line."""
         return f"{self.file}:{self.line}" if self.line else ""
 
 
@@ -47,7 +47,7 @@ class Problem:
 
 
 class ReconcilerError(Exception):
-    """Base of all our errors. ``exit_code`` is what the CLI ends with (docs: exit codes)."""
+    """Base of all our errors. ``exit_code``: with which the CLI ends (docs: exit codes)."""
 
     exit_code = 1
 
@@ -103,12 +103,12 @@ class BlockedError(ReconcilerError):
 
 _PARTS = 4
 _MOVED = 20
-"""Parts of one thing, and things, that a message names; there may be thousands."""
+"""The most parts of a subject, and subjects, that a message names; there may be thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One observed subject that is no longer what the saved plan saw."""
+    """One observed subject that differs from the saved plan."""
 
     subject: str
     before: str
@@ -129,7 +129,7 @@ def _shortened(parts: list[str]) -> str:
 
 
 class StalePlan(ReconcilerError):  # noqa: N818 - says what happened
-    """The world moved under a saved plan. ``moved`` says exactly what."""
+    """The world has changed since a saved plan. ``moved``: the exact differences."""
 
     exit_code = 4
 
@@ -168,14 +168,14 @@ class Unknown:
 
     @property
     def what(self) -> str:
-        """What is wrong, without why: the same for all that one cause leaves unknown."""
+        """The problem without its reason: equal for everything that one cause leaves unknown."""
         return self.error.partition(". ")[0]
 
 
 def or_unknown(
     subject: str, ask: Callable[[], Answer], failing: type[ReconcilerError] = ReconcilerError
 ) -> Answer | Unknown:
-    """What ``ask`` gives; where it raises an error of the kind ``failing``, that ``subject`` is not known."""
+    """The answer of ``ask``; Unknown ``subject`` for an error of the kind ``failing``."""
     try:
         return ask()
     except failing as error:
@@ -191,7 +191,7 @@ def or_unknown_why(subject: str, ask: Callable[[], Answer]) -> Answer | Unknown:
 
 
 def known(answer: Answer | Unknown, why: str) -> Answer:
-    """The answer. Raises ReconcilerError where it is unknown; ``why`` that matters."""
+    """The answer. Raises ReconcilerError if it is unknown; ``why`` that matters."""
     if isinstance(answer, Unknown):
         raise ReconcilerError(answer.error, why, answer.todo)
     return answer

@@ -1,6 +1,6 @@
-"""From measured rates to what a mirror needs: lanes, cores, executors, line, and disk at its target. No I/O.
+"""From measured rates to the needs of a mirror: lanes, cores, executors, line, and disk at its target. No I/O.
 
-Figures of our own are from docs/performance.md and docs/mirror/long-lines.md; what is not known stays unknown.
+Our own figures are from docs/performance.md and docs/mirror/long-lines.md; unknown ones stay unknown.
 """
 
 import math
@@ -11,14 +11,16 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow, Mirror
 
 CORE_BYTES = 670_000_000
-"""Whole batches that a core copies in a second: the lower end of 0.67 to 0.83 GB per CPU-second, Spark included."""
+"""Bytes of whole batches that a core copies in a second: the lower end of 0.67 to 0.83 GB per CPU-second, including
+Spark."""
 RECORD_WORK = 9
-"""Times the CPU of whole batches where single records are read: the upper end of 3 to 9."""
+"""Factor on the CPU time of whole batches if single records are read: the upper end of 3 to 9."""
 LANE_BYTES = 200_000_000
-"""What a lane carries at 100 ms each way: 96 MiB that are fetched and not yet acknowledged. More on a shorter line."""
+"""Throughput of a lane at 100 ms each way: 96 MiB that are fetched and not yet acknowledged. A shorter line has
+more."""
 MOST_LANES = 64
 EXECUTOR_CORES = 4
-"""Where the mirror does not say how many an executor has."""
+"""Used if the mirror does not declare the cores of an executor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Gates of a rollout: which of them fail, with figures, and how far its waves are. What could not be read fails."""
+"""Gates of a rollout: the unmet ones with figures, and the progress of its waves. An unreadable gate counts as
+unmet."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from reconciler.text import BRIEF, counted, first_of, time_words
 
 @dataclass(frozen=True, slots=True)
 class GateScope:
-    """What gates look at. ``flows``: mirror -> its flows that are asked for. Mirrors in ``pending`` are about to be
-    started, restarted or stopped by the same plan, so nothing is asked of them yet."""
+    """The subjects of gates. ``flows``: mirror -> its flows to check. The plan is about to start, restart or stop
+    mirrors in ``pending``, so they are not checked yet."""
 
     clusters: tuple[str, ...]
     flows: Mapping[str, tuple[str, ...]]
@@ -28,8 +29,8 @@ class GateScope:
 
 
 def scope_of(topology: Topology, touched: Collection[str], remaining: Iterable[Planned]) -> GateScope:
-    """Clusters of ``touched`` and those that exchange records with them: their readers, and what would replace a lost
-    region. ``remaining``: changes that are still to come."""
+    """Clusters of ``touched``, and those that exchange records with them: their readers, and the replacements of a lost
+    region. ``remaining``: changes still to come."""
     flows = [flow for flow in topology.flows.values() if {flow.source, flow.target} & set(touched)]
     clusters = {*touched, *(side for flow in flows for side in (flow.source, flow.target))}
     names = {flow.name for flow in flows}
@@ -73,7 +74,7 @@ def faults(gates: Gates, scope: GateScope, sight: Sight) -> tuple[Fault, ...]:
 
 
 def _of_cluster(gates: Gates, name: str, health: ClusterHealth | Unknown | None) -> Iterator[Fault]:
-    """A cluster whose health is unknown fails its gates: a wave must not go on past what cannot be seen."""
+    """A cluster with unknown health fails its gates: a wave must not continue without seeing it."""
     subject = f"cluster {name}"
     if not isinstance(health, ClusterHealth):
         why = health.error if health is not None else "it was not read"
@@ -114,7 +115,7 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
             examples = (f", such as {each.code}: {each.text}" for each in flow.conditions if each.stops)
             text = f"{counted(stopping, 'condition')} stop copying{next(examples, '')}"
             yield Fault("mirrors", subject, text)
-    # A job that does not run is a fault of its own, unless mirrors are ignored: its last lag says nothing of now.
+    # A job that does not run is its own fault, unless mirrors are ignored: its last lag is no present one.
     for flow_name in flows if gates.lag_ms is not None and (runs or gates.mirrors is MirrorGate.IGNORED) else ():
         flow, subject = mirror.flows.get(flow_name), f"flow {flow_name}"
         if flow is not None and (flow.pauses or flow.pause_counts):
@@ -135,8 +136,8 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
 
 @dataclass(frozen=True, slots=True)
 class RolloutStatus:
-    """``promotion`` None: nothing was rolled out yet. ``lock`` None: it is free, or could not be read.
-    ``found``: gates that do not hold now, over all clusters."""
+    """``promotion`` None: no rollout has begun. ``lock`` None: free, or unreadable. ``found``: unmet gates now, over
+    all clusters."""
 
     course: Course
     promotion: Promotion | Unknown | None

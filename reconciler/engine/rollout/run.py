@@ -1,7 +1,7 @@
 """Runs a rollout wave by wave: gates before the first, soak time after each, then the next wave.
 
-Only time counts towards a soak in which two looks in a row saw all gates hold: what happens between looks that are far
-apart is unknown.
+A soak only counts time between two observations in a row in which all gates held, and that are close together: the time
+between distant ones is unknown.
 """
 
 from collections.abc import Sequence
@@ -19,34 +19,34 @@ from reconciler.model.state.rollout_progress import ClusterRollout, Promotion, S
 from reconciler.text import time_words
 
 POLL_SECONDS = 5.0
-"""Between looks while a wave soaks; ``WAITING_SECONDS`` while a gate is closed."""
+"""Seconds between observations while a wave soaks; ``WAITING_SECONDS`` while a gate is unmet."""
 WAITING_SECONDS = 2.0
 REPORT_EVERY_MS = 30_000
 
 
 class RolloutIO(Protocol):
-    """What a rollout asks of the world. Only ``kept`` raises."""
+    """The world of a rollout. Only ``kept`` raises."""
 
     def look(self, scope: GateScope) -> Sight: ...
 
     def kept(self) -> Promotion:
-        """As the last run left it. Raises ReconcilerError."""
+        """The progress that the last run left. Raises ReconcilerError."""
         ...
 
     def keep(self, promotion: Promotion) -> str:
-        """Why it could not be written, or empty. Written when it returns."""
+        """Writes the progress; returns why that failed, or empty."""
         ...
 
     def now_ms(self) -> int:
-        """Of a clock that only goes forward."""
+        """Time of a monotonic clock."""
         ...
 
     def wait(self, seconds: float) -> None:
-        """Not longer than this; less when a stop is asked for."""
+        """At most this long; less if a stop is requested."""
         ...
 
     def closed(self) -> str:
-        """Why nothing further may be begun, or empty."""
+        """Why nothing more may begin, or empty."""
         ...
 
     def note(self, about: str, text: str) -> None: ...
@@ -54,8 +54,9 @@ class RolloutIO(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RolloutOptions:
-    """``patient``: waits for gates and soaks; else one look a call, and the next call goes on. ``gap_ms``: the longest
-    time between two looks that counts as watched. ``ungated``: gates and soaks are left out."""
+    """``patient``: waits for gates and soaks; otherwise each call makes one observation, and the next call continues.
+    ``gap_ms``: the longest time between two observations that counts as watched. ``ungated``: without gates and
+    soaks."""
 
     patient: bool = True
     gap_ms: int = 30_000
@@ -71,12 +72,10 @@ class SoakVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """One wave after its changes. Times in ms of a clock that only goes forward.
-
-    ``held_at``: the last look, when it saw all gates hold. ``waits_since``: since when they do not.
-    ``gap_ms``: looks that are further apart than this leave the time between unwatched. ``doubted``: the last look of a
-    soak saw a gate that does not hold; one lost answer, or a lag that is unknown for a moment, ends nothing.
-    """
+    """One wave after its changes. Times are milliseconds of a monotonic clock. ``held_at``: the last observation, if
+    all gates held. ``waits_since``: when they stopped holding. ``gap_ms``: time between observations further apart
+    counts as unwatched. ``doubted``: a gate did not hold in the last observation of a soak; a single lost answer, or a
+    lag that is briefly unknown, ends nothing."""
 
     soak_ms: int
     wait_ms: int
@@ -93,7 +92,8 @@ class Settling:
 
 
 def looked(before: Settling, faults: Sequence[Fault], now: int) -> Settling:
-    """Gates may take ``wait_ms`` to hold after the wave; then one that two looks in a row see broken ends it."""
+    """Gates have ``wait_ms`` to hold after the wave; from then on, a gate that two observations in a row find unmet
+    ends it."""
     if not faults:
         watched = 0
         if before.held_at is not None and now - before.held_at <= before.gap_ms:
@@ -109,11 +109,10 @@ def looked(before: Settling, faults: Sequence[Fault], now: int) -> Settling:
 
 
 class Conductor:
-    """The ``WavePromotion`` of ``engine.apply.limits`` for plans with a rollout. Lives as long as one run of one plan;
-    ``settlings`` may outlive it: by name, looks at waves that soak.
+    """The ``WavePromotion`` of ``engine.apply.limits`` for plans with a rollout.
 
-    ``halted``: why the rollout stopped, or empty. ``ended_by``: the signal that ended the run, and so halted it, or
-    empty.
+    Lives for one run of one plan; ``settlings`` may outlive it: by name, observations of soaking waves. ``halted``: why
+    the rollout stopped, or empty. ``ended_by``: the signal that ended the run, and so halted it, or empty.
     """
 
     def __init__(
@@ -137,13 +136,13 @@ class Conductor:
         self.ended_by = ""
         try:
             self.promotion = world.kept()
-        except ReconcilerError:  # how far the last run came is unknown: gates that are ignored do not need it
+        except ReconcilerError:  # the progress of the last run is unknown, and ignored gates do not need it
             if not manner.ungated:
                 raise
 
     def require_open(self) -> None:
-        """Raises BlockedError while a gate does not hold, before anything is begun. A rollout that is under way waits
-        for the gates of its last wave instead."""
+        """Raises BlockedError while a gate is unmet, before anything begins. A running rollout waits for the gates of
+        its last wave instead."""
         waves = [self.course.index(planned.wave) for planned in self.plan.changes]
         under_way = any(self.course.index(wave.name) < min(waves, default=0) for wave in self._pending())
         if self.manner.ungated or not waves or under_way:
@@ -157,10 +156,10 @@ class Conductor:
             )
 
     def begin(self, wave: str) -> str:
-        """Why the changes of ``wave`` may not begin, or empty. Waits for what comes before it."""
+        """Waits for the waves before; returns why the changes of ``wave`` may not begin, or empty."""
         index = self.course.index(wave)
 
-        # What earlier waves left undone would not change by waiting, so it is checked before any soak.
+        # Waiting would not complete earlier waves, so their missing changes are checked before any soak.
         if why := self._unfinished(index) or self._settled(self.course.waves[:index]):
             return self._halt(f"wave {wave} may not begin: {why}")
         return self._moved(
@@ -168,13 +167,13 @@ class Conductor:
         )
 
     def ended(self, wave: str, outcomes: Sequence[Outcome]) -> None:
-        """The changes of ``wave`` came to ``outcomes``; its soak begins."""
+        """The changes of ``wave`` ended with ``outcomes``; its soak begins."""
         self.outcomes |= {outcome.id: outcome for outcome in outcomes}
         if all(outcome.result is Result.DONE for outcome in outcomes):
             self._moved(self.course.wave(wave), ClusterRollout(wave, SoakState.SOAKING), f"wave {wave} is done")
 
     def conclude(self) -> None:
-        """Waits for the gates and the soak of all waves that are over."""
+        """Waits for the gates and soaks of all completed waves."""
         if self.halted:
             return
         index = len(self.course.waves)
@@ -182,7 +181,7 @@ class Conductor:
             self._halt(why)
 
     def tend(self) -> str:
-        """Goes on with soaks that earlier changes left, whatever the plan holds. Why one is not over, or empty."""
+        """Continues soaks of earlier changes, whatever the plan has; returns why one is not over, or empty."""
         return self._settled(self.course.waves)
 
     def interrupted(self, by: str = "") -> None:
@@ -207,7 +206,7 @@ class Conductor:
         return outcome is not None and outcome.result is Result.DONE
 
     def _settled(self, waves: Sequence[CourseWave]) -> str:
-        """Why one of ``waves`` has not soaked to its end, or empty."""
+        """Why the soak of one of ``waves`` is not over, or empty."""
         for wave in waves:
             if self.promotion.pending(wave.clusters) and (why := self._settle(wave)):
                 return why
@@ -225,7 +224,7 @@ class Conductor:
             self.settlings[wave.name] = state
             log.about(state, all_faults)
             stand = SoakState.PASSED if state.verdict is SoakVerdict.PASSED else SoakState.SOAKING
-            # A run that goes on after a kill must not count a doubted soak as undisturbed: the next look might have
+            # After a kill, the next run must not count a doubted soak as undisturbed: the next observation might have
             # ended it.
             soaked = 0 if state.doubted else state.soaked_ms
             if why := self._moved(wave, ClusterRollout(wave.name, stand, soaked), f"wave {wave.name}"):
@@ -243,7 +242,8 @@ class Conductor:
             self.world.wait(min(POLL_SECONDS, max(0.05, state.left_ms / 1000)) if soaks else WAITING_SECONDS)
 
     def _settling(self, wave: CourseWave) -> Settling:
-        """As the last look of this process left it, else as the last run did: then at least one look is to come."""
+        """The state after this process's last observation, else after the last run, which then needs at least one
+        more."""
         gates, pending = self.course.gates, self.promotion.pending(wave.clusters)
         soaked = 0 if self.promotion.begun(pending) else self.promotion.soaked_ms(pending)
         fresh = Settling(wave.soak_ms, gates.wait_ms, self.manner.gap_ms, soaked)
@@ -260,9 +260,9 @@ class Conductor:
         return faults(self.course.gates, scope, self.world.look(scope))
 
     def _moved(self, wave: CourseWave, stand: ClusterRollout, doing: str) -> str:
-        """Writes down how far the clusters of ``wave`` are. Why that failed, or empty."""
+        """Writes the progress of the clusters of ``wave``; returns why that failed, or empty."""
         before = self.promotion
-        if stand.stand is not SoakState.BEGUN:  # only clusters that the wave touched have something to soak
+        if stand.stand is not SoakState.BEGUN:  # only clusters that the wave changed soak
             self.promotion = before.set(before.pending(wave.clusters), stand)
         else:
             self.promotion = before.set(wave.clusters, stand)
@@ -283,7 +283,7 @@ class Conductor:
 
 
 class _SoakLog:
-    """Notes what happens, but not with every look."""
+    """Reports progress, but not at every observation."""
 
     def __init__(self, world: RolloutIO, wave: CourseWave) -> None:
         self.world = world

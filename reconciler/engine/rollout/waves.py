@@ -1,8 +1,7 @@
-"""Waves of a rollout: each change of a plan in one, a run that ends after one, and the exit code that follows.
+"""Waves of a rollout: the wave of each change, a run that ends after one, and the resulting exit code.
 
-A change comes in the wave of its cluster, or in the later one of what it waits for. The order
-within a wave is that of the plan without waves, so all waves together are the same changes in an order that keeps each
-dependency.
+A change is in the wave of its cluster, or in a later one because of a change that it waits for. The order within a wave
+is that of the plan without waves, so that all waves together keep every dependency.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ REMOVALS_LAST = "removals come last on their cluster"
 
 
 def course_of(topology: Topology) -> Course | None:
-    """The waves with the clusters they come to. None: the environment has no rollout."""
+    """The waves with their clusters. None: the environment has no rollout."""
     rollout = topology.rollout
     if rollout is None:
         return None
@@ -42,14 +41,14 @@ def course_of(topology: Topology) -> Course | None:
 
 
 def in_waves(planned: Iterable[Planned], topology: Topology, routes: Iterable[Route]) -> tuple[Planned, ...]:
-    """The changes wave by wave, each with its wave; as they are when there is no rollout."""
+    """The changes wave by wave, each with its wave; unchanged without a rollout."""
     ordered, course = tuple(planned), course_of(topology)
     if course is None:
         return ordered
     ways = tuple(routes)
     ordered = _with_remotes_first(ordered, ways)
 
-    # Topics of one name that are made on both sides of two flows: each is the other's remote topic.
+    # Two flows may create a topic of one name on both sides: each is the remote topic of the other.
     made = {planned.change.ref: planned.id for planned in ordered if isinstance(planned.change, CreateTopic)}
     pairs = {(route.source, route.remote) for route in ways if route.source in made and route.remote in made}
     together = {made[a]: (made[b], REMOTE_FIRST) for a, b in sorted(pairs) if (b, a) in pairs}
@@ -66,7 +65,7 @@ def in_waves(planned: Iterable[Planned], topology: Topology, routes: Iterable[Ro
 
 
 def own_clusters(change: Change, topology: Topology) -> frozenset[str]:
-    """Clusters that a change is for. A job belongs to its targets; one that left git, to the cluster of its name."""
+    """Clusters of a change. A job belongs to its targets; one that git no longer has, to the cluster of its name."""
     if not isinstance(change, StopMirror):
         return clusters_of(change, topology)
     mirror = topology.mirrors.get(change.mirror)
@@ -76,12 +75,12 @@ def own_clusters(change: Change, topology: Topology) -> frozenset[str]:
 
 
 Wait = tuple[str, str]
-"""Id of the change that is waited for, and why."""
+"""Id of the awaited change, and why it is awaited."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """``own``: the wave of its cluster; ``wave``: the one it comes in, because of ``waits_for``."""
+    """``own``: the wave of its cluster; ``wave``: its actual wave, because of ``waits_for``."""
 
     own: int
     wave: int
@@ -92,7 +91,7 @@ class _Place:
 def _placed(
     ordered: Sequence[Planned], together: Mapping[str, Wait], course: Course, topology: Topology
 ) -> Mapping[str, _Place]:
-    """The least waves that keep all waits. ``together``: changes that come in one wave with another."""
+    """The earliest waves that keep all waits. ``together``: changes that share a wave with another."""
     wave_of = {name: index for index, wave in enumerate(course.waves) for name in wave.clusters}
     placed: dict[str, _Place] = {}
     for planned in ordered:
@@ -104,8 +103,8 @@ def _placed(
         latest: dict[str, str] = {}  # cluster -> the change of its last wave so far
         for planned in ordered:
             cluster = planned.change.cluster
-            # A change comes no earlier than what it needs, than what belongs with it, and, if it removes something,
-            # than the last change of its cluster that does not.
+            # A change comes no earlier than its needs, than the changes that belong with it, and, if it removes
+            # something, than the last change of its cluster that does not.
             waits = [(need, planned.needs_why) for need in planned.needs]
             waits += [together[planned.id]] if planned.id in together else []
             if planned.stage == Stage.REMOVALS:
@@ -121,12 +120,12 @@ def _placed(
 
 
 def _with_remotes_first(ordered: Sequence[Planned], routes: Sequence[Route]) -> tuple[Planned, ...]:
-    """Within one run the order of stages is enough for these; between waves hours may lie."""
+    """Waits that matter only between waves, hours apart: within one run the order of stages is enough."""
     remotes = grouped((route.source, route.remote) for route in routes)
     creations: dict[TopicRef, str] = {}
     raised: dict[TopicRef, str] = {}
     entries = []
-    for planned in ordered:  # a change waits only for earlier ones: none of them waits in a circle
+    for planned in ordered:  # a change waits only for earlier ones, so there is no circle
         change = planned.change
         waits: list[Wait] = []
         if isinstance(change, CreateTopic | AddPartitions):
@@ -152,8 +151,8 @@ def _raises_record_size(change: AlterConfigs) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RolloutResult:
-    """One run: ``outcomes`` of the whole ``plan``. ``until``: the wave it was to end after, or empty. ``halted``: why
-    its rollout is not over, or empty."""
+    """One run: ``outcomes`` of the whole ``plan``. ``until``: the wave after which it should end, or empty. ``halted``:
+    why its rollout is not over, or empty."""
 
     plan: Plan
     outcomes: Sequence[Outcome]
@@ -162,7 +161,7 @@ class RolloutResult:
 
 
 def require_wave(plan: Plan, name: str) -> None:
-    """Raises ReconcilerError for a wave that the environment does not have."""
+    """Raises ReconcilerError for an unknown wave."""
     if not name:
         return
     environment = plan.basis.environment
@@ -193,8 +192,8 @@ def ending(chosen: Narrowed, until: str) -> Narrowed:
 
 
 def code_of(code: ExitCode, ended: RolloutResult) -> ExitCode:
-    """``code``: what the outcomes alone come to. 5 when the rollout halted with something done, by this run or an
-    earlier one; 2 when all that was to be done by now is done, and later waves are left."""
+    """``code``: by the outcomes alone. 5 if the rollout halted after changes of this run or an earlier one; 2 if all
+    changes that were due are done, and later waves remain."""
     if ended.halted:
         failed = any(outcome.result is Result.FAILED for outcome in ended.outcomes)
         return code if code is ExitCode.ERROR and failed else ExitCode.PARTIAL

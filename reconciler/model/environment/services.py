@@ -35,17 +35,14 @@ APACHE = "apache"
 
 @dataclass(frozen=True, slots=True)
 class ServiceOffer:
-    """``title``: its name for people. ``hosts``: forms of its bootstrap host names.
-
-    ``topic_configs``: those that can be set, at all (None: not documented); ``fixed_configs``: those that cannot;
-    ``at_creation``: those that cannot be changed afterwards; ``values``: keys with a value that it lacks.
-    ``cluster_action`` (can be granted), ``more_partitions`` (CreatePartitions): whether it has them.
-    ``mechanisms``: all of SASL that it has, over TLS alone (empty: not known); ``plain_user``: the only one of PLAIN.
-    ``least_factor``: replicas that each topic gets at least, whatever is asked; ``own_factor``: it keeps copies in its
-    own way, and a factor says nothing. ``limits``: what users should know besides. ``log_access``, ``upgrades``,
-    ``settings``: how users come by logs, by another release and by other settings of brokers, as sentences; empty
-    where brokers are the users' own.
-    """
+    """``title``: its name for people. ``hosts``: patterns of its bootstrap host names. ``topic_configs``: configs that
+    can be set at all (None: not documented); ``fixed_configs``: those that cannot; ``at_creation``: those that cannot
+    be changed afterwards; ``values``: keys with an unsupported value. ``cluster_action`` (can be granted),
+    ``more_partitions`` (CreatePartitions): whether it supports them. ``mechanisms``: its SASL mechanisms, over TLS
+    alone (empty: unknown); ``plain_user``: the only user name of PLAIN. ``least_factor``: the least replicas of each
+    topic, whatever is requested; ``own_factor``: it replicates in its own way, so a factor means nothing. ``limits``:
+    other facts for users. ``log_access``, ``upgrades``, ``settings``: the ways of users to logs, other releases and
+    other broker settings, as sentences; empty if users run the brokers."""
 
     title: str
     hosts: tuple[str, ...] = ()
@@ -201,5 +198,5 @@ def offer_of(cluster: Cluster) -> ServiceOffer:
 
 
 def service_words(cluster: Cluster) -> str:
-    """``MSK Serverless``, and that it was guessed where it was."""
+    """``MSK Serverless``, and whether it was guessed."""
     return offer_of(cluster).title + ("" if cluster.service else ", by its address")

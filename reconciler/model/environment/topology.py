@@ -34,7 +34,7 @@ MM2_CONFIG_EXCLUDE = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigSync:
-    """MirrorMaker 2's topic config sync: which configs of a source its copies follow."""
+    """MirrorMaker 2's topic config sync: the configs of a source that its copies follow."""
 
     enabled: bool = True
     exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
@@ -54,7 +54,7 @@ class Groups:
 
     include: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = EXCLUDED_GROUPS
-    """MirrorMaker 2's unless written; exclusions win."""
+    """MirrorMaker 2's by default; exclusions win."""
     sync_offsets: bool = False
     """False: only a failover reads groups."""
     interval_ms: int = GROUPS_INTERVAL_MS
@@ -95,14 +95,14 @@ class CopyMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Objectives:
-    """What drills of a flow are measured against, in milliseconds; None: not declared."""
+    """Objectives of a flow, which drills measure, in milliseconds; None: not declared."""
 
     rto_ms: int | None = None
     """Objective for the time until a group has read a record written at the target."""
     rpo_ms: int | None = None
-    """Age of the oldest record that is not copied."""
+    """Objective for the age of the oldest uncopied record."""
     drill_every_ms: int | None = None
-    """The longest time between two drills that met both."""
+    """The longest time between two drills that met both objectives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class AccessSync:
 
 
 class Principal(StrEnum):
-    """Who speaks to a cluster: settings of ``principals.<name>`` lie over ``client``."""
+    """The identity of a connection: settings of ``principals.<name>`` override ``client``."""
 
     PLAN = "plan"
     APPLY = "apply"
@@ -127,7 +127,7 @@ class Principal(StrEnum):
 
 
 OURS = (Principal.PLAN, Principal.APPLY, Principal.MIRROR)
-"""Without PROBE, an application's login, with which a cut-over only checks its fence."""
+"""Without PROBE, the login of an application, by which a cut-over only checks its fence."""
 
 
 def _nothing() -> Mapping[Any, Any]:
@@ -162,7 +162,7 @@ class TopicDefaults:
     configs: Mapping[str, str] = field(default_factory=_nothing)
     """Configs by Kafka's names."""
     lower_retention_by: Mapping[str, str] = field(default_factory=_nothing)
-    """Config -> the most that one apply may lower it by."""
+    """Config -> the most by which one apply may lower it."""
     undeclared: Undeclared | None = field(default=None, metadata=SPARSE)
     """None: the next layer decides; ``ignore`` without any."""
     where: Where = field(default=NOWHERE, compare=False)
@@ -180,19 +180,19 @@ class Cluster:
     region: str | None = None
     """For waves of a rollout, and the map."""
     client: Mapping[str, str] = field(default_factory=_nothing)
-    """What every principal uses."""
+    """Settings of every principal."""
     principals: Mapping[Principal, Mapping[str, str]] = field(default_factory=_nothing)
-    """By kind, what lies over ``client``."""
+    """By principal, settings that override ``client``."""
     defaults: TopicDefaults = TopicDefaults()
     prune_topics: tuple[str, ...] = ()
-    """Whole-name expressions of topics that this environment may delete there when nothing asks for them."""
+    """Whole-name expressions of topics that this environment may delete there if nothing asks for them."""
     reassignment: ReassignmentPace = field(default_factory=ReassignmentPace)
-    """How fast replicas may move."""
+    """The pace of moving replicas."""
     service: str = field(default="", metadata=SPARSE)
-    """Who runs it, see ``services``; empty: as its addresses say."""
+    """The service that runs it, see ``services``; empty: guessed from its addresses."""
     where: Where = field(default=NOWHERE, compare=False)
     not_contacted: str = field(default="", compare=False)
-    """What changed in its connection since the base, where no credentials may follow; else empty."""
+    """Changes of its connection since the base that credentials may not follow; else empty."""
     listable: tuple[str, ...] = field(default=(), compare=False)
     """Words of RECONCILER_ALLOW that would allow the change; empty if none can."""
 
@@ -275,9 +275,9 @@ class Flow:
     """For a flow that keeps offsets: limit of filler records at the beginning of a new copy's partition; None:
     ``replication.offsets.same.FILLER_LIMIT``."""
     moved_from: str = field(default="", metadata=SPARSE)
-    """Not of its entry but of ``moved``: the first name of a flow that was renamed."""
+    """From ``moved``, not from its entry: the first name of a renamed flow."""
     objectives: Objectives | None = field(default=None, metadata=SPARSE)
-    """What its drills are measured against."""
+    """Objectives that its drills measure."""
     labels: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
 
@@ -301,7 +301,7 @@ class Flow:
 
     @property
     def record_work(self) -> tuple[str, ...]:
-        """What keeps its batches from travelling whole, in the YAML's words."""
+        """The settings that keep its batches from travelling whole, in the YAML's words."""
         asked = {"where": self.selection, "headers": self.headers or None, "provenance": self.provenance}
         return tuple(word for word, desired in asked.items() if desired is not None)
 
@@ -324,14 +324,14 @@ class Mirror:
     spark_conf: Mapping[str, str] = field(default_factory=_nothing)
     """Overrides settings of this program."""
     refresh_interval_ms: int = 5_000
-    """How often the job looks for topics that match."""
+    """Interval at which the job looks for matching topics."""
     status_interval_ms: int = 2_000
     metrics_port: int = 0
     """0: the job serves no metrics."""
     metrics_host: str = "127.0.0.1"
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
     verify_conf: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
-    """Spark settings of ``verify`` alone, over the others."""
+    """Spark settings of ``verify`` alone, which override the others."""
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
     """Address at which tasks reach the driver; None: from Spark's settings."""
     hosted: bool = field(default=False, metadata=SPARSE)
@@ -359,13 +359,13 @@ class Tombstone:
     cluster: str
     topic: str
     topic_id: str
-    """As Kafka prints it, so that a later topic of the same name is never deleted."""
+    """As Kafka prints it; protects a later topic of the same name from deletion."""
     reason: str
     expires: str
     """The last day (UTC, ISO 8601) on which it counts."""
     where: Where = field(default=NOWHERE, compare=False)
     expired: bool = field(default=False, compare=False)
-    """That day was over when it was read."""
+    """The day had passed when the file was read."""
 
     @property
     def ref(self) -> TopicRef:
@@ -374,8 +374,8 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """An entry of ``moved``: what ``name`` names was ``before``. ``kind``: flow, environment, or topic, which is always
-    refused."""
+    """An entry of ``moved``: ``before`` is the former name of ``name``. ``kind``: flow, environment, or topic, which is
+    always refused."""
 
     kind: str
     name: str
@@ -401,11 +401,11 @@ class ShrinkLimit:
 
 @dataclass(frozen=True, slots=True)
 class AuditTopic:
-    """A topic that gets a copy of every audit line. ``cluster`` empty: where the environment's lock is kept."""
+    """A topic with a copy of every audit line. ``cluster`` empty: the one with the environment's lock."""
 
     topic: str
     cluster: str = ""
-    """Empty: the cluster that keeps the environment's lock."""
+    """Empty: the cluster with the environment's lock."""
     where: Where = field(default=NOWHERE, compare=False)
 
 
@@ -421,16 +421,14 @@ class Rules:
     shrink_limit: ShrinkLimit = ShrinkLimit()
     audit: AuditTopic | None = None
     docs_url: str = field(default="", metadata=SPARSE)
-    """URL of this project's pages, so that runbooks are links."""
+    """URL of this project's pages, to which runbooks link."""
     webhooks: tuple[Webhook, ...] = field(default=(), metadata=SPARSE)
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """One environment folder. Mappings are keyed by name, in the order of the files.
-
-    ``*_declared``: the section exists, perhaps empty, so that removed entries are searched for.
-    """
+    """One environment folder. Mappings are keyed by name, in the order of the files. ``*_declared``: the section
+    exists, perhaps empty, so that removed entries are looked for."""
 
     environment: str
     clusters: Mapping[str, Cluster]
@@ -449,13 +447,13 @@ class Topology:
     hooks: Mapping[str, CutoverHook] = field(default_factory=_nothing, metadata=SPARSE)
     """Step of a cut-over -> hook."""
     moved_from: tuple[str, ...] = field(default=(), metadata=SPARSE)
-    """Names that the environment had, by ``moved``: flows that it began under them are its own."""
+    """Former names of the environment, by ``moved``: flows that it began under them are its own."""
     lock_home: str = field(default="", compare=False)
     """Not from git: the cluster where a session found the lock; empty before the search (decision 107)."""
 
     @property
     def clusters_alone(self) -> bool:
-        """Whether it declares nothing that could change a cluster or a job, as the folder of a mirror host."""
+        """Whether it declares nothing that could change a cluster or a job, like the folder of a mirror host."""
         entries = (self.topics, self.flows, self.mirrors, self.deletions)
         return not (any(entries) or self.access_declared or self.quotas_declared or self.users_declared)
 
@@ -486,6 +484,6 @@ def by_name(items: Iterable[Named]) -> Mapping[str, Named]:
 
 
 def clusters_in(wave: RolloutWave, topology: Topology) -> list[str]:
-    """With repetitions, where a cluster is named by its region and by itself."""
+    """With repetitions if a cluster is named by its region and by itself."""
     of_regions = [cluster.name for cluster in topology.clusters.values() if cluster.region in wave.regions]
     return [*of_regions, *wave.clusters]
