@@ -102,7 +102,11 @@ class QuotaControl(KindControl[AlterQuota]):
             with QuotaRequests(self.cluster, self.principal) as requests:
                 refused = {whom: str(error) for whom, error in requests.altered(changes).items()}
                 sent = [change for change in changes if change.entity not in refused]
-                late = not_shown(requests, {change.entity: change for change in sent}, _holds)
+                late = not_shown(
+                    requests,
+                    {change.entity: change for change in sent},
+                    lambda change, shown: change.is_done(shown.get(change.entity, {})),
+                )
             known = self.record.read()
             self._write(
                 known, {change.entity: known.get(change.entity, NO_KEYS) - _keys(change, gone=True) for change in sent}
@@ -114,7 +118,7 @@ class QuotaControl(KindControl[AlterQuota]):
                 shown = self.read()
             return [
                 ""
-                if any(limit.after for limit in change.limits) and _holds(change, shown)
+                if any(limit.after for limit in change.limits) and change.is_done(shown.get(change.entity, {}))
                 else f"{self.cluster.name}: {error}"
                 for change in changes
             ]
@@ -133,8 +137,3 @@ class QuotaControl(KindControl[AlterQuota]):
 def _keys(change: AlterQuota, *, gone: bool) -> frozenset[str]:
     """Keys that a change removes if ``gone``, else keys that it sets."""
     return frozenset(limit.key for limit in change.limits if (limit.after is None) is gone)
-
-
-def _holds(change: AlterQuota, shown: Mapping[QuotaEntity, Limits]) -> bool:
-    live_limits = shown.get(change.entity, {})
-    return all(live_limits.get(limit.key) == limit.after for limit in change.limits)

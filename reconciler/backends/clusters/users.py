@@ -156,8 +156,7 @@ class UserControl(KindControl[UserChange]):
                         refused |= {user: f"{self._named(user)}: {words}" for user, words in answer.items()}
                         touched |= {part.user for part in left} - answer.keys()
                     done = [change for change in asked if change.user not in refused]
-                    # No request returns a password, so a new one counts as shown.
-                    late = not_shown(requests, {change.user: change for change in done}, _shows)
+                    late = not_shown(requests, {change.user: change for change in done}, _is_done)
                 # A refused user gets its former entry back, unless one of its credentials was changed before.
                 entries = {change.user: _done(change, known.get(change.user)) for change in done}
                 self.record.write(entries | {user: known.get(user) for user in refused if user not in touched})
@@ -220,8 +219,5 @@ def _done(change: UserChange, known: UserRecord | None) -> UserRecord | None:
     )
 
 
-def _shows(change: UserChange, shown: Shown | Unsupported) -> bool:
-    live_credentials = {} if isinstance(shown, Unsupported) else shown.get(change.user, {})
-    if isinstance(change, DeleteUser):
-        return not any(mechanism in live_credentials for mechanism in change.mechanisms)
-    return all(live_credentials.get(credential.mechanism) == credential.after for credential in change.credentials)
+def _is_done(change: UserChange, shown: Shown | Unsupported) -> bool:
+    return change.is_done({} if isinstance(shown, Unsupported) else shown.get(change.user, {}))

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from reconciler.model.acls import AclBinding, Permission
 from reconciler.model.changes.subject import About, Subject
 from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Stage, Why
-from reconciler.model.quotas import QuotaEntity
-from reconciler.model.users import Mechanism, user_words
+from reconciler.model.quotas import Limits, QuotaEntity
+from reconciler.model.users import Credentials, Mechanism, user_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,9 @@ class AlterQuota(BaseChange):
     def values(self) -> tuple[str, ...]:
         return tuple(f"{self.id} {limit.key} = {limit.after}" for limit in self.limits)
 
+    def is_done(self, live: Limits) -> bool:
+        return all(live.get(limit.key) == limit.after for limit in self.limits)
+
 
 @dataclass(frozen=True, slots=True)
 class CredentialChange:
@@ -159,6 +162,10 @@ class AlterUser(_UserChange):
         """No password of it is replaced."""
         return all(credential.before is None for credential in self.credentials)
 
+    def is_done(self, live: Credentials) -> bool:
+        """As far as a cluster shows: no request returns a password, so a new one counts as set."""
+        return all(live.get(credential.mechanism) == credential.after for credential in self.credentials)
+
     @property
     def action(self) -> Action:
         return Action.CREATE if self.is_new else Action.UPDATE
@@ -182,3 +189,6 @@ class DeleteUser(_UserChange):
     mechanisms: tuple[Mechanism, ...]
     left: tuple[Mechanism, ...]
     reason: Reason
+
+    def is_done(self, live: Credentials) -> bool:
+        return live.keys().isdisjoint(self.mechanisms)

@@ -36,7 +36,7 @@ def _state(cluster: LiveCluster, whom: str) -> str:
 
 def confirm(admin: ClusterAdmin, _: Sequence[AlterQuota]) -> Callable[[AlterQuota], bool]:
     quotas = admin.read_quotas()
-    return lambda change: all(quotas.get(change.entity, {}).get(limit.key) == limit.after for limit in change.limits)
+    return lambda change: change.is_done(quotas.get(change.entity, NONE))
 
 
 def deviations(change: AlterQuota) -> Iterator[Deviation]:

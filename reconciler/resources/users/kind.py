@@ -69,14 +69,11 @@ def _landed(change: UserChange, users: LiveUsers) -> bool:
     """Only the ownership record shows whether a password was set, so its version is compared and nothing else."""
     if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
         return False
-    live_credentials = users.credentials.get(change.user, {})
     if isinstance(change, AlterUser):
         record = users.recorded.get(change.user)
-        recorded_whole = record is not None and record.setting is None and record.version == change.version
-        return recorded_whole and all(
-            live_credentials.get(credential.mechanism) == credential.after for credential in change.credentials
-        )
-    return not any(mechanism in live_credentials for mechanism in change.mechanisms)
+        if record is None or record.setting is not None or record.version != change.version:
+            return False
+    return change.is_done(users.credentials.get(change.user, {}))
 
 
 def deviations(change: UserChange) -> Iterator[Deviation]:
