@@ -148,17 +148,13 @@ def prepare_broker(launch: Launch, handle: ClusterHandle, broker: SandboxBroker)
     jvm = [prerequisites.java(), f"-Xmx{launch.heap or profile.heap}", "-Xms64m", *profile.jvm]
     jvm += [
         *class_archive.flags(release),
-        *_of_kerberos(launch),
+        *([f"-Djava.security.krb5.conf={kerberos.configuration(launch.home)}"] if launch.profile.kerberos else []),
         "-Djava.awt.headless=true",
         "-cp",
         f"{release.jars}{os.sep}*",
     ]
     folder = handle.folder / f"broker-{broker.node_id}"
     control.prepare(profile, handle.name, broker, handle.brokers, [*jvm, str(folder)], release)
-
-
-def _of_kerberos(launch: Launch) -> list[str]:
-    return [f"-Djava.security.krb5.conf={kerberos.configuration(launch.home)}"] if launch.profile.kerberos else []
 
 
 def _grant_access(launch: Launch, handle: ClusterHandle) -> None:

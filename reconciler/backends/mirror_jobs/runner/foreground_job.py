@@ -82,6 +82,7 @@ def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[s
     # What may be missing is looked for first, so that a refusal leaves no folder behind.
     command_line.require_spark()
     secret = command_line.spark_secret(run.mirror, _master(run), os.environ)
+    job = command_line.job_environment(_master(run), run.handover, os.environ)
     folder = _prepared(run)
     progress(f"mirror {run.mirror.name}: Spark is starting")
     # A session of its own: Ctrl-C reaches this process alone, and ``_end`` the job with its JVM, as one process group.
@@ -93,7 +94,7 @@ def run_in_foreground(run: ForegroundRun, progress: Say, warn: Say) -> Mapping[s
             stderr=log,
             text=True,
             start_new_session=True,
-            env=_environment(run) | secret,
+            env={**job, **command_line.python_path(os.environ), **secret},
         )
         try:
             _follow(run, process.stdout, log, progress, warn)
@@ -177,11 +178,6 @@ def _command(run: ForegroundRun, folder: Path) -> list[str]:
     words += ["--request", str(folder / "request.json"), "--run-dir", str(folder), "--caller", str(os.getpid())]
     name = f"{run.script.name}-{mirror.name}"
     return [*words, "--", *command_line.spark_options(_master(run), name, conf, folder)]
-
-
-def _environment(run: ForegroundRun) -> dict[str, str]:
-    job = command_line.job_environment(_master(run), run.handover, os.environ)
-    return {**job, **command_line.python_path(os.environ)}
 
 
 def _follow(run: ForegroundRun, output: IO[str] | None, log: IO[str], progress: Say, warn: Say) -> None:
