@@ -1,4 +1,7 @@
-"""Asks a cluster over our own connections, as one principal. Imports no librdkafka: plan's first reads do not wait."""
+"""Visits clusters over our own connections, each as one principal, and words what they do not answer.
+
+Imports no librdkafka, so that a plan's first reads do not wait for it.
+"""
 
 import asyncio
 import threading
