@@ -1,4 +1,4 @@
-"""Whoever waits is told what for: new words at once, the same ones now and then."""
+"""A waiting user sees the reason: new words at once, the same ones now and then."""
 
 from __future__ import annotations
 

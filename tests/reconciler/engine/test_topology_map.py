@@ -1,4 +1,4 @@
-"""The map holds what git declares, what answered, and a plan; what nobody knows stays unknown."""
+"""The map shows git, answers and a plan; unknown parts stay unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From YAML texts to nouns: what each field becomes, and that every problem of every file is told at once."""
+"""From YAML texts to values: each field, and every problem of every file at once."""
 
 from __future__ import annotations
 

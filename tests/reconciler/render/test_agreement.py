@@ -1,4 +1,4 @@
-"""Nothing is done that nobody agreed to: without a terminal nobody can, and no means no."""
+"""Nothing happens without consent: without a terminal there is none, and no means no."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands speak where nobody listens any more, or where the terminal knows few characters."""
+"""Output of commands without a reader any more, or on a terminal with few characters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hand-over as settings: what is read, and what a person is told when it cannot be used."""
+"""The hand-over as settings: valid ones, and the message for an unusable one."""
 
 from __future__ import annotations
 

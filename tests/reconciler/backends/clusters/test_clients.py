@@ -1,4 +1,4 @@
-"""Who writes and who reads, as real brokers tell it; a transaction that is open, named, and aborted."""
+"""Writers and readers as real brokers report them; an open transaction that is named and aborted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers tell for flows that keep offsets: where topics begin, and that they know DescribeProducers."""
+"""Facts of brokers for flows that keep offsets: where topics begin, and support of DescribeProducers."""
 
 from __future__ import annotations
 

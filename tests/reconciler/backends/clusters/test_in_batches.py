@@ -1,4 +1,4 @@
-"""Every broker is asked until it shows a change; what one does not show in time is told with its number."""
+"""Every broker is asked until it shows a change; a broker that is too late is reported by its number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Why a certificate is refused is told: librdkafka calls every reason the same, and doctor and plan must not."""
+"""The reason for refusing a certificate is reported: librdkafka has one word for all reasons, doctor and plan must
+not."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_a_python_callback_cannot_be_set_from_yaml() -> None:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """Taken, so that nobody else listens on it either."""
+    """A taken port, so that no other process listens on it."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A leader that moves while a log is read ends no reader; an error that does not pass is told at once."""
+"""A leader that moves while a log is read ends no reader; a lasting error is reported at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sign of life of a cluster, where nobody listens, where somebody listens and says nothing, and where brokers run."""
+"""A sign of life of a cluster: without a listener, with a silent listener, and with brokers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The lock's last transaction was decided and its marker never written, as a killed broker leaves it: nobody waits for
-ever, and the record counts as it was decided."""
+"""The lock's last transaction was decided without its marker, as a killed broker leaves it: no run waits forever, and
+the record counts as decided."""
 
 from __future__ import annotations
 

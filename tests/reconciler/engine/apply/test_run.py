@@ -1,4 +1,4 @@
-"""A plan is carried out as it was shown; what fails stops only what needs it; an interruption is told exactly."""
+"""A plan is carried out as shown; a failure stops only what needs it; an interruption is reported exactly."""
 
 from __future__ import annotations
 

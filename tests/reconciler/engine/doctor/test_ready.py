@@ -1,4 +1,4 @@
-"""What works and leaves somebody without help later: offsets that are not kept, metrics that are off."""
+"""Findings on what works now and leaves users without help later: offsets that are not kept, metrics that are off."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.support.paths import ROOT
 
 SCHEMA = json.loads((ROOT / "schemas" / "environment.schema.json").read_text(encoding="utf-8"))
 NAMES = {"clusters": "east", "topics": "orders", "flows": "east-to-west", "mirrors": "west", "classes": "logs"}
-"""The entry that stands for all of its kind."""
+"""The entry that represents all of its kind."""
 ALWAYS_REFUSED = {"moved[].topic"}
 BASE: Mapping[str, Any] = {
     "clusters": {

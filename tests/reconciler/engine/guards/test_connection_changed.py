@@ -1,4 +1,4 @@
-"""Credentials go only where the base, or somebody outside of the edit, says."""
+"""Credentials go only where the base, or a person outside of the edit, sends them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is lost by accident is not lost: prune, protection, a wish that shrank, clusters nobody has met."""
+"""Guards against accidental loss: prune, protection, a shrunken declaration, unknown clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much a plan copies, loses and moves; what one part does not tell is unknown as a whole, never zero."""
+"""Amounts that a plan copies, loses and moves: one unknown part makes the sum unknown, never zero."""
 
 from __future__ import annotations
 

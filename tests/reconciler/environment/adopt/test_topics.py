@@ -1,4 +1,4 @@
-"""adopt: whatever a cluster holds, a plan of the files is empty, and what is not declared is told."""
+"""adopt: whatever a cluster has, a plan of the files is empty, and undeclared objects are reported."""
 
 from __future__ import annotations
 

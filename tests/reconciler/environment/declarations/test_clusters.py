@@ -1,5 +1,5 @@
-"""Settings that the mirror's connections cannot honour: told with their line, of mirrored clusters only, and in the job
-as a condition of the flow."""
+"""Settings that the mirror's connections cannot honour: reported with their line, of mirrored clusters only, and in the
+job as a condition of the flow."""
 
 from __future__ import annotations
 

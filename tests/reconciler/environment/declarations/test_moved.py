@@ -1,4 +1,4 @@
-"""``moved``: what a flow was called first, and renames that nobody could carry out."""
+"""``moved``: the first name of a flow, and renames that cannot be carried out."""
 
 from __future__ import annotations
 

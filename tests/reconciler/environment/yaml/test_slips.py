@@ -1,4 +1,4 @@
-"""Slips of a first day: each is told with the very text to write."""
+"""Slips of a first day: each is reported with the exact text to write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lane that begins again goes on from its own epoch: whoever was replaced meanwhile learns it, and fences nobody."""
+"""A lane that begins again continues its own epoch: a replaced one learns that, and fences no other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error codes are told by Kafka's own names; kafka-python's list, which has some older ones, agrees."""
+"""Error codes have Kafka's own names; kafka-python's list, with some older ones, agrees."""
 
 from __future__ import annotations
 

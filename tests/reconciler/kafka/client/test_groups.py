@@ -1,4 +1,4 @@
-"""Groups of a real cluster: every kind is told apart, offsets are read and committed, members are never overrun."""
+"""Groups of a real cluster: every kind is recognised, offsets are read and committed, members are never overrun."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bytes on the disks of brokers: who may not ask is never told that there are none."""
+"""Bytes on the disks of brokers: a missing right never reads as no bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of the audit record: what was changed, taken out or written anew, and what no chain can tell."""
+"""The chain of the audit record: what was changed, removed or rewritten, and what no chain can prove."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster that says nothing costs doctor no more than its deadline, and what was not looked at is told."""
+"""A silent cluster costs doctor no more than its deadline, and missing checks are reported."""
 
 from __future__ import annotations
 

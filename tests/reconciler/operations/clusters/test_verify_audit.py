@@ -1,4 +1,4 @@
-"""What stands in the place of the audit record, and is none, proves nothing."""
+"""A file in the place of the audit record that is none proves nothing."""
 
 from __future__ import annotations
 

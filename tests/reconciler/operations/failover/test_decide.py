@@ -1,4 +1,4 @@
-"""Failover as decisions: which flows are meant, what stops it, which offsets are set, what is told."""
+"""Failover as decisions: its flows, what stops it, the offsets to set, its warnings."""
 
 from __future__ import annotations
 

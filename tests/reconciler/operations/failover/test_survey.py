@@ -1,4 +1,4 @@
-"""What a move looks at: how much of a lag is of records that somebody can miss."""
+"""The survey of a move: how much of a lag is of records that a client can miss."""
 
 from __future__ import annotations
 

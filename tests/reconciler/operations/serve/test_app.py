@@ -23,7 +23,7 @@ from tests.support.fakes.browser import ask
 
 
 class Site:
-    """A view that the test moves on, and who asked where groups stand."""
+    """A view that the test advances, and the requests for offsets of groups."""
 
     def __init__(self) -> None:
         self.view: LiveView = seen_view()

@@ -1,4 +1,4 @@
-"""Who only opens connections to the live page, or drips a request, keeps nobody out."""
+"""A client that only opens connections to the live page, or drips a request, keeps no other out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command as a process: it answers before any cluster does, tells changes as they come, and ends cleanly."""
+"""The command as a process: it answers before any cluster does, sends changes as they come, and ends cleanly."""
 
 from __future__ import annotations
 

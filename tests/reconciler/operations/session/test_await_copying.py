@@ -1,4 +1,4 @@
-"""After its job runs, a mirror counts as started once its flows copy: what does not is told with what to do."""
+"""After its job runs, a mirror counts as started once its flows copy; others are reported with the remedy."""
 
 from __future__ import annotations
 

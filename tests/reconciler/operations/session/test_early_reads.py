@@ -1,4 +1,4 @@
-"""Clusters are read while the rest of the environment is still being read, and nobody waits for them in vain."""
+"""Clusters are read while the rest of the environment is still being read, and no command waits for them in vain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where regions, clusters and edges stand: nothing over anything else, and the same each time."""
+"""The places of regions, clusters and edges: nothing over anything else, and the same each time."""
 
 from __future__ import annotations
 

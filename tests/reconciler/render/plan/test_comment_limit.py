@@ -1,4 +1,4 @@
-"""A comment that does not fit is told with less, and still holds what people act on."""
+"""A comment that does not fit has less detail, and still all that people act on."""
 
 from __future__ import annotations
 

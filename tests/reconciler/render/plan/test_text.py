@@ -1,4 +1,4 @@
-"""What a reviewer is spared: defaults nobody chose, and what did not move."""
+"""What a reviewer is spared: mere defaults, and unchanged parts."""
 
 from __future__ import annotations
 

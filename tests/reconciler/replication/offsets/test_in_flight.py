@@ -1,4 +1,5 @@
-"""What a killed copier left behind its stored position, told from both logs: against one that is killed at random."""
+"""Records that a killed copier left after its stored position, found from both logs: against one that is killed at
+random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flow-derived access: who may read a source topic may read its remote topic, and nobody else may."""
+"""Flow-derived access: readers of a source topic may read its remote topic, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow that does not carry what its expressions match says so, where nobody else would notice."""
+"""A flow reports topics that match its expressions and that it does not carry, which would go unnoticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A renamed flow keeps everything that has its name on the clusters; a rename that nobody declared is hinted at."""
+"""A renamed flow keeps everything with its name on the clusters; an undeclared rename gets a hint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A mirror job is restarted exactly when what it was told differs, and the plan says why."""
+"""A mirror job restarts exactly when its hand-over differs, and the plan says why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan tells what changed since the last apply and was done by none; drift tells the cause by the same record."""
+"""A plan reports changes since the last apply that no apply made; drift finds their cause in the same record."""
 
 from __future__ import annotations
 

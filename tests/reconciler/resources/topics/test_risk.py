@@ -1,4 +1,4 @@
-"""How dangerous a change is, told without looking at all topics for each of many changes."""
+"""The risk of a change, found without looking at all topics for each of many changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overrides that stand in no file: left alone, counted as drift, or taken off; and never a lower limit for a copy."""
+"""Overrides that no file declares: left alone, counted as drift, or removed; and never a lower limit for a copy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the runner says of a job between two applications, when the status record still tells of the earlier one."""
+"""The runner's view of a job between two applications, while the status record is still of the earlier one."""
 
 from __future__ import annotations
 

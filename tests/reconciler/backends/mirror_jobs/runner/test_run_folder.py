@@ -1,4 +1,4 @@
-"""A state folder that somebody removes (a cleaned checkout) or makes read-only costs the running job nothing."""
+"""A state folder that is removed (a cleaned checkout) or made read-only costs the running job nothing."""
 
 from __future__ import annotations
 

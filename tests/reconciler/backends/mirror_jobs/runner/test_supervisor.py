@@ -1,4 +1,4 @@
-"""The supervisor against small processes that stand in for spark-submit: no Spark, no Kafka."""
+"""The supervisor with small processes in place of spark-submit: no Spark, no Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who speaks is told by new records and by our own clock; no clock of another machine counts."""
+"""New records and our own clock show whether a job reports; no clock of another machine counts."""
 
 from __future__ import annotations
 

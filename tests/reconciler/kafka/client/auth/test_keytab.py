@@ -1,4 +1,4 @@
-"""Keytabs are read as MIT writes them; what no ticket can come from is told with both values."""
+"""Keytabs are read as MIT writes them; an unusable one is reported with both values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan does to rights: losses are told and weighed, nobody locks himself out, nothing is invented."""
+"""Effects of a plan on rights: losses are reported and weighed, no principal locks itself out, nothing is invented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effects of rules that come and go: nobody's gain or loss is missed, nobody's is invented."""
+"""Effects of rules that come and go: no gain or loss is missed or invented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A wave of access changes is probed; one that fails is undone to the last rule, and what nobody could know stands."""
+"""A wave of access changes is probed; a failed one is undone to the last rule, and an unknown one stays."""
 
 from __future__ import annotations
 
