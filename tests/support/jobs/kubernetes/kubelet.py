@@ -322,6 +322,8 @@ def _script(
         make = f"mkdir -p $(dirname {target}) && touch {target}" if part else f"mkdir -p {target}"
         lines.append(f"chroot {root} sh -c {shlex.quote(make)}")  # from within: /var/run is a link to /run
         lines.append(f"mount --bind {source}{'/' + part if part else ''} {root}$(chroot {root} readlink -f {target})")
+    if ROOT.is_relative_to("/tmp"):  # the image's files are the checkout's, which the pod's own /tmp hides
+        lines += [f"mkdir -p {root}{ROOT}", f"mount --bind {ROOT} {root}{ROOT}"]
     if read_only:
         lines.append(f"mount -o remount,ro {root}")
     variables = " ".join(f"{key}={shlex.quote(value)}" for key, value in environ.items())
