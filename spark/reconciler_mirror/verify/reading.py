@@ -28,7 +28,8 @@ class PartitionReading:
     ``differences``: the first ones. ``error`` and ``todo``: why it could not be read, and the remedy. ``one_client``:
     clusters that librdkafka could not log in to, and why. ``by_bytes``: equal records in equal batches; ``sampled``:
     equal records that librdkafka read, too. ``unconfirmed``: a second reading did not find a difference. ``rest``: the
-    source offset from which on nothing is compared, because both sides have nothing in common any more."""
+    source offset from which on nothing is compared, because both sides have nothing in common any more. ``unsure``:
+    source offsets among which the first difference of a sample lies, if its part was placed by most of its records."""
 
     index: int
     source_start: int = 0
@@ -51,6 +52,7 @@ class PartitionReading:
     differences: tuple[FirstDifference, ...] = ()
     unconfirmed: bool = False
     rest: int | None = None
+    unsure: tuple[int, int] | None = None
     stretches: tuple[ComparedStretch, ...] = ()
 
 
@@ -77,5 +79,6 @@ def together(first: PartitionReading | None, then: PartitionReading) -> Partitio
         differing=first.differing + then.differing,
         differences=(*first.differences, *numbered)[:MOST_NAMED],
         unconfirmed=first.unconfirmed or then.unconfirmed,
+        unsure=first.unsure if first.differences else then.unsure,
         stretches=(*first.stretches, *then.stretches),
     )

@@ -230,4 +230,11 @@ def _not_compared(plan: PartitionRange, read: PartitionReading) -> tuple[str, st
     if read.rest is not None:
         why = f"from offset {read.rest} of {plan.source.name} on nothing is compared: both sides part for good"
         return why, "Compare the records after it with --from."
+    if read.unsure is not None:
+        begin, end = read.unsure
+        why = (
+            f"the first one lies in source offsets {begin} to {end - 1}: too few records in a row are equal there to"
+            " say how both sides belong together"
+        )
+        return why, "Verify the flow without --sample to name it."
     return "", ""

@@ -250,19 +250,22 @@ def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
             continue
         source = replace(now.source, start=begin, end=min(end, now.source.end), cut=False)
         part = replace(now, source=source, position=min(now.position, end), window=TimeWindow(), parts=None)
-        ours, theirs = (begin, begin) if now.same_offsets else _where_both_begin(part, now, readers)
+        found = (begin, begin, True) if now.same_offsets else _where_both_begin(part, now, readers)
+        ours, theirs, sure = found
         source = replace(source, start=ours)
         part = replace(part, source=source, target=replace(now.target, start=max(theirs, now.target.start), cut=False))
-        reading = together(reading, _piece(part, readers, lambda: False, part=True))
+        piece = _piece(part, readers, lambda: False, part=True)
+        unsure = (max(now.source.start, begin - HEAD), min(end, now.source.end)) if piece.differences else None
+        reading = together(reading, piece if sure else replace(piece, unsure=unsure))
     if reading is None:
         return PartitionReading(plan.index, now.source.start, now.target.start, source_end=now.position)
     return replace(reading, source_end=now.position)
 
 
-def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: Readers) -> tuple[int, int]:
+def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: Readers) -> tuple[int, int, bool]:
     """Source and target offset from which to compare a part: after the last ``SURE`` consecutive records before it that
     both sides share, so that a difference at the part's first record is found. Without such records: at its first
-    record, and at the target offset that most records around it suggest. Raises UnreadableError."""
+    record, and at the target offset that most records around it suggest; False then. Raises UnreadableError."""
     first, beginning = part.source.start, all_of_it.source.start
     from_the_beginning = first - HEAD <= beginning and not (all_of_it.source.cut or all_of_it.target.cut)
     # Source records from both sides of the part's begin vote for its place at the target.
@@ -275,7 +278,7 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
         if len(ours) - before == HEAD:
             break
     if before == len(ours):
-        return first, part.target.end
+        return first, part.target.end, True
 
     # If copies keep timestamps, ListOffsets by time skips most of the target's earlier records.
     timestamp = ours[0].timestamp
@@ -297,7 +300,8 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
     expected = shift - left_out  # the index of the first of ``ours`` in ``near``, by most votes
     run = _last_run(digests[:before], copies, expected, short=from_the_beginning and not left_out)
     source_index, target_index = (before, max(0, expected + before)) if run is None else run
-    return ours[source_index].offset, near[target_index].offset if target_index < len(near) else part.target.end
+    there = near[target_index].offset if target_index < len(near) else part.target.end
+    return ours[source_index].offset, there, run is not None
 
 
 def _last_run(ours: Sequence[bytes], theirs: Sequence[bytes], shift: int, *, short: bool) -> tuple[int, int] | None:

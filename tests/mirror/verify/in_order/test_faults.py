@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from reconciler_mirror.verify import report, tasks
 from reconciler_mirror.verify.bounds import sampled
 from reconciler_mirror.verify.in_order.compare import Continued, compared
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
@@ -21,7 +22,7 @@ from reconciler_mirror.verify.reading import PartitionReading, together
 from reconciler_mirror.verify.resuming import ProgressFile
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.replication.runs.verification import Sample
+from reconciler.replication.runs.verification import Equality, Sample
 from tests.support.jobs.verify_runs import Content, HandMadeFlow, endpoint
 
 pytestmark = pytest.mark.kafka
@@ -93,7 +94,7 @@ FAULTS: list[tuple[str, Fault, tuple[tuple[str, ...], int, int, int] | None]] = 
     ),
 ]
 MOVED = len(FAULTS)
-"""Two more partitions: a record of the first lies in the second."""
+"""Three more partitions: a record of the first lies in the second, and every seventh record of the third is spoilt."""
 
 
 def fill(handle: ClusterHandle, topic: str, partitions: list[list[Content]], seed: int) -> None:
@@ -124,11 +125,13 @@ def span(handle: ClusterHandle, topic: str, partition: int) -> OffsetSpan:
 def plans(plain: Sandbox) -> list[PartitionRange]:
     east, west = plain["east"], plain["west"]
     flow = HandMadeFlow(f"faults{random.randrange(10**6)}", east, west)
-    ours = [good(number) for number in range(MOVED + 2)]
+    ours = [good(number) for number in range(MOVED + 3)]
     theirs = [list(records) for records in ours]
     for records, (_, spoil, _) in zip(theirs, FAULTS, strict=False):
         spoil(records, 200)
     theirs[MOVED + 1].insert(100, theirs[MOVED].pop(300))
+    for number in range(0, COUNT, 7):
+        setting(value=b"spoilt")(theirs[MOVED + 2], number)
     topic = flow.topics(flow.name, len(ours))
     fill(east, topic, ours, 0)
     fill(west, f"east.{topic}", theirs, 2)
@@ -169,7 +172,7 @@ def test_each_fault_is_named_and_nothing_else(plans: list[PartitionRange], pausi
         assert reading.equal + reading.differing >= COUNT - 1, name
         if not pausing:
             assert [one.record for one in reading.differences] == [wanted[1]] * bool(wanted) if wanted else True
-    one, other = (read(plan, kept, steps) for plan in plans[MOVED:])
+    one, other = (read(plan, kept, steps) for plan in plans[MOVED : MOVED + 2])
     assert told(one) == [(("missing",), 300, 300, 1)]
     assert told(other) == [(("extra",), 100, 100, 1)]
 
@@ -224,7 +227,16 @@ def test_a_sample_sees_what_lies_in_it_and_says_where_it_looked(plans: list[Part
         outside = wanted is None or not start - 8 <= wanted[1] < end + 2
         assert (bool(reading.differing) is inside) if inside or outside else True, name
         if inside:
-            assert told(reading) == [wanted], name
+            assert (told(reading), reading.unsure) == ([wanted], None), name
+
+
+def test_a_part_whose_place_is_not_sure_says_where_its_first_difference_lies(plans: list[PartitionRange]) -> None:
+    reading = read(replace(plans[MOVED + 2], parts=((200, 300),)))
+    assert reading.differing
+    assert reading.unsure == (136, 300)
+    found = report.partition(plans[MOVED + 2], reading, tasks.KeyCounts(), None)
+    assert found.state is Equality.DIFFERENT
+    assert "the first one lies in source offsets 136 to 299" in found.reason
 
 
 @pytest.mark.parametrize("before", [0, 5, 40])
