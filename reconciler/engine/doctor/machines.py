@@ -8,6 +8,7 @@ from reconciler.errors import RunnerError, Unknown
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, Topology
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.reports.doctor import ExecutorLook, Finding, Machine, SparkMaster
+from reconciler.replication.handover import CLUSTER
 from reconciler.text import BRIEF, counted
 
 _RELEASE = re.compile(r"(?:pyspark|Spark) (([0-9]+)\.[0-9]+[^ ]*)")
@@ -61,14 +62,22 @@ def spark_cluster_findings(topology: Topology) -> Iterator[Finding]:
 
 def metrics_findings(topology: Topology) -> Iterator[Finding]:
     """Reports mirrors without metrics: no fault, but they cannot trigger alerts."""
+    here: dict[int, str] = {}
     for mirror in topology.mirrors.values():
-        check = Check(f"mirror {mirror.name}", "metrics")
-        if mirror.metrics_port:
-            yield check.ok(f"on {mirror.metrics_host}:{mirror.metrics_port}")
-        else:
+        check, port = Check(f"mirror {mirror.name}", "metrics"), mirror.metrics_port
+        # A host, or Spark, chooses the driver's machine; other drivers run where ``apply`` does, and share its ports.
+        elsewhere = mirror.hosted or mirror.deployment.deploy_mode == CLUSTER
+        owner = mirror.name if elsewhere else here.setdefault(port, mirror.name)
+        if not port:
             why = "Prometheus gets nothing, so no alert of this mirror can fire"
             todo = f"Write metrics_port: 9400 under mirror {mirror.name}; it restarts the mirror once"
             yield check.warning("off, metrics_port is not set", why, todo)
+        elif owner != mirror.name:
+            why = "Both drivers run where apply starts them, and one gets the port: no alert of the other can fire"
+            todo = f"Write another metrics_port under mirror {mirror.name}; it restarts the mirror once"
+            yield check.warning(f"port {port} is that of mirror {owner}, too", why, todo)
+        else:
+            yield check.ok(f"on {mirror.metrics_host}:{port}")
 
 
 def master_findings(mirror: Mirror, master: SparkMaster, ours: str | Unknown = "") -> Iterator[Finding]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from reconciler.engine.doctor.flows import flow_findings
 from reconciler.engine.doctor.machines import metrics_findings
 from reconciler.model.environment.topology import Groups, Mirror
@@ -34,3 +36,12 @@ def test_a_mirror_without_metrics_is_reported() -> None:
     assert "metrics_port: 9400" in found.todo[0]
     [on] = metrics_findings(replace(world, mirrors={"west": Mirror("west", ("f",), metrics_port=9400)}))
     assert on.verdict is DoctorVerdict.OK
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_two_drivers_on_one_machine_need_two_ports(hosted: bool) -> None:
+    mirrors = {name: Mirror(name, (), metrics_port=9400, hosted=hosted) for name in ("east", "west")}
+    one, other = metrics_findings(replace(WORLD, mirrors=mirrors))
+    assert one.verdict is DoctorVerdict.OK
+    assert other.verdict is (DoctorVerdict.OK if hosted else DoctorVerdict.WARNING)
+    assert hosted or other.text == "port 9400 is that of mirror east, too"
