@@ -81,7 +81,9 @@ def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
             f"{RESUMES}. latest and a time count only while the flow has no position at all: topics that begin to"
             " travel later are copied from their first record. start: {offsets: ...} begins named partitions elsewhere"
         )
-        yield FlowEdit(flow, "start", "no effect on a flow that has begun", why, Risk.LOW)
+        # Who writes a later start counts on it, and gets all records of new topics.
+        risk = Risk.LOW if now <= {"earliest", AGAIN} else Risk.MEDIUM
+        yield FlowEdit(flow, "start", "no effect on a flow that has begun", why, risk)
 
 
 def _kinds(start: Fields) -> set[str]:
