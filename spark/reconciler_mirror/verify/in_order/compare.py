@@ -250,8 +250,8 @@ def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
             continue
         source = replace(now.source, start=begin, end=min(end, now.source.end), cut=False)
         part = replace(now, source=source, position=min(now.position, end), window=TimeWindow(), parts=None)
-        found = (begin, begin, True) if now.same_offsets else _where_both_begin(part, now, readers)
-        ours, theirs, sure = found
+        place = (begin, begin, True) if now.same_offsets else _where_both_begin(part, now, readers)
+        ours, theirs, sure = place
         source = replace(source, start=ours)
         part = replace(part, source=source, target=replace(now.target, start=max(theirs, now.target.start), cut=False))
         piece = _piece(part, readers, lambda: False, part=True)
