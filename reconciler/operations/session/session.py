@@ -125,12 +125,17 @@ class Session:
             return self.strays.get(mirror)
         place = self.topology.status_cluster(declared)
         newest = self._status_at(place, mirror)
-        # An edit may move it; a running job moves only at its next start.
+        # An edit may move it; a running job moves only at its next start. The record of an application that ended with
+        # such a move still says that it runs.
         before = status_place(self.runner.here.folder(mirror).read(HANDOVER))
-        if before == place or before not in self.records or (newest is not None and newest.state is JobState.RUNNING):
+        if before == place or before not in self.records:
             return newest
         reported = (newest, self._status_at(before, mirror))
-        return max(filter(None, reported), key=lambda each: each.updated_at_ms or 0, default=None)
+        return max(
+            filter(None, reported),
+            key=lambda each: (each.state is JobState.RUNNING, each.updated_at_ms or 0),
+            default=None,
+        )
 
     def _status_at(self, cluster: str, mirror: str) -> LiveMirror | None:
         return self.records[cluster].read(mirror, now_ms(), self.runner.here.has_lost)

@@ -76,6 +76,7 @@ def test_a_paused_topic_is_not_copied_when_the_status_cluster_moves(
         written(env, trio, unique, ("b", "west"))
         back = reconciler("apply", env, "--yes")
         assert back.code == 0, back
+        assert "restarts mirror both" in back.out, "the record there is of an application that ended with the move"
         assert "paused" not in reconciler("status", env).out, "a resume is not undone by the way back"
         write(east, held, b"last")
         until("it copies", lambda: values(west, f"east.{held}")[-1:] == [b"last"])

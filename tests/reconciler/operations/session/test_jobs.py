@@ -102,6 +102,7 @@ def test_where_positions_may_not_be_read_the_last_apply_decides(
         (None, JobState.RUNNING, JobState.RUNNING),
         (JobState.STOPPED, JobState.RUNNING, JobState.RUNNING),
         (JobState.RUNNING, JobState.STOPPED, JobState.RUNNING),
+        (JobState.RUNNING, JobState.RUNNING, JobState.RUNNING),
         (None, None, None),
     ],
 )
@@ -112,7 +113,8 @@ def test_a_job_is_heard_where_an_edit_moved_its_status_away_from(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Until its next start it reports to the former cluster; a plan said that it starts, and apply stopped it first."""
+    """Until its next start it reports to the former cluster; a plan said that it starts, and apply stopped it first.
+    Where an earlier move has left a record of an ended application, the newer one counts."""
     said = {"west": (place, 1), "south": (earlier, 2)}
 
     def read(records: StatusRecords, mirror: str, *_: object) -> LiveMirror | None:
@@ -126,4 +128,5 @@ def test_a_job_is_heard_where_an_edit_moved_its_status_away_from(
     session = Session(tmp_path, declared, Principal.PLAN)
     found = session.status("west")
     assert (found and found.state) == wanted
+    assert not (place is earlier is JobState.RUNNING) or (found and found.updated_at_ms == 2)
     session.close()
