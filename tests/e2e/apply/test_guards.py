@@ -203,6 +203,14 @@ def test_what_is_asked_for_meanwhile_is_no_longer_pruned(
     assert there(plain, f"west.{unique}x") == {f"west.{unique}x"}
 
 
+def repository(folder: Path) -> git.Repo:
+    repo = git.Repo.init(folder, initial_branch="main")
+    with repo.config_writer() as config:
+        config.set_value("user", "name", "ada")
+        config.set_value("user", "email", "ada@example.com")
+    return repo
+
+
 def forget_history(repo: git.Repo) -> None:
     """One new commit is all that the repository has."""
     before = repo.active_branch.name
@@ -217,10 +225,7 @@ def test_two_repositories_with_one_name_for_an_environment_notice_each_other(
     cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
 ) -> None:
     here = env(plain, "a")
-    repo = git.Repo.init(here.parent, initial_branch="main")
-    with repo.config_writer() as config:
-        config.set_value("user", "name", "ada")
-        config.set_value("user", "email", "ada@example.com")
+    repo = repository(here.parent)
     repo.git.add(A=True)
     repo.git.commit(m="topics")
     origin = repo.create_remote("origin", "https://ada:hunter2@git.example/one/topics.git")
@@ -256,10 +261,7 @@ def test_a_plan_of_an_older_clone_says_that_a_later_commit_was_applied(
     cli: Cli, env: Callable[..., Path], plain: Sandbox, unique: str
 ) -> None:
     here = env(plain, "a")
-    repo = git.Repo.init(here.parent, initial_branch="main")
-    with repo.config_writer() as config:
-        config.set_value("user", "name", "ada")
-        config.set_value("user", "email", "ada@example.com")
+    repo = repository(here.parent)
 
     def committed(name: str) -> str:
         repo.git.add(A=True)
