@@ -1,8 +1,10 @@
-"""``python -m bench.copy.cutover [--hold 2s]``: how long writes stop at a cut-over of 10 MB/s with ``offsets: same``.
+"""``python -m bench.copy.cutover [--events] [--hold 2s]``: how long writes stop at a cut-over of 10 MB/s with
+``offsets: same``.
 
 Secure clusters, Spark's local master, the command as a user runs it. Kafka's own ProducerPerformance writes records of
 1 KB to the origin until it is refused; the hook *switch* starts another one on the destination, whose JVM's start
-counts. A group with one member reads all the time, where the hook says.
+counts. A group with one member reads all the time, where the hook says. ``--events``: records of 10 KB that lz4 makes
+smaller, in batches of 256 KB, which two cores carry at the full rate. Rates are those of uncompressed records.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +36,42 @@ from reconciler_sandbox.brokers.up_down import running
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler_sandbox.install import jars, prerequisites
 
-TOPIC, GROUP, PARTITIONS, RECORDS_A_SECOND = "orders", "billing", 6, 10_240
+from bench.copy.figures import DataSet
+from bench.records.load import records
+
+TOPIC, GROUP, PARTITIONS, BYTES_A_SECOND = "orders", "billing", 6, 10_485_760
 PROGRAM = "org.apache.kafka.tools.ProducerPerformance"
 SETTLE_S = 25.0
 UNTIL_WRITABLE = ("fence", "verify-fence", "drain", "pause", "groups", "lift", "switch")
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``events``: how many different records there are, each of made-up text; 0 for random letters."""
+
+    record_bytes: int = 1024
+    settings: Mapping[str, object] = field(default_factory=dict)
+    events: int = 0
+
+    def words(self, folder: Path) -> list[str]:
+        """Arguments of ProducerPerformance."""
+        words = ["--throughput", str(BYTES_A_SECOND // self.record_bytes), "--num-records", str(10**9)]
+        if not self.events:
+            return [*words, "--record-size", str(self.record_bytes)]
+        data, payload = DataSet("events", self.record_bytes, 1, "lz4", keyed=False), folder / "events.txt"
+        payload.write_bytes(b"\n".join(value for _, _, value, _ in records(data, self.events, 0)))
+        return [*words, "--payload-file", str(payload)]
+
+
+LETTERS = Load()
+EVENTS = Load(10_240, {"compression.type": "lz4", "batch.size": 262_144, "linger.ms": 100}, events=500)
+
+
 class Application:
     """A producer of Java and a consumer, which go where the file ``address`` says."""
 
-    def __init__(self, sandbox: Sandbox, folder: Path) -> None:
-        self.sandbox, self.folder, self.address = sandbox, folder, folder / "address"
+    def __init__(self, sandbox: Sandbox, folder: Path, load: Load) -> None:
+        self.sandbox, self.folder, self.address, self.load = sandbox, folder, folder / "address", load
         self.address.write_text("east")
         self.over, self.read = threading.Event(), 0
         self.threads = [threading.Thread(target=self._produce), threading.Thread(target=self._consume)]
@@ -77,19 +105,13 @@ class Application:
             "bootstrap.servers": handle.bootstrap_servers, "security.protocol": "SASL_SSL",
             "sasl.mechanism": "SCRAM-SHA-512", "ssl.truststore.type": "PEM", "ssl.truststore.location": str(handle.ca),
             "sasl.jaas.config": f'{login} required username="user" password="{handle.passwords["user"]}";',
+            **self.load.settings,
         }  # fmt: skip
         file = self.folder / f"{handle.name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         command = [prerequisites.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars.ensure()}{os.sep}*"]
-        command += [PROGRAM, "--topic", TOPIC, "--num-records", str(10**9), "--record-size", "1024"]
-        command += [
-            "--throughput",
-            str(RECORDS_A_SECOND),
-            "--producer.config",
-            str(file),
-            "--reporting-interval",
-            "1000",
-        ]
+        command += [PROGRAM, "--topic", TOPIC, "--producer.config", str(file), "--reporting-interval", "1000"]
+        command += self.load.words(self.folder)
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def _consume(self) -> None:
@@ -175,22 +197,24 @@ def measured(env: Path, plan: Path, hold: tuple[str, ...]) -> dict[str, Any]:
     return report | {"rate": topic["rate"]}
 
 
-def main(hold: tuple[str, ...]) -> None:
+def main(load: Load, hold: tuple[str, ...]) -> None:
     folder = Path(tempfile.mkdtemp())
     with running("secure") as sandbox, mirrored(sandbox, folder) as env:
-        application = Application(sandbox, folder)
+        application = Application(sandbox, folder, load)
         try:
             time.sleep(SETTLE_S)
-            report = measured(env, folder / "cutover.json", hold)
+            report, load_there = measured(env, folder / "cutover.json", hold), os.getloadavg()[0]
         finally:
             application.stop()
     each = {step["name"]: step["seconds"] for step in report["steps"]}
     refused = sum(each.get(name, 0.0) for name in UNTIL_WRITABLE)
-    print(f"{report['rate'] * 1024 / 1e6:.1f} MB/s; load {os.getloadavg()[0]:.1f}; records read {application.read:,}")
+    rate = report["rate"] * load.record_bytes / 1e6
+    print(f"{rate:.1f} MB/s; load {load_there:.1f}; {application.read:,} records read")
     print(f"writes refused for {refused:.1f} s; clients seen after {report['writes_stopped_s']:.1f} s")
     print(", ".join(f"{name} {seconds:.2f}" for name, seconds in each.items()))
     shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
-    main(tuple(sys.argv[1:]))
+    chosen = [word for word in sys.argv[1:] if word != "--events"]
+    main(EVENTS if "--events" in sys.argv else LETTERS, tuple(chosen))

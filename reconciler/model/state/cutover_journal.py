@@ -34,8 +34,9 @@ class CutoverJournal:
 
     ``switched``: the step *switch* has begun, so clients may write at the destination. ``fenced_ms``: time of the fence
     by our clock; 0 before. ``ends``: of the origin's partitions after the fence was verified; ``there``: of the
-    destination's after copying had ended. Both by ``topic/partition``. ``started``: the flow that this cut-over
-    started, or empty. ``soaked_ms``: how long all gates have held without a break.
+    destination's after copying had ended; ``before``: of the destination's before the fence. All by
+    ``topic/partition``. ``started``: the flow that this cut-over started, or empty. ``soaked_ms``: how long all gates
+    have held without a break.
     """
 
     environment: str
@@ -57,6 +58,7 @@ class CutoverJournal:
     topics_expression: str = field(default="", metadata=SPARSE)
     groups_expression: str = field(default="", metadata=SPARSE)
     """As in its plan: another plan with the same choice may continue it."""
+    before: Mapping[str, int] = field(default_factory=dict, metadata=SPARSE)
 
     def begin(self, step: str) -> CutoverJournal:
         return replace(self, begun=step)

@@ -12,7 +12,7 @@ from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.rollout import Gates
-from reconciler.model.environment.topology import Principal
+from reconciler.model.environment.topology import Delivery, Principal
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.reports.failover import FailoverFacts, GroupMove, Key, PartitionState, StepResult, Way
 from reconciler.model.reports.health import Fault
@@ -23,15 +23,17 @@ from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.copies import ReadOnlyCopies
 from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.diverged import bounds_of_all
-from reconciler.operations.failover.steps import PAUSE_CONFIRM_S, Switch, set_positions
-from reconciler.operations.failover.survey import Survey
+from reconciler.operations.failover.steps import LOOK_S, PAUSE_CONFIRM_S, Switch, set_positions
+from reconciler.operations.failover.survey import MAP_WITHIN, Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.groups import make_group_selector
 from reconciler.replication.offsets.close_gaps import Log
+from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.parting import WholeRecord, bounds_of, count_from, read_from
 from reconciler.replication.records.pauses import Scope
+from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.verify_request import traits_of
 from reconciler.text import counted
 
@@ -220,6 +222,33 @@ class LiveWorld:
             return {key: count for key, count in counts.items() if count}
 
         return visited((side,), count, LONG_S) if grown else {}
+
+    def early_records(
+        self, before: Mapping[Key, int], drained: Mapping[Key, int], there: Mapping[Key, int]
+    ) -> Mapping[Key, int]:
+        """The offset map distinguishes them from copies, if the flow writes each copy once: a repeated copy is in no
+        map. With the same offsets ``ends`` leaves such records out already."""
+        flow, until = self._flow, time.monotonic() + MAP_WITHIN
+        sources = {topic.copy: topic.topic for topic in self.plan.topics}
+        spans = {key: (before.get(key, end), end) for key, end in there.items()}
+        spans = {key: span for key, span in spans.items() if span[0] < span[1]}
+        if flow.keeps_offsets or flow.delivery is not Delivery.EXACTLY_ONCE:
+            spans = {key: span for key, span in spans.items() if key[0] not in sources}
+        ends = {key: drained.get((sources.get(key[0], ""), key[1]), 0) for key in spans}
+        while True:
+            read = self._survey.destination.maps(flow.state_name, self._survey.origin, selector_of(flow).remote_name)
+            maps = {key: read.get((sources.get(key[0], ""), key[1]), PartitionMap(())) for key in spans}
+            if time.monotonic() > until or all((its.source_end or 0) >= ends[key] for key, its in maps.items()):
+                break
+            time.sleep(LOOK_S)
+
+        async def count(opened: Sequence[ClusterClient]) -> dict[Key, int]:
+            gaps = {key: its.uncopied(*spans[key], ends[key]) for key, its in maps.items()}
+            logs = {key: Log(opened[0], key) for key in gaps}
+            counts = {key: sum([await count_from(logs[key], *gap) for gap in some]) for key, some in gaps.items()}
+            return {key: count for key, count in counts.items() if count}
+
+        return visited((self._survey.destination,), count, LONG_S) if spans else {}
 
     def members(self) -> Mapping[str, int]:
         names = {group.group for group in self.plan.groups}

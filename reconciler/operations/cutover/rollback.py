@@ -1,5 +1,6 @@
 """Takes a cut-over back: always before *switch*; after it, while clients have written nothing at the destination."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -52,7 +53,7 @@ class CutoverRollback:
         )
 
     def _own(self) -> dict[str, int]:
-        """Partition -> records that clients wrote at the destination since the switch. Raises ReconcilerError if other
+        """Partition -> records that clients wrote at the destination since the fence. Raises ReconcilerError if other
         flows write there, too: offsets do not tell their records from those of clients."""
         if not self.journal.switched:
             return {}
@@ -62,8 +63,12 @@ class CutoverRollback:
                 "Whether a client has written there since the switch cannot be determined.",
                 f"Go back with: reconciler failback ENV {self.plan.flow}",
             )
-        there = {key_of(name): end for name, end in self.journal.there.items()}
-        return {f"{key[0]}-{key[1]}": count for key, count in sorted(self.world.own_records(there).items())}
+        its = self.journal
+        before, drained, there = (
+            {key_of(name): end for name, end in ends.items()} for ends in (its.before, its.ends, its.there)
+        )
+        own = Counter(self.world.own_records(there)) + Counter(self.world.early_records(before, drained, there))
+        return {f"{key[0]}-{key[1]}": count for key, count in sorted(own.items())}
 
     def _acts(self) -> Iterator[tuple[RollbackStep, Callable[[], StepEnd]]]:
         """Steps in the reverse order of the cut-over. The fence is removed last: the origin takes writes only once the

@@ -108,14 +108,18 @@ class CutoverRun:
 
     def _fence(self) -> StepEnd:
         """The journal gets the time of the fence before its rules are made, so that after a kill in between the next
-        run knows since when writes may be refused."""
-        wanted = self.plan.fence
+        run knows since when writes may be refused; and the ends at the destination: what a client writes there from now
+        on is its own (``early_records``)."""
+        wanted, before = self.plan.fence, self.journal.before
+        if not before:
+            before = {place(key): end for key, end in self.world.ends({}).items()}
         if wanted.obstacle:
+            self._keep(replace(self.journal, before=before))
             return SKIPPED, f"no fence: {wanted.obstacle}. Stop the producers now"
         standing, _ = self.world.rules()
         missing = wanted.rules - standing
         if not self.journal.fenced_ms:
-            self._keep(replace(self.journal, fenced_ms=self._now_ms()))
+            self._keep(replace(self.journal, fenced_ms=self._now_ms(), before=before))
         if not missing:
             return ALREADY, f"{counted(len(wanted.rules), 'deny rule')} on {self.plan.origin}"
         self.world.fence(missing)

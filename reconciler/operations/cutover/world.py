@@ -112,6 +112,13 @@ class CutoverWorld(StepWorld, Protocol):
         ``enough``."""
         ...
 
+    def early_records(
+        self, before: Mapping[Key, int], drained: Mapping[Key, int], there: Mapping[Key, int]
+    ) -> Mapping[Key, int]:
+        """Partitions of the destination with records of clients between ``before`` and ``there``, its ends at the fence
+        and at the pause, while the flow copied the origin up to ``drained`` -> their number."""
+        ...
+
     def members(self) -> Mapping[str, int]:
         """Number of members of the plan's groups at the destination."""
         ...

@@ -188,6 +188,18 @@ class PartitionMap:
                 return run is not None and run.source < end
         return False
 
+    def uncopied(self, begin: int, end: int, drained: int) -> list[tuple[int, int]]:
+        """Ranges of target offsets ``begin`` <= o < ``end`` that certainly hold no copy, once the source is copied to
+        ``drained``. In a gap of the map, where a lane was killed before it could write, nothing is certain."""
+        gaps, at, known = list[tuple[int, int]](), begin, 0
+        for stretch in self._copies:
+            certain, known = stretch.first or stretch.begin == known, stretch.end
+            for run in stretch.runs:
+                if certain and at < (until := min(run.target, end)):
+                    gaps.append((at, until))
+                at, certain = max(at, run.target_end), True
+        return [*gaps, (at, end)] if at < end and known >= drained else gaps
+
     def downstream(self, source: int) -> Translation:
         """The target position for source position ``source``: of the first record at or after it."""
         at = bisect_right(self._begins, source) - 1

@@ -469,11 +469,12 @@ def test_a_mirror_that_stalls_in_the_drain_is_reported_and_a_rollback_needs_none
 
 @pytest.mark.long
 @pytest.mark.timeout(1200)
-def test_a_record_that_a_client_wrote_before_the_switch_is_counted_as_its_own(
-    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path
+@pytest.mark.parametrize("offsets", ["translated", "same"])
+def test_a_record_that_a_client_wrote_before_the_pause_is_counted_as_its_own(
+    environment: Callable[..., Running], secure: Sandbox, unique: str, tmp_path: Path, offsets: str
 ) -> None:
-    """With the same offsets the copy ends where its source does, so that a rollback does not leave such a record."""
-    running, plan, clients = environment("same"), tmp_path / "cutover.json", Clients(secure, unique)
+    """With the same offsets the copy ends where its source does; else the offset map tells the copies."""
+    running, plan, clients = environment(offsets), tmp_path / "cutover.json", Clients(secure, unique)
     clients.start(running)
     planned(running, plan)
     killed_at("drain", running, plan)

@@ -64,7 +64,8 @@ class Clusters:
     another machine takes the lock over, and brings the cut-over to its end. ``copies``: the mirror runs. ``hooks``: how
     the runs of the hook *switch* end, one after the other. ``stays``: a static member that the origin counts for ever.
     ``stands``: seconds in which the mirror copies nothing. ``leaves``: the group's member goes with the switch, else it
-    reads on at the origin. ``moved``: it had gone to the destination before.
+    reads on at the origin. ``moved``: it had gone to the destination before. ``early``: records that a client wrote at
+    the destination between the fence and the pause.
     ``broken``: at each look at the gates, one after the other, whether one does not hold; then all hold.
     """
 
@@ -87,6 +88,7 @@ class Clusters:
     leaves: bool = True
     moved: bool = False
     late: int = 0
+    early: int = 0
     lets_through: int = 0
     probed: int = 0
     log: list[int] = field(default_factory=lambda: list(range(20)))
@@ -265,7 +267,7 @@ class Clusters:
 
     def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
         self._call()
-        assert drained.keys() == {ORDERS}
+        assert drained.keys() <= {ORDERS}, "none before the fence"
         return {COPY: self.copied + len(self.there)}
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
@@ -273,6 +275,13 @@ class Clusters:
         count = self.copied + len(self.there) - since[COPY]
         self.enough.append(enough)
         return {COPY: min(count, enough or count)} if count else {}
+
+    def early_records(
+        self, before: Mapping[Key, int], drained: Mapping[Key, int], there: Mapping[Key, int]
+    ) -> Mapping[Key, int]:
+        assert before.keys() == there.keys() == {COPY}
+        assert drained == {ORDERS: len(self.log)}
+        return {COPY: self.early} if self.early else {}
 
     def lift(self) -> StepEnd:
         return self._copies(read_only=False)

@@ -21,7 +21,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
  * transactions of as many as asked or idempotent alone for 1, and reads them as the group TOPIC-app. FOLDER/TOPIC.address
  * names the cluster, whose client properties are in FOLDER/NAME.properties; when it changes, both clients are made anew.
  * Prints "w NUMBER MS" for what a cluster has accepted, "r NUMBER" for what was read, "x ..." for a refusal. It stops
- * producing once FOLDER/TOPIC.over is there, and ends when it is killed.
+ * producing while FOLDER/TOPIC.held is there and once FOLDER/TOPIC.over is, and ends when it is killed.
  */
 public class MovingClients {
     static Path folder;
@@ -57,6 +57,10 @@ public class MovingClients {
 
     static boolean over() {
         return Files.exists(folder.resolve(topic + ".over"));
+    }
+
+    static boolean held() {
+        return Files.exists(folder.resolve(topic + ".held"));
     }
 
     static synchronized void say(String line) {
@@ -108,6 +112,10 @@ public class MovingClients {
                     producer.initTransactions();
                 }
                 while (!over() && here.equals(address())) {
+                    if (held()) {
+                        pause(20);
+                        continue;
+                    }
                     if (transaction > 1) {
                         producer.beginTransaction();
                     }

@@ -1,6 +1,7 @@
-"""docs/how-to/one-evening.md, line by line: from a real MirrorMaker 2 to Java clients on the other side.
+"""Java clients move under load: docs/how-to/one-evening.md line by line, from a real MirrorMaker 2 on secure clusters;
+and a cut-over that is killed at each step, with and without an authorizer.
 
-On secure clusters, under load. What must hold: each record that a cluster accepted is read once.
+What must hold: each record that a cluster accepted is read once.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -24,7 +25,8 @@ from reconciler_sandbox.install import jars, prerequisites
 
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
-from tests.support.clusters import CreateTopic
+from tests.support.clusters import CreateTopic, secured_clusters
+from tests.support.jobs.environments import Running
 from tests.support.lanes.mirrormaker_records import mirrormaker
 from tests.support.paths import ROOT
 
@@ -209,3 +211,99 @@ def test_applications_leave_mirrormaker_and_its_source_in_two_waves(
             each.process.wait(60)
             sys.stdout.write(f"== {each.topic}\n{each.said.read_text()[-600:]}")
         reconciler(["mirror", "stop", str(env)])
+
+
+ENVIRONMENT = """
+topics:
+  {orders}: {{clusters: [east], partitions: 3, replication_factor: 1}}
+  {payments}: {{clusters: [east], partitions: 3, replication_factor: 1}}
+flows:
+  {orders}:
+    source: east
+    target: west
+    topics: [{orders}, {payments}]
+    naming: {{policy: identity}}
+    replication_factor: 1
+    lanes: 1
+    offsets: {offsets}
+    groups: {{include: ['{orders}.*', '{payments}.*']}}
+mirrors:
+  west: {{}}
+cutover:
+  hooks:
+    before: {{command: [{hook}]}}
+    switch: {{command: [{hook}]}}
+"""
+STEPS = ("before", "fence", "verify-fence", "drain", "pause", "groups", "switch", "clients", "tail")
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize(("profile", "offsets"), [("secure", "same"), ("plain", "translated")])
+def test_java_clients_move_while_the_command_is_killed_at_each_step(
+    request: pytest.FixtureRequest, profile: str, offsets: str, unique: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Without an authorizer nothing refuses writes: the hook *before* holds the producers."""
+    sandbox: Sandbox = request.getfixturevalue(profile)
+    secured, (orders, payments) = profile == "secure", (f"{unique}orders", f"{unique}payments")
+    clients, folder, hook = tmp_path / "clients", tmp_path / unique, tmp_path / "hooks" / "moves"
+    for made in (clients, folder, hook.parent):
+        made.mkdir()
+    holds = "" if secured else f'[ $RECONCILER_HOOK = before ] && touch "{clients}/$topic.held"\n'
+    hook.write_text(
+        f'#!/bin/sh\nfor topic in $(echo "$RECONCILER_TOPICS" | tr , " ")\ndo\n{holds}'
+        f'[ $RECONCILER_HOOK = before ] || {{ echo west > "{clients}/$topic.new"\n'
+        f'mv "{clients}/$topic.new" "{clients}/$topic.address"; rm -f "{clients}/$topic.held"; }}\ndone\n'
+    )
+    hook.chmod(0o755)
+    lines = secured_clusters(sandbox, monkeypatch) if secured else ["clusters:"]
+    for name, handle in sandbox.clusters.items():
+        settings = java_settings(handle, "user", handle.passwords["user"]) if secured else {}
+        settings["bootstrap.servers"] = handle.bootstrap_servers
+        (clients / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        if not secured:
+            lines.append(f"  {name}: {{bootstrap_servers: [{handle.bootstrap_servers}]}}")
+    text = "\n".join(lines).replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin")
+    text += ENVIRONMENT.format(orders=orders, payments=payments, offsets=offsets, hook=hook)
+    (folder / "topology.yaml").write_text(text.replace("_MIRROR_PASSWORD", "_ADMIN_PASSWORD"))
+    environ = {"RECONCILER_STATE": str(tmp_path / "state"), "RECONCILER_ALLOW": f"hook:{hook.parent}/*"}
+    running, plan = Running(folder, sandbox.clusters, environ), tmp_path / "cutover.json"
+    applications: list[Application] = []
+    try:
+        running.apply()
+        with allowed(sandbox, (orders, payments)) if secured else nullcontext():
+            applications += [Application(clients, orders, 1), Application(clients, payments, 5)]
+            for each in applications:
+                until(lambda each=each: len(each.numbers("r")) > 100, each.said)  # type: ignore[misc]
+            words = ("--within", "150s", "--clients", "90s")
+            running.reconciler("cutover", "plan", str(folder), orders, "--out", str(plan), *words, code=2)
+            for step in STEPS:
+                assert cut_over(running, plan, step) == -SIGKILL, step
+            assert cut_over(running, plan, "") == 0
+            for each in applications:
+                after = len(each.numbers("w"))
+                until(lambda each=each, after=after: len(each.numbers("w")) > after + 50, each.said)  # type: ignore[misc]
+                each.end()
+                written = each.numbers("w")
+                assert written == list(range(len(written)))
+                assert sorted(each.numbers("r")) == written, "none is lost, none is read twice"
+                assert secured == ("x " in each.said.read_text()), "a fence refused writes"
+    finally:
+        for each in applications:
+            each.process.kill()
+            each.process.wait(60)
+            sys.stdout.write(f"== {each.topic}\n{each.said.read_text()[-600:]}")
+        running.stop()
+
+
+def cut_over(running: Running, plan: Path, step: str) -> int:
+    """The exit code. ``step``: kills the command at the first line that names it."""
+    words = [sys.executable, "-m", "reconciler", "cutover", "apply", str(running.folder), "--plan", str(plan), "--yes"]
+    environ = {**os.environ, **running.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            sys.stdout.write(line)
+            if step and line.startswith(f"{step} "):
+                process.kill()
+    return process.returncode

@@ -110,6 +110,13 @@ def test_after_a_hook_that_failed_the_way_back_is_open_until_a_client_writes() -
     assert sum(take_back(late).own.values()) == len(late.there) > 0
 
 
+def test_a_record_that_a_client_wrote_before_the_pause_forbids_a_rollback_after_the_switch() -> None:
+    clusters = Clusters(plan(), hooks=[Hook.FAILS], early=2)
+    assert run(clusters).failed is not None
+    assert take_back(clusters).own == {"east.orders-0": 2}
+    assert clusters.rules_made, "producers stay off while it is a failback"
+
+
 @given(
     kills=st.lists(st.integers(1, 160), max_size=3), back=st.sampled_from((None, 0, 1, 2)),
     away=st.tuples(st.integers(1, 160), st.integers(0, 30)), steal_at=st.integers(-60, 160),

@@ -264,11 +264,15 @@ class World:
 
     def ends(self, drained: Mapping[Key, int]) -> Mapping[Key, int]:
         self._call()
-        assert drained
         return {(COPY, 0): len(self._log(("west", COPY)))}
 
     def own_records(self, since: Mapping[Key, int], enough: int | None = None) -> Mapping[Key, int]:
         return dict.fromkeys(since, 0)
+
+    def early_records(
+        self, before: Mapping[Key, int], drained: Mapping[Key, int], there: Mapping[Key, int]
+    ) -> Mapping[Key, int]:
+        return {}
 
     def members(self) -> Mapping[str, int]:
         return {}

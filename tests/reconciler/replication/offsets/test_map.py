@@ -187,3 +187,30 @@ def test_a_part_that_is_said_again_changes_nothing(
     for offset in range(covered[-1][1] + 2):
         assert twice.downstream(offset) == once.downstream(offset)
         assert twice.upstream(offset) == once.upstream(offset)
+
+
+@given(copies(), st.integers(-1, 3), st.integers(0, 60), st.integers(0, 120))
+def test_what_holds_no_copy_is_known_but_for_gaps_of_the_map(
+    made: tuple[dict[int, int], list[tuple[int, int]]], forgotten: int, begin: int, size: int
+) -> None:
+    """``forgotten``: a session whose lane was killed before it could write."""
+    pairs, covered = made
+    stretches = _stretches(pairs, covered)
+    if len(stretches) < len(covered):
+        return
+    whole = forgotten not in range(len(stretches))
+    kept = PartitionMap(each for number, each in enumerate(stretches) if number != forgotten)
+    free = {at for span in kept.uncopied(begin, begin + size, covered[-1][1]) for at in range(*span)}
+    assert free <= set(range(begin, begin + size)) - {*pairs.values()}
+    if whole:
+        assert free == set(range(begin, begin + size)) - {*pairs.values()}
+    assert not [at for at in free if at > max(pairs.values())] or forgotten != len(stretches) - 1
+
+
+def test_a_repeated_stretch_leaves_what_lies_before_it_open() -> None:
+    """After a seek backwards the copies before it may be missing in the map."""
+    first, again = Stretch(0, 10, (CopiedRun(0, 0, 10),)), Stretch(4, 12, (CopiedRun(4, 20, 8),))
+    assert PartitionMap([first, again]).uncopied(0, 40, 12) == [(28, 40)]
+    assert PartitionMap([first, replace(again, begin=10)]).uncopied(0, 40, 12) == [(10, 20), (28, 40)]
+    assert PartitionMap([first]).uncopied(0, 40, 12) == []
+    assert PartitionMap([]).uncopied(3, 7, 0) == [(3, 7)]
