@@ -46,7 +46,8 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
         form |= {"client_id": identity, "client_secret": secret}
     else:
         quoted = f"{urllib.parse.quote(identity, safe='')}:{urllib.parse.quote(secret, safe='')}"
-        headers["Authorization"] = f"Basic {base64.b64encode(quoted.encode()).decode()}"
+        hidden.append(base64.b64encode(quoted.encode()).decode())
+        headers["Authorization"] = f"Basic {hidden[-1]}"
     proof_of = "its key" if signed else "its secret"
     asked = f" for scope {form['scope']}" if "scope" in form else ""
     todo = f"Check client {identity or 'of the assertion'}{asked} and {proof_of} at {url.partition('?')[0]}"

@@ -1,6 +1,7 @@
 """One request to an identity endpoint, within the time that a login can wait, and what its answer means."""
 
 import json
+import ssl
 import time
 import urllib.error
 import urllib.parse
@@ -8,6 +9,7 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
+from http.client import HTTPException, IncompleteRead
 
 from reconciler.kafka.address import url_address
 from reconciler.kafka.client.auth.login_file import content_of
@@ -43,7 +45,8 @@ class AccessToken:
 @dataclass(frozen=True, slots=True)
 class IdentityEndpoint:
     """``oauth``: settings, for ``https.ca``. ``todo``: the remedy for a refusal. ``hidden``: secrets that its answer
-    may repeat. ``local``: an address of this machine or its host, which no proxy can reach."""
+    may repeat. ``local``: an address of this machine or its host, which no proxy can reach, and which is silent where
+    the machine has no identity."""
 
     url: str
     oauth: Mapping[str, str] = field(repr=False)
@@ -96,7 +99,11 @@ def ask(
             raise SettingError(f"https.ca.location or https.ca.pem cannot be used: {error}") from None
     until = time.monotonic() + SECONDS
     try:
-        with urllib.request.build_opener(*handlers).open(request, timeout=SECONDS) as answer:
+        try:
+            answer = urllib.request.build_opener(*handlers).open(request, timeout=SECONDS)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
             parts, size = [], 0
             while part := answer.read1(65_536):
                 parts.append(part)
@@ -105,17 +112,36 @@ def ask(
                     raise TokenRefusedError(
                         f"no token from {where}: its answer does not end. {endpoint.todo}", busy=True
                     )
-            return answer.headers, b"".join(parts)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise _refused(endpoint, where, error.code, error.headers, error.read(LARGEST)) from None
-    except OSError as error:
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: of http.client, for lines that are none of HTTP
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        said = f"no answer within {SECONDS:g} s" if isinstance(reason, TimeoutError) else str(reason)
-        through = endpoint.through
-        raise TokenRefusedError(f"no token from {where}{through}: {said}. {endpoint.todo}", busy=True) from None
-    except ValueError as error:  # of http.client: what answers speaks no HTTP
-        raise TokenRefusedError(f"no token from {where}: {type(error).__name__}. {endpoint.todo}", busy=True) from None
+        raise TokenRefusedError(
+            f"no token from {where}{endpoint.through}: {_silent(endpoint, reason)}", busy=True
+        ) from None
+    body = b"".join(parts)
+    if not 200 <= answer.status < 300:
+        raise _refused(endpoint, where, answer.status, answer.headers, body)
+    return answer.headers, body
+
+
+def _silent(endpoint: IdentityEndpoint, reason: object) -> str:
+    """Why there is no answer, and what to do."""
+    at = endpoint.url.partition("?")[0]
+    todo = endpoint.todo if endpoint.local else f"Check that {at} runs, and that this machine reaches it"
+    match reason:
+        case TimeoutError():
+            return f"no answer within {SECONDS:g} s. {todo}"
+        case ssl.SSLCertVerificationError():
+            why = reason.verify_message.rstrip(".")
+            return f"its certificate is not accepted: {why}. Name its CA in https.ca.location, and the host it is for"
+        case ssl.SSLError():
+            return f"no TLS: {reason.reason}. Check scheme and port of {at}"
+        case IncompleteRead() | ConnectionResetError():
+            return f"its answer is cut off. {todo}"
+        case HTTPException() | ValueError():
+            return f"what answers is no HTTP. Check scheme and port of {at}"
+        case OSError():
+            return f"{reason.strerror or reason}. {todo}"
+    return f"{reason}. {todo}"
 
 
 def ask_json(
@@ -130,13 +156,16 @@ def ask_json(
     except (ValueError, RecursionError):
         pass
     kind = answered.get_content_type()
-    raise TokenRefusedError(f"no token from {endpoint.where}: it answered with {kind}, not JSON. {endpoint.todo}")
+    sent = "JSON that is cut off or no object" if kind == "application/json" else f"{kind}, not JSON"
+    raise TokenRefusedError(f"no token from {endpoint.where}: it answered with {sent}. {endpoint.todo}")
 
 
 def text_of(document: Mapping[str, object], name: str, endpoint: IdentityEndpoint) -> str:
     value = document.get(name)
     if not isinstance(value, str) or not value:
-        raise TokenRefusedError(f"the answer of {endpoint.where} has no {name}. {endpoint.todo}")
+        words = _words(document, endpoint)
+        why = f": {words}" if words else ""  # some refuse with 200
+        raise TokenRefusedError(f"the answer of {endpoint.where} has no {name}{why}. {endpoint.todo}")
     return value
 
 
@@ -174,7 +203,6 @@ def life_of(text: str, unknown: float) -> float:
 
 
 def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message, body: bytes) -> TokenRefusedError:
-    """With error and error_description of RFC 6749, section 5.2, or those of the clouds' services."""
     if 300 <= code < 400:
         todo = "Credentials follow no redirect. Write the address that it leads to"
         return TokenRefusedError(f"no token from {where}: it answered {code}, a redirect. {todo}")
@@ -182,18 +210,11 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
         document = json.loads(body)
     except (ValueError, RecursionError):
         document = {}
-    inner = document.get("error") if isinstance(document, dict) else None
-    fields = inner if isinstance(inner, dict) else document if isinstance(document, dict) else {}
-    names = ("error", "error_description", "code", "Code", "message", "Message")
-    words = ": ".join(str(fields[name]) for name in names if isinstance(fields.get(name), str))
-    if not words and b"<Code>" in body:  # AWS' services
-        parts = [body.partition(f"<{name}>".encode())[2].partition(b"<")[0] for name in ("Code", "Message")]
-        words = ": ".join(part.decode(errors="replace") for part in parts)
-    # An endpoint may repeat its input, and errors appear in logs and plans.
-    for secret in endpoint.hidden:
-        words = words.replace(secret, "***") if secret else words
-    words = " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())[:_SHOWN]
-    said = f"{code}, {words.rstrip('.')}" if words else str(code)
+    if b"<Code>" in body:  # AWS' services
+        inside = {name: body.partition(f"<{name}>".encode())[2].partition(b"<")[0] for name in ("Code", "Message")}
+        document = {name: part.decode(errors="replace") for name, part in inside.items()}
+    words = _words(document, endpoint)
+    said = f"{code}, {words}" if words else str(code)
     # Trying again helps only where the endpoint is busy; a refusal would come again.
     busy = code == 429 or code >= 500
     waits = headers.get("Retry-After", "") if busy else ""
@@ -202,6 +223,19 @@ def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message
     if code == 407:
         todo = "Its proxy requires a login: write it into the variable, or name the endpoint in no_proxy"
     return TokenRefusedError(f"no token from {where}{endpoint.through}: it answered {said}. {todo}", retry_after, busy)
+
+
+def _words(document: object, endpoint: IdentityEndpoint) -> str:
+    """error and error_description of RFC 6749, section 5.2, or those of the clouds' services. Empty without them."""
+    inner = document.get("error") if isinstance(document, dict) else None
+    fields = inner if isinstance(inner, dict) else document if isinstance(document, dict) else {}
+    names = ("error", "error_description", "code", "Code", "message", "Message")
+    words = ": ".join(str(fields[name]) for name in names if isinstance(fields.get(name), str))
+    # An endpoint may repeat its input, as it was sent, and errors appear in logs and plans.
+    for secret in filter(None, endpoint.hidden):
+        for spelling in (secret, urllib.parse.quote_plus(secret), urllib.parse.quote(secret, safe="")):
+            words = words.replace(spelling, "***")
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in words).split())[:_SHOWN].rstrip(".")
 
 
 def text_of_file(path: str, named_by: str = "", encoding: str = "utf-8") -> str:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa, utils
 
 from reconciler.kafka.client.auth.tokens import oidc, web
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
+from tests.support.access.certificates import ShortLived
 from tests.support.access.identity import IdentityAnswer, identity_server
 
 SECRET = "s3cret/of:ada"
@@ -32,6 +40,32 @@ def pem(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, passphrase: bytes =
 def parts(text: str) -> tuple[dict[str, object], dict[str, object], bytes, bytes]:
     head, body, signature = (base64.urlsafe_b64decode(part + "==") for part in text.split("."))
     return json.loads(head), json.loads(body), signature, text.rpartition(".")[0].encode()
+
+
+@contextlib.contextmanager
+def answering(*parts: bytes, certificate: Path | None = None) -> Iterator[str]:
+    """The URL of a server that sends ``parts``, 0.1 s apart, to one client, whatever that says."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if certificate is not None:
+        context.load_cert_chain(certificate)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            with (
+                contextlib.suppress(OSError),
+                listening.accept()[0] as raw,
+                raw if certificate is None else context.wrap_socket(raw, server_side=True) as client,
+            ):
+                client.recv(65_536)
+                for number, part in enumerate(parts):
+                    time.sleep(0.1 if number else 0)
+                    client.sendall(part)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        scheme = "http" if certificate is None else "https"
+        yield f"{scheme}://127.0.0.1:{listening.getsockname()[1]}/token"
+        thread.join()
 
 
 def test_the_secret_goes_quoted_into_the_header() -> None:
@@ -130,9 +164,82 @@ def test_what_an_endpoint_gets_wrong_is_one_sentence(answer: IdentityAnswer, sai
     assert (SECRET in text, "\n" in text, len(server.asked)) == (False, False, 1)
 
 
-def test_an_endpoint_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    import socket
+_JSON = b"Content-Type: application/json\r\n"
+_CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n10\r\nabc"
 
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "what answers is no HTTP. Check scheme and port of {url}"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "what answers is no HTTP. Check scheme and port of {url}"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: a\r\n" * 200, "what answers is no HTTP. Check scheme and port of {url}"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000, "what answers is no HTTP. Check scheme and port of {url}"),
+        (b"", "its answer is cut off. Check that {url} runs, and that this machine reaches it"),
+        (b"HTTP/1.1 200 OK\r\n" + _CHUNKED, "its answer is cut off. Check that {url} runs"),
+        (b"HTTP/1.1 500 Oh\r\n" + _CHUNKED, "its answer is cut off. Check that {url} runs"),
+        (
+            b"HTTP/1.1 200 OK\r\n" + _JSON + b"Content-Length: 9\r\n\r\n{",
+            "JSON that is cut off or no object. Check client",
+        ),
+        (b"HTTP/1.1 200 OK\r\n" + _JSON + b"\r\n[1]", "JSON that is cut off or no object. Check client"),
+        (b"HTTP/1.1 200 OK\r\n" + _JSON + b'\r\n{"error": "locked"}', "has no access_token: locked. Check client"),
+    ],
+)
+def test_what_does_not_answer_as_an_endpoint_does_is_one_sentence(sent: bytes, said: str) -> None:
+    with answering(sent) as url, pytest.raises(web.TokenRefusedError) as told:
+        oidc.token(settings(url, **{"client.secret": SECRET}), {})
+    assert said.format(url=url) in str(told.value)
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"400 Bad Request", b"503 Busy"])
+def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch, status: bytes) -> None:
+    """Each byte comes within the timeout of a socket."""
+    monkeypatch.setattr(web, "SECONDS", 0.3)
+    began = time.monotonic()
+    with (
+        answering(b"HTTP/1.1 " + status + b"\r\n\r\n", *[b"x"] * 50) as url,
+        pytest.raises(web.TokenRefusedError, match="its answer does not end") as told,
+    ):
+        oidc.token(settings(url, **{"client.secret": SECRET}), {})
+    assert told.value.busy
+    assert time.monotonic() < began + 3
+
+
+def test_nothing_listens() -> None:
+    url = "http://127.0.0.1:1/token"
+    with pytest.raises(web.TokenRefusedError, match=f"Connection refused. Check that {url} runs"):
+        oidc.token(settings(url, **{"client.secret": SECRET}), {})
+
+
+def test_no_spelling_of_a_secret_is_repeated() -> None:
+    """As it is, and as it travels: in a form, and in a header."""
+    secret = "p+w/d of=ada"
+    basic = base64.b64encode(f"ada:{urllib.parse.quote(secret, safe='')}".encode()).decode()
+    spellings = (secret, urllib.parse.quote_plus(secret), urllib.parse.quote(secret, safe=""), basic)
+    answer = IdentityAnswer({"error": "invalid_client", "error_description": " ".join(spellings)}, 401)
+    with identity_server(lambda _: answer) as server, pytest.raises(web.TokenRefusedError) as told:
+        oidc.token(settings(server.url, **{"client.secret": secret}), {})
+    assert "invalid_client: *** *** *** ***. Check" in str(told.value)
+
+
+def test_a_certificate_of_an_endpoint_that_is_not_accepted_names_the_setting(tmp_path: Path) -> None:
+    authority, certificate = ShortLived(tmp_path), tmp_path / "issuer.pem"
+    authority.issue(certificate, "issuer", 60)
+    with answering(certificate=certificate) as url, pytest.raises(web.TokenRefusedError) as told:
+        oidc.token(settings(url, **{"client.secret": SECRET}), {})
+    assert "its certificate is not accepted: unable to get local issuer certificate. Name its CA in" in str(told.value)
+    trusted = {"https.ca.location": str(authority.ca)}
+    with answering(certificate=certificate) as url, pytest.raises(web.TokenRefusedError, match="is cut off"):
+        oidc.token({**settings(url, **{"client.secret": SECRET}), **trusted}, {})
+    with answering(certificate=certificate) as url, pytest.raises(web.TokenRefusedError, match="Hostname mismatch"):
+        oidc.token({**settings(url.replace("127.0.0.1", "localhost"), **{"client.secret": SECRET}), **trusted}, {})
+    with answering(b"HTTP/1.1 400 Bad\r\n\r\n") as url, pytest.raises(web.TokenRefusedError) as told:
+        oidc.token(settings(url.replace("http:", "https:"), **{"client.secret": SECRET}), {})
+    assert "no TLS: WRONG_VERSION_NUMBER. Check scheme and port of https://" in str(told.value)
+
+
+def test_an_endpoint_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
