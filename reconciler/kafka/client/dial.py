@@ -214,5 +214,5 @@ async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -
             message = steps.send(bytes(answer.auth_bytes))
     if lifetime > 0:  # KIP-368: a new connection takes over before the broker closes this one
         if sasl.oauth:
-            granted(sasl.oauth, lifetime / 1000)
+            granted(sasl.oauth, sent, lifetime / 1000)
         connection.expires_at = sent + lifetime * 0.8 / 1000

@@ -23,6 +23,8 @@ FIRST_PAUSE, LONGEST_PAUSE, LONGEST_REFUSED = 1.0, 30.0, 5.0
 """Seconds between questions: doubled where the endpoint is busy; after a refusal for good at most the last."""
 LIBRDKAFKA_ASKS = 10.0
 """Seconds after which librdkafka takes a token for one that ended."""
+_APART = 2.0
+"""Seconds between the starts of two sessions whose ends are compared: more than a busy machine takes to log in."""
 _SPARE = 1.0
 """Seconds before its end from which on a token is not used: it has to arrive at the broker."""
 _METHOD = "sasl.oauthbearer.method"
@@ -35,7 +37,8 @@ _ALIASES = {
 
 class _Kept:
     """The cache entry of one group of settings. ``lock``: held while the endpoint is asked. Times are monotonic, so
-    that an adjusted clock does not shift them. ``life``: seconds that a broker grants a token, by its clock."""
+    that an adjusted clock does not shift them. ``life``: of the token, as the last session of a broker lets it be, from
+    ``given_at`` to that session's end; ``proven_life``: where sessions end with the token, before its end here."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -44,7 +47,8 @@ class _Kept:
         self.given_at = 0.0
         self.renew_at = 0.0
         self.ask_at = 0.0
-        self.life = math.inf
+        self.granted_at = math.inf
+        self.life = self.proven_life = math.inf
         self.failures = 0
         self.error: TokenRefusedError | None = None
 
@@ -92,10 +96,22 @@ def refused(oauth: Mapping[str, str], given: AccessToken) -> bool:
     return time.monotonic() >= kept.renew_at
 
 
-def granted(oauth: Mapping[str, str], seconds: float) -> None:
-    """A broker gave a session of ``seconds`` (KIP-368). It ends with its token, by that broker's clock, or before."""
+def granted(oauth: Mapping[str, str], asked_at: float, seconds: float) -> None:
+    """A broker, asked at ``asked_at``, gave a session of ``seconds`` (KIP-368). It ends with its token, by that
+    broker's clock, or after ``connections.max.reauth.ms``.
+
+    Sessions that began apart and end together end with the token. If the clock here is behind, the connection that
+    takes over at 80 % of such a session needs another token: with this one its session would be a fifth as long, the
+    next one a twenty-fifth. Sessions as long as that setting need none, and identity providers limit requests.
+    """
     kept = _of(oauth)
-    kept.life = time.monotonic() - kept.given_at + seconds
+    life = asked_at + seconds - kept.given_at
+    if asked_at > kept.granted_at + _APART and abs(life - kept.life) < _APART / 2:
+        kept.proven_life = life
+        kept.renew_at = min(kept.renew_at, kept.given_at + life * RENEWED_AT)
+    elif life > kept.proven_life + _APART:  # a clock was corrected
+        kept.proven_life = math.inf
+    kept.granted_at, kept.life = asked_at, life
 
 
 def _of(oauth: Mapping[str, str]) -> _Kept:
@@ -112,7 +128,8 @@ def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
         try:
             fresh = _source(oauth)(oauth)
             kept.token, kept.refused, kept.error, kept.failures = fresh, False, None, 0
-            kept.given_at, kept.renew_at = began, began + (fresh.expires_at - now) * RENEWED_AT
+            kept.given_at, kept.granted_at = began, math.inf
+            kept.renew_at = began + min(fresh.expires_at - now, kept.proven_life) * RENEWED_AT
             return fresh
         except TokenRefusedError as error:
             longest = LONGEST_PAUSE if error.busy else LONGEST_REFUSED

@@ -250,13 +250,55 @@ def test_librdkafka_has_another_token_before_a_brokers_clock_ends_the_first() ->
         client = librdkafka_settings(settings)["oauth_cb"]
         assert callable(client)
         assert client("")[1] <= time.time() + oauth.LIBRDKAFKA_ASKS
-        granted(oauth_settings(settings), 2.0)
+        granted(oauth_settings(settings), time.monotonic(), 2.0)
         client("")
         assert len(server.asked) == 1
         time.sleep(1.7)
         client("")
         client("")
         assert len(server.asked) == 2
+
+
+def test_a_connection_that_takes_over_a_session_that_ends_with_its_token_has_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a clock that is behind, brokers end sessions 20 s after a token that lives 900 s here was given."""
+    clock, now = clocks(monkeypatch)
+    Given.answers = [(name, now + 900 + at) for name, at in (("one", 0), ("two", 17), ("three", 34), ("four", 51))]
+
+    def session(seconds: float) -> str:
+        text = token(OWN).text
+        granted(OWN, time.monotonic(), seconds)
+        return text
+
+    assert session(20) == "one"
+    clock[0] = now + 16
+    assert session(4) == "one", "a session may as well end by the broker's own limit"
+    clock[0] = now + 17
+    assert session(20) == "two"
+    clock[0] = now + 34
+    assert session(20) == "three", "at 80 % of the life that a broker gives it"
+    clock[0] = now + 35
+    assert session(900) == "three", "the clock is right"
+    clock[0] = now + 51
+    assert session(900) == "four"
+    clock[0] = now + 51 + 700
+    assert (session(200), Given.calls) == ("four", 4)
+
+
+def test_sessions_that_end_by_a_brokers_own_limit_ask_for_no_further_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``connections.max.reauth.ms`` of a minute, and of an hour on the other cluster with the same login."""
+    clock, now = clocks(monkeypatch)
+    Given.answers = [("one", now + 3600)]
+    for second in range(0, 2880, 48):
+        clock[0] = now + second
+        assert token(OWN).text == "one"
+        granted(OWN, time.monotonic(), 60)
+        clock[0] = now + second + 3
+        granted(OWN, time.monotonic(), 60)
+        if second % 480 == 0:
+            granted(OWN, time.monotonic(), 3600 - second - 3)
+    assert Given.calls == 1
 
 
 def test_a_method_that_is_none_is_said() -> None:
