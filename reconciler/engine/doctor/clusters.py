@@ -7,7 +7,7 @@ from reconciler.engine.doctor.broker_limits import brokers_agree
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
-from reconciler.model.environment.services import NO_SERVICE, offer_of, service_words
+from reconciler.model.environment.services import NO_SERVICE, ServiceOffer, offer_of, service_words
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.reports.doctor import ClusterFacts, DoctorVerdict, Finding
 from reconciler.resources.topics.limits import min_insync_above
@@ -82,7 +82,7 @@ def cluster_findings(declared: Cluster, facts: ClusterFacts, target: bool, now_s
         yield Check(subject, "service").ok(f"{service_words(declared)}{guessed}", limits)
     # On a managed service, users cannot change releases and broker settings, so the remedy is the service's.
     yield _by_service(_features(Check(subject, "features"), facts), offer.upgrades)
-    yield from _access_and_time(subject, facts)
+    yield from _access_and_time(subject, facts, offer)
     yield from (_by_service(finding, offer.settings) for finding in _settings(subject, declared, facts, target))
 
 
@@ -128,7 +128,7 @@ def _features(check: Check, facts: ClusterFacts) -> Finding:
     return check.ok(levels)
 
 
-def _access_and_time(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
+def _access_and_time(subject: str, facts: ClusterFacts, offer: ServiceOffer) -> Iterator[Finding]:
     """Checks of authorizer, clock and mutation quota, which do not depend on broker configs."""
     check = Check(subject, "authorizer")
     if isinstance(facts.authorizer, Unknown):
@@ -137,7 +137,10 @@ def _access_and_time(subject: str, facts: ClusterFacts) -> Iterator[Finding]:
         yield check.ok("there is one; principals need the rights listed below")
     else:
         why = "anyone who reaches a broker may do everything"
-        yield check.warning("none", why, "Set authorizer.class.name on the brokers where that is not meant")
+        todo = "Set authorizer.class.name on the brokers where that is not meant"
+        if offer.settings:
+            why, todo = f"only roles of {offer.title} can limit who may do what", "Compare them with the rights below"
+        yield check.warning("none", why, todo)
 
     check = Check(subject, "clock")
     if isinstance(facts.skew_ms, Unknown):

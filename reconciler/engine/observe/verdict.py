@@ -6,6 +6,7 @@ One function for `status`, its exit code, JSON, the live page and the map, so th
 from collections.abc import Callable, Iterator, Sequence
 
 from reconciler.errors import Unknown
+from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
@@ -65,7 +66,8 @@ def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[Verd
         amiss = [f"{counted(leaderless, 'partition')} without a leader"] if leaderless else []
         amiss += [f"{counted(short, 'under-replicated partition')}"] if short else []
         if amiss:
-            said, todo = ", ".join(amiss), f"Check that all brokers of {name} run, and their disks."
+            said, managed = ", ".join(amiss), offer_of(topology.clusters[name]).log_access
+            todo = managed or f"Check that all brokers of {name} run, and their disks."
             yield VerdictCause(Health.DEGRADED, subject, f"{subject}: {said}", said, todo, heals=True)
 
 

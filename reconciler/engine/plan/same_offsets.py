@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.model.changes import About, Refused, Subject, Why
+from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
@@ -155,7 +156,7 @@ def with_copies(plan: Plan, topology: Topology, copies: Collection[NewCopy], fac
         if not flow.keeps_offsets:
             continue
         if facts.get(flow.target, CopyFacts(unknown="not asked")).reports_writers is False:
-            refused.append(too_old(flow))
+            refused.append(too_old(flow, offer_of(topology.clusters[flow.target])))
         mine, source = [copy for copy in copies if copy.flow == flow.name], facts.get(flow.source, CopyFacts())
 
         # Where each partition begins, as far as known. ListOffsets answers -1 for a time after the last record.

@@ -25,12 +25,14 @@ TRANSACTIONS = {
 }
 AT_LEAST_ONCE = {8: "OffsetCommit", 9: "OffsetFetch", 22: "InitProducerId"}
 GROUPS_READ = {9: "OffsetFetch", 16: "ListGroups"}
+_NEWER = "Have its brokers upgraded to Kafka 2.4 or later"
 GROUPS_WRITTEN = {8: "OffsetCommit", 9: "OffsetFetch", 16: "ListGroups"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """``names``: requests that a cluster lacks. ``use``: their purpose for the flow."""
+    """``names``: requests that a cluster lacks. ``use``: their purpose for the flow. ``todo``: empty where another
+    release has them."""
 
     cluster: str
     names: tuple[str, ...]
@@ -51,7 +53,8 @@ def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) ->
                 f"flow {flow.name} {lack.use}, and brokers of {lack.cluster} do not offer {', '.join(lack.names)} "
                 "(ApiVersions)"
             )
-            yield Refused.of(subject, Why.BROKERS_LACK_REQUESTS, text, lack.todo)
+            todo = lack.todo or offer_of(topology.clusters[lack.cluster]).upgrades or _NEWER
+            yield Refused.of(subject, Why.BROKERS_LACK_REQUESTS, text, todo)
 
 
 def _no_transactions(
@@ -77,7 +80,6 @@ def _no_transactions(
 
 def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, int] | None) -> Iterator[_Lack]:
     """APIs that the flow needs and brokers lack, by ApiVersions responses; None for a cluster without one."""
-    newer = "Have its brokers upgraded to Kafka 2.4 or later"
     if flow.delivery is Delivery.AT_LEAST_ONCE and (names := _missing(AT_LEAST_ONCE, target)):
         yield _Lack(
             flow.target, names, "keeps its positions in a group there", "Switch them on, or take another target"
@@ -85,7 +87,7 @@ def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, in
     for cluster, apis, key in ((flow.source, source, FETCH), (flow.target, target, PRODUCE)):
         if apis is not None and apis.get(key, -1) < LOWEST[key]:
             name = f"{READ[key]} {LOWEST[key]}"
-            yield _Lack(cluster, (name,), "copies whole batches", newer)
+            yield _Lack(cluster, (name,), "copies whole batches", "")
     if flow.groups.sync_offsets:
         todo = f"Switch them on, or write groups: {{sync_offsets: false}} in flow {flow.name}"
         for cluster, apis, needed, use in (

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.changes.findings import Findings
-from reconciler.model.environment.services import offer_of, service_words
+from reconciler.model.environment.services import ServiceOffer, offer_of, service_words
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.impact import MarkerRight
@@ -128,15 +128,15 @@ def _listed(refs: Iterable[TopicRef]) -> str:
     return first_of(sorted(map(str, refs)), BRIEF)
 
 
-def too_old(flow: Flow) -> Refused:
+def too_old(flow: Flow, offer: ServiceOffer) -> Refused:
     """Refuses a flow: its target's brokers lack DescribeProducers or DescribeTransactions (API keys 61 and 65,
     KIP-664)."""
     text = (
-        f"flow {flow.name} keeps offsets, and brokers of {flow.target} are older than 3.0: they do not report what a "
-        "producer has written last (DescribeProducers, DescribeTransactions), so a mirror that starts again could not "
-        "know where it is"
+        f"flow {flow.name} keeps offsets, and brokers of {flow.target} do not report what a producer has written last "
+        "(DescribeProducers, DescribeTransactions: Kafka 3.0), so a mirror that starts again could not know where it is"
     )
-    todo = f"Upgrade {flow.target}, or write offsets: translated"
+    todo = f"Write offsets: translated. {offer.upgrades}" if offer.upgrades else ""
+    todo = todo or f"Upgrade {flow.target}, or write offsets: translated"
     return Refused.of(Subject(About.FLOW, name=flow.name), Why.SAME_OFFSETS_TARGET_TOO_OLD, text, todo)
 
 

@@ -67,13 +67,20 @@ def test_a_broker_setting_that_is_no_number_is_unknown(value: str) -> None:
 
 
 def test_a_service_is_named_and_its_users_upgrade_and_set_nothing() -> None:
-    changes: dict[str, Any] = {"features": {}, "brokers": with_setting("auto.create.topics.enable", "true")}
+    changes: dict[str, Any] = {
+        "features": {},
+        "authorizer": False,
+        "brokers": with_setting("auto.create.topics.enable", "true"),
+    }
     hosted, told = replace(WISH, service="confluent-cloud"), {}
     for one in cluster_findings(hosted, replace(FACTS, **changes), target=True, now_s=NOW):
         told[one.check] = one
     assert told["service"].text == "Confluent Cloud"
     assert told["features"].todo == ("Confluent upgrades its brokers.",)
     assert "Confluent sets it" in told["auto-create"].todo[0]
+    assert told["authorizer"].why == "only roles of Confluent Cloud can limit who may do what"
+    assert [one.todo for one in told.values() if "authorizer.class.name" in " ".join(one.todo)] == []
+    assert "authorizer.class.name" in judged(**changes)["authorizer"].todo[0]
     assert "Upgrade the brokers" in judged(**changes)["features"].todo[0]
     assert "service" not in judged()
     address = replace(hosted, service="", bootstrap_servers=("pkc-1.eu.aws.confluent.cloud:9092",))

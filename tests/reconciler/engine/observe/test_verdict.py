@@ -172,6 +172,12 @@ def test_a_cluster_with_partitions_amiss_is_degraded() -> None:
     found = verdict(LiveState({**CLUSTERS, "east": short}, seen().mirrors))
     assert found.of("cluster east") is Health.DEGRADED
     assert found.causes[0].text == "1 partition without a leader, 1 under-replicated partition"
+    assert found.causes[0].todo == "Check that all brokers of east run, and their disks."
+    hosted = {**DECLARED.clusters, "east": replace(DECLARED.clusters["east"], service="confluent-cloud")}
+    found = verdict_of(
+        replace(DECLARED, clusters=hosted), LiveState({**CLUSTERS, "east": short}, seen().mirrors), "env"
+    )
+    assert found.causes[0].todo.startswith("Confluent keeps its brokers: ask Confluent support")
 
 
 def test_a_job_that_no_file_declares_is_reported() -> None:

@@ -43,10 +43,12 @@ def test_at_least_once_is_the_way_out() -> None:
     assert "without offsets: same" in same.todo
 
 
-def test_a_service_is_not_asked_to_switch_them_on() -> None:
+def test_users_of_a_service_are_not_asked_to_switch_them_on() -> None:
     hosted = cluster("west", service="event-hubs")
     wished = topology(topic("orders"), hosted, flow("east", "west", "orders"))
     [one] = without_apis(wished, {"west": ClusterFeatures(apis=without(24, 25, 26, 28))})
+    [old] = without_apis(wished, {"west": ClusterFeatures(apis={**ALL, 0: 7})})
+    assert old.todo.startswith("Microsoft upgrades it")
     assert one.todo.startswith("Take a tier of Azure Event Hubs that has transactions, or another target, or agree")
 
 
@@ -63,6 +65,7 @@ def test_old_batches_and_group_sync_are_refused_by_side() -> None:
     assert "brokers of east do not offer Fetch 11" in fetch.reason.text
     [produce] = refused(target={**ALL, 0: 7})
     assert "brokers of west do not offer Produce 8" in produce.reason.text
+    assert produce.todo == "Have its brokers upgraded to Kafka 2.4 or later"
     synced = Groups(sync_offsets=True)
     [listing] = refused(source=without(16), groups=synced)
     assert "brokers of east do not offer ListGroups" in listing.reason.text

@@ -137,6 +137,14 @@ def test_brokers_before_3_0_are_refused_and_silence_is_not_taken_for_them() -> N
     assert not with_copies(plan, desired, (), {"west": CopyFacts(None, unknown="no answer")}).refused
 
 
+def test_users_of_a_service_are_not_asked_to_upgrade_its_brokers() -> None:
+    plan = world("east", "west").plan(wished(of=kept()))
+    hubs = topology(topic("orders", partitions=2), kept(), cluster("west", service="event-hubs"))
+    [own, hosted] = [with_copies(plan, at, (), {"west": CopyFacts(False)}).refused for at in (wished(of=kept()), hubs)]
+    assert own[0].todo == "Upgrade west, or write offsets: translated"
+    assert hosted[0].todo.startswith("Write offsets: translated. Microsoft upgrades it")
+
+
 def marked(held: bool | Unknown, *, new: bool) -> list[str]:
     desired = wished(of=kept())
     seen = world("east", "west")
