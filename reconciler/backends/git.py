@@ -9,17 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from reconciler.backends import repository as repositories
 from reconciler.backends.files import read_environment
-from reconciler.backends.repository import (
-    LINK,
-    SUBMODULE,
-    Checkout,
-    Links,
-    Repository,
-    TreeEntry,
-    checkout_around,
-    follow,
-)
 from reconciler.errors import ReconcilerError
 
 
@@ -57,8 +48,8 @@ class Snapshot:
 def revision(folder: Path) -> Revision:
     """The revision of a folder. Dirty: its files differ from HEAD, for any reason. Never raises."""
     try:
-        checkout = checkout_around(folder)
-        repository = Repository(checkout) if checkout is not None else None
+        checkout = repositories.checkout_around(folder)
+        repository = repositories.Repository(checkout) if checkout is not None else None
         commit = repository.commit("HEAD") if repository is not None else ""
     except ReconcilerError:
         return Revision()
@@ -84,8 +75,8 @@ def origin_of(folder: Path, here: Revision, before: str, commit: str) -> str:
         return here.origin
     holds = False  # a shallow clone, or one that is behind
     with contextlib.suppress(ReconcilerError):
-        checkout = checkout_around(folder)
-        holds = checkout is not None and bool(Repository(checkout).commit(commit))
+        checkout = repositories.checkout_around(folder)
+        holds = checkout is not None and bool(repositories.Repository(checkout).commit(commit))
     return f"{before.rpartition(':')[0]}:{here.origin.rpartition(':')[2]}" if holds else here.origin
 
 
@@ -95,9 +86,9 @@ def lacks(folder: Path, here: Revision, commit: str) -> bool:
     if not commit or not here.commit or commit == here.commit:
         return False
     with contextlib.suppress(ReconcilerError):
-        if (checkout := checkout_around(folder)) is None:
+        if (checkout := repositories.checkout_around(folder)) is None:
             return False
-        repository = Repository(checkout)
+        repository = repositories.Repository(checkout)
         if not repository.commit(commit):
             return not repository.shallow
         return repository.merge_base(commit) != commit and is_touched(folder, snapshot(folder, commit))
@@ -128,13 +119,13 @@ def snapshot(folder: Path, ref: str) -> Snapshot:
             " nothing on its clusters is changed because of that.",
             "Check the path; a folder that was removed on purpose is no longer to be planned.",
         )
-    if (checkout := checkout_around(folder)) is None:
+    if (checkout := repositories.checkout_around(folder)) is None:
         raise ReconcilerError(
             f"{folder} is in no git repository, so there is no {ref} to compare it with",
             "What an edit means is worked out against a commit.",
             "Check the path, or plan without --base and --changed-since.",
         )
-    repository = Repository(checkout)
+    repository = repositories.Repository(checkout)
     return _snapshot(repository, checkout, ref, _commit(repository, ref))
 
 
@@ -157,7 +148,7 @@ def _lines(text: str | None) -> str | None:
     return None if text is None else text.replace("\r\n", "\n")
 
 
-def _commit(repository: Repository, ref: str) -> str:
+def _commit(repository: repositories.Repository, ref: str) -> str:
     """The commit of a name; ``NAME...`` is the merge base with NAME, as in ``git diff``. Raises ReconcilerError, with
     the fetch that a shallow clone of CI needs."""
     commit = repository.commit(ref.removesuffix("..."))
@@ -175,7 +166,7 @@ def _commit(repository: Repository, ref: str) -> str:
     )
 
 
-def _snapshot(repository: Repository, checkout: Checkout, ref: str, commit: str) -> Snapshot:
+def _snapshot(repository: repositories.Repository, checkout: repositories.Checkout, ref: str, commit: str) -> Snapshot:
     tree = _Tree(repository, commit)
     place, links = tree.resolve(checkout.folder)
     files = dict(tree.files(place)) if place is not None else {}
@@ -207,12 +198,12 @@ def _snapshot(repository: Repository, checkout: Checkout, ref: str, commit: str)
 class _Tree:
     """The files of one commit, with links resolved as by a file system."""
 
-    def __init__(self, repository: Repository, commit: str) -> None:
+    def __init__(self, repository: repositories.Repository, commit: str) -> None:
         self._repository = repository
         self._commit = commit
-        self._known: dict[str, TreeEntry | None] = {"": TreeEntry("040000", "tree", commit)}
+        self._known: dict[str, repositories.TreeEntry | None] = {"": repositories.TreeEntry("040000", "tree", commit)}
 
-    def files(self, place: PurePosixPath) -> Iterator[tuple[str, TreeEntry]]:
+    def files(self, place: PurePosixPath) -> Iterator[tuple[str, repositories.TreeEntry]]:
         """Path below ``place`` and blob of each ``*.yaml`` of an environment. Raises ReconcilerError for a submodule,
         and for a dangling link."""
         if (tree := self._entry(place)) is None or tree.kind != "tree":
@@ -222,7 +213,7 @@ class _Tree:
             inner = PurePosixPath(path).relative_to(place)
             if any(part.startswith(".") for part in inner.parts):
                 continue
-            if entry.mode == SUBMODULE:
+            if entry.mode == repositories.SUBMODULE:
                 raise ReconcilerError(
                     f"{self._commit[:12]}:{path} is a submodule, and its files are another repository's",
                     "Anyone who may edit the environment chooses that repository, so nothing is compared with it.",
@@ -230,7 +221,7 @@ class _Tree:
                 )
             if entry.kind != "blob" or inner.suffix != ".yaml":
                 continue
-            if entry.mode != LINK:
+            if entry.mode != repositories.LINK:
                 yield inner.as_posix(), entry
                 continue
             # Environments may share a file by links, so the target is read at the same commit.
@@ -245,18 +236,18 @@ class _Tree:
                 )
             yield inner.as_posix(), followed
 
-    def resolve(self, path: PurePosixPath) -> tuple[PurePosixPath | None, Links]:
+    def resolve(self, path: PurePosixPath) -> tuple[PurePosixPath | None, repositories.Links]:
         def link_at(path: PurePosixPath) -> str | None:
             entry = self._entry(path)
-            return None if entry is None else self._target(entry) if entry.mode == LINK else ""
+            return None if entry is None else self._target(entry) if entry.mode == repositories.LINK else ""
 
-        return follow(path, link_at)
+        return repositories.follow(path, link_at)
 
-    def _entry(self, path: PurePosixPath) -> TreeEntry | None:
+    def _entry(self, path: PurePosixPath) -> repositories.TreeEntry | None:
         name = "" if path == PurePosixPath() else path.as_posix()
         if name not in self._known:
             self._known[name] = self._repository.entries(self._commit, name).get(name)
         return self._known[name]
 
-    def _target(self, link: TreeEntry) -> str:
+    def _target(self, link: repositories.TreeEntry) -> str:
         return os.fsdecode(self._repository.texts(self._commit, (link.name,))[link.name])

@@ -16,18 +16,8 @@ from reconciler.model.changes import About, Action, MirrorChange, Risk, StartMir
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import Plan
+from reconciler.model.reports import topology_map as drawing
 from reconciler.model.reports.health import Health, Verdict
-from reconciler.model.reports.topology_map import (
-    Chain,
-    MapCluster,
-    MapFlow,
-    MapWave,
-    PlanMark,
-    PlannedCounts,
-    State,
-    TopologyMap,
-    worst_mark,
-)
 from reconciler.model.state.rollout_progress import Promotion
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.mirrors.handover import flow_handover
@@ -39,7 +29,7 @@ Progress = Promotion | Unknown | None
 
 def topology_map(
     topology: Topology, live: LiveState | None = None, plan: Plan | None = None, progress: Progress = None
-) -> TopologyMap:
+) -> drawing.TopologyMap:
     """``live`` None: no cluster was asked, so topics that travel are those that git declares."""
     live = live.as_reported() if live is not None else None
     hops = hops_between(topology, live if live is not None else blank(topology))
@@ -51,8 +41,8 @@ def topology_map(
     for wave in course.waves if course else ():
         count = None if by_wave is None else by_wave.get(wave.name, 0)
         state = wave_state(wave, progress) if progress is not None else ""
-        waves.append(MapWave(wave.name, wave.clusters, wave.soak_ms, count, state))
-    return TopologyMap(
+        waves.append(drawing.MapWave(wave.name, wave.clusters, wave.soak_ms, count, state))
+    return drawing.TopologyMap(
         topology.environment,
         tuple(_cluster(each, topology, live, findings, wave_of) for each in topology.clusters.values()),
         tuple(_flows(topology, live, findings, Counter(hop.flow for hop in hops))),
@@ -65,14 +55,14 @@ def topology_map(
     )
 
 
-def moved_on(drawn: TopologyMap, topology: Topology, live: LiveState) -> TopologyMap:
+def moved_on(drawn: drawing.TopologyMap, topology: Topology, live: LiveState) -> drawing.TopologyMap:
     """``drawn`` with what jobs say now, which costs little: topics that travel and the plan stay as they were drawn. A
     cluster that ``live`` knows nothing of any more is unknown."""
     live, health = live.as_reported(), verdict_of(topology, live)
     job_of = {flow: live.mirrors.get(name) for name, mirror in topology.mirrors.items() for flow in mirror.flows}
     flows = []
     for flow in drawn.flows:
-        bare = MapFlow(flow.name, flow.source, flow.target, flow.mirror, flow.delivery, topics=flow.topics)
+        bare = drawing.MapFlow(flow.name, flow.source, flow.target, flow.mirror, flow.delivery, topics=flow.topics)
         bare = replace(bare, mark=flow.mark, plan_why=flow.plan_why, labels=flow.labels)
         job = job_of.get(flow.name)
         flows.append(_as_reported(bare, job, health) if job is not None else bare)
@@ -80,7 +70,7 @@ def moved_on(drawn: TopologyMap, topology: Topology, live: LiveState) -> Topolog
     for cluster in drawn.clusters:
         if isinstance(why := live.clusters.get(cluster.name), Unknown):
             problems = (f"unknown: {why.what}",)
-            cluster = replace(cluster, state=State.UNKNOWN, brokers=None, topics=None, problems=problems)
+            cluster = replace(cluster, state=drawing.State.UNKNOWN, brokers=None, topics=None, problems=problems)
         clusters.append(cluster)
     return replace(drawn, clusters=tuple(clusters), flows=tuple(flows))
 
@@ -91,24 +81,24 @@ class _Findings:
     ``because``: why a flow's mirror restarts. ``unread``: clusters that did not answer when the plan was made."""
 
     plan: Plan
-    clusters: Mapping[str, PlannedCounts]
+    clusters: Mapping[str, drawing.PlannedCounts]
     outside: Mapping[str, int]
-    flows: Mapping[str, frozenset[PlanMark]]
-    mirrors: Mapping[str, frozenset[PlanMark]]
+    flows: Mapping[str, frozenset[drawing.PlanMark]]
+    mirrors: Mapping[str, frozenset[drawing.PlanMark]]
     because: Mapping[str, tuple[str, ...]]
     unread: frozenset[str]
 
     @classmethod
     def of(cls, plan: Plan) -> _Findings:
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        flows: dict[str, set[PlanMark]] = defaultdict(set)
-        mirrors: dict[str, set[PlanMark]] = defaultdict(set)
+        flows: dict[str, set[drawing.PlanMark]] = defaultdict(set)
+        mirrors: dict[str, set[drawing.PlanMark]] = defaultdict(set)
         because: dict[str, list[str]] = defaultdict(list)
         for planned in plan.changes:
             change = planned.change
             if isinstance(change, MirrorChange):
-                mark = PlanMark.ADDED if isinstance(change, StartMirror) else PlanMark.RESTARTING
-                mirrors[change.mirror].add(PlanMark.REMOVED if isinstance(change, StopMirror) else mark)
+                mark = drawing.PlanMark.ADDED if isinstance(change, StartMirror) else drawing.PlanMark.RESTARTING
+                mirrors[change.mirror].add(drawing.PlanMark.REMOVED if isinstance(change, StopMirror) else mark)
                 # A restart names its reasons by flow, and the map marks that flow instead of the whole mirror.
                 for line in () if isinstance(change, StopMirror) else change.because:
                     word, _, name = line.partition(":")[0].partition(" ")
@@ -119,8 +109,8 @@ class _Findings:
                 counts[change.cluster][counted_as] += 1
                 counts[change.cluster]["high_risk"] += planned.risk == Risk.HIGH
         # Refused and unknown subjects have no planned change, so they are counted on their own.
-        subjects = [(refused.subject, PlanMark.BLOCKED) for refused in plan.refused]
-        subjects += [(Subject.of_text(unknown.subject), PlanMark.UNKNOWN) for unknown in plan.unknown]
+        subjects = [(refused.subject, drawing.PlanMark.BLOCKED) for refused in plan.refused]
+        subjects += [(Subject.of_text(unknown.subject), drawing.PlanMark.UNKNOWN) for unknown in plan.unknown]
         for subject, mark in subjects:
             if subject.about is About.FLOW:
                 flows[subject.name].add(mark)
@@ -131,7 +121,7 @@ class _Findings:
         unread = frozenset(cluster.name for cluster in plan.basis.clusters if cluster.cluster_id is None)
         return cls(
             plan,
-            {name: PlannedCounts(**count) for name, count in counts.items()},
+            {name: drawing.PlannedCounts(**count) for name, count in counts.items()},
             Counter(_place(change.subject) for change in plan.outside),
             {name: frozenset(marks) for name, marks in flows.items()},
             {name: frozenset(marks) for name, marks in mirrors.items()},
@@ -150,14 +140,14 @@ def _cluster(
     live: LiveState | None,
     findings: _Findings | None,
     wave_of: Mapping[str, str],
-) -> MapCluster:
+) -> drawing.MapCluster:
     name = declared.name
     topics = sum(name in topic.clusters for topic in topology.topics.values())
-    planned = findings.clusters.get(name, PlannedCounts()) if findings is not None else None
+    planned = findings.clusters.get(name, drawing.PlannedCounts()) if findings is not None else None
     # Of a cluster that was not read when the plan was made it is unknown whether it has changes.
     unread = findings is not None and name in findings.unread
     if unread and planned is not None and not planned.unknown:
-        planned = PlannedCounts(unknown=1)
+        planned = drawing.PlannedCounts(unknown=1)
     outside = None if findings is None or unread else findings.outside.get(name, 0)
     head = name, declared.region or "", topics
     wave = wave_of.get(name, "")
@@ -166,26 +156,30 @@ def _cluster(
         health = health_of(read)
         counts = {"offline partition": health.offline, "under-replicated partition": health.short}
         problems = tuple(counted(len(some), name) for name, some in counts.items() if some)
-        state = State.PROBLEM if problems else State.OK
-        return MapCluster(*head, state, len(read.brokers), read.topic_count, problems, planned, outside, wave)
+        state = drawing.State.PROBLEM if problems else drawing.State.OK
+        return drawing.MapCluster(*head, state, len(read.brokers), read.topic_count, problems, planned, outside, wave)
     if isinstance(read, Unknown):
-        return MapCluster(*head, problems=(f"unknown: {read.what}",), planned=planned, outside=outside, wave=wave)
+        return drawing.MapCluster(
+            *head, problems=(f"unknown: {read.what}",), planned=planned, outside=outside, wave=wave
+        )
     for seen in findings.plan.basis.clusters if findings is not None else ():
         if seen.name == name and seen.cluster_id is not None:
-            return MapCluster(*head, State.UNKNOWN, seen.brokers, seen.topics, (), planned, outside, wave)
-    return MapCluster(*head, planned=planned, outside=outside, wave=wave)
+            return drawing.MapCluster(
+                *head, drawing.State.UNKNOWN, seen.brokers, seen.topics, (), planned, outside, wave
+            )
+    return drawing.MapCluster(*head, planned=planned, outside=outside, wave=wave)
 
 
 def _flows(
     topology: Topology, live: LiveState | None, findings: _Findings | None, travelling: Mapping[str, int]
-) -> Iterator[MapFlow]:
+) -> Iterator[drawing.MapFlow]:
     mirror_of = {name: mirror for mirror in topology.mirrors.values() for name in mirror.flows}
     health = verdict_of(topology, live) if live is not None else Verdict()
     for flow in topology.flows.values():
         mirror = mirror_of.get(flow.name)
         job = live.mirrors.get(mirror.name) if live is not None and mirror is not None else None
         known = live is None or bool(live.known(flow.source) and live.known(flow.target))
-        drawn = MapFlow(
+        drawn = drawing.MapFlow(
             flow.name,
             flow.source,
             flow.target,
@@ -206,23 +200,23 @@ def _flow_mark(
     mirror: Mirror | None,
     job: LiveMirror | Unknown | None,
     findings: _Findings,
-) -> PlanMark | None:
+) -> drawing.PlanMark | None:
     """A job that restarts stops all its flows for a moment; where its status shows which ones differ, those are marked
     as what they are."""
     marks = set(findings.flows.get(flow.name, ()))
     marks |= findings.mirrors.get(mirror.name, frozenset()) if mirror is not None else frozenset()
     if findings.unread & {flow.source, flow.target}:
-        marks.add(PlanMark.UNKNOWN)
-    if PlanMark.RESTARTING in marks and isinstance(job, LiveMirror) and job.flows:
+        marks.add(drawing.PlanMark.UNKNOWN)
+    if drawing.PlanMark.RESTARTING in marks and isinstance(job, LiveMirror) and job.flows:
         running = job.flows.get(flow.name)
         if running is None:
-            marks = marks - {PlanMark.RESTARTING} | {PlanMark.ADDED}
+            marks = marks - {drawing.PlanMark.RESTARTING} | {drawing.PlanMark.ADDED}
         elif running.fingerprint != flow_handover(topology, flow)["fingerprint"]:
-            marks = marks - {PlanMark.RESTARTING} | {PlanMark.CHANGED}
-    return worst_mark(frozenset(marks))
+            marks = marks - {drawing.PlanMark.RESTARTING} | {drawing.PlanMark.CHANGED}
+    return drawing.worst_mark(frozenset(marks))
 
 
-def _as_reported(flow: MapFlow, job: LiveMirror | Unknown, health: Verdict) -> MapFlow:
+def _as_reported(flow: drawing.MapFlow, job: LiveMirror | Unknown, health: Verdict) -> drawing.MapFlow:
     if isinstance(job, Unknown):
         return replace(flow, said=f"unknown: {job.what}")
     status = job.flows.get(flow.name)
@@ -230,10 +224,10 @@ def _as_reported(flow: MapFlow, job: LiveMirror | Unknown, health: Verdict) -> M
         absent = job.state is JobState.ABSENT
         said = "no job yet" if absent else f"its job is {job.state.value}"
         # A flow that has no job yet because the plan is to start it is as it should be.
-        state = State.IDLE if absent and flow.mark is not None else _STATES[health.of(f"mirror {job.name}")]
+        state = drawing.State.IDLE if absent and flow.mark is not None else _STATES[health.of(f"mirror {job.name}")]
         return replace(flow, state=state, said=said)
     if status is None:
-        return replace(flow, state=State.PROBLEM, said="not in the running job")
+        return replace(flow, state=drawing.State.PROBLEM, said="not in the running job")
     conditions = sum(status.counted_conditions.values())
     if not job.lag_is_current:
         return replace(flow, said="its job has not reported lately", topics=status.topics, conditions=conditions)
@@ -258,16 +252,16 @@ def _as_reported(flow: MapFlow, job: LiveMirror | Unknown, health: Verdict) -> M
     )
 
 
-_STATES: Mapping[Health, State] = {
-    Health.OK: State.OK,
-    Health.PAUSED: State.IDLE,
-    Health.DEGRADED: State.PROBLEM,
-    Health.UNKNOWN: State.UNKNOWN,
-    Health.STOPPED: State.PROBLEM,
+_STATES: Mapping[Health, drawing.State] = {
+    Health.OK: drawing.State.OK,
+    Health.PAUSED: drawing.State.IDLE,
+    Health.DEGRADED: drawing.State.PROBLEM,
+    Health.UNKNOWN: drawing.State.UNKNOWN,
+    Health.STOPPED: drawing.State.PROBLEM,
 }
 
 
-def _chains(hops: Collection[TopicHop]) -> Iterator[Chain]:
+def _chains(hops: Collection[TopicHop]) -> Iterator[drawing.Chain]:
     """The whole way of each topic that came over a flow and goes on over another. Where several flows make a topic, the
     first one by name is followed back."""
     makers: dict[TopicRef, TopicHop] = {}
@@ -287,4 +281,4 @@ def _chains(hops: Collection[TopicHop]) -> Iterator[Chain]:
         if len(flows) > 1:
             counts[(tuple(reversed(clusters)), tuple(reversed(flows)))] += 1
     for (clusters_on_it, flows_on_it), topics in sorted(counts.items()):
-        yield Chain(clusters_on_it, flows_on_it, topics)
+        yield drawing.Chain(clusters_on_it, flows_on_it, topics)

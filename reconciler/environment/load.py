@@ -22,16 +22,7 @@ from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.schema import check_shape
 from reconciler.environment.yaml.sections import collect
 from reconciler.errors import Problem, TopologyError, Where
-from reconciler.model.environment.topology import (
-    Flow,
-    Mirror,
-    Principal,
-    Rules,
-    ShrinkLimit,
-    TopicDefaults,
-    Topology,
-    by_name,
-)
+from reconciler.model.environment import topology as declared
 from reconciler.text import grouped
 
 Noun = TypeVar("Noun")
@@ -44,7 +35,7 @@ _LAYER: tuple[tuple[tuple[str, ...], Judge], ...] = (
 _VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Judge], ...]] = {
     "clusters": (
         (("client",), values.client_setting),
-        *((("principals", principal.value), values.client_setting) for principal in Principal),
+        *((("principals", principal.value), values.client_setting) for principal in declared.Principal),
         *((("defaults", *path), judge) for path, judge in _LAYER),
     ),
     "topics": _LAYER,
@@ -78,7 +69,7 @@ def load(
     *,
     expired_too: bool = False,
     unread: Sequence[Problem] = (),
-) -> Topology:
+) -> declared.Topology:
     """The checked topology of one environment.
 
     ``texts`` holds the YAML text of each file under the name that problems are to print; the order does not matter.
@@ -105,23 +96,23 @@ def load(
     read_topics = builder.build("topics", topics.build_topic)
     renames = builder.build("moved", moved.build_rename)
     flows = moved.with_first_names(builder.build("flows", build_flow), renames)
-    topology = Topology(
+    topology = declared.Topology(
         environment,
-        by_name(read_clusters),
-        by_name(read_topics),
-        by_name(flows),
-        by_name(_with_flows(builder.build("mirrors", build_mirror), flows, places)),
+        declared.by_name(read_clusters),
+        declared.by_name(read_topics),
+        declared.by_name(flows),
+        declared.by_name(_with_flows(builder.build("mirrors", build_mirror), flows, places)),
         tuple(
             replace(stone, expired=date.fromisoformat(stone.expires) < expired_before)
             for stone in builder.build("deletions", topics.build_tombstone)
         ),
         tuple(builder.build("access", acls.build_access)),
         _written(documents, "access"),
-        rules=Rules(
-            builder.single("defaults", clusters.build_defaults) or TopicDefaults(),
+        rules=declared.Rules(
+            builder.single("defaults", clusters.build_defaults) or declared.TopicDefaults(),
             MappingProxyType(dict(builder.build("classes", topics.build_class))),
             tuple(builder.build("protected", topics.build_protection)),
-            builder.single("shrink_limit", topics.build_shrink_limit) or ShrinkLimit(),
+            builder.single("shrink_limit", topics.build_shrink_limit) or declared.ShrinkLimit(),
             builder.single("audit", topics.build_audit),
             builder.single("docs_url", topics.build_docs_url) or "",
             tuple(builder.build("webhooks", hooks.build_webhook)),
@@ -141,7 +132,7 @@ def load(
         clusters.half_read_cluster(Reading("clusters", *each)) for each in entries if each[0] not in topology.clusters
     ]
     known = {problem.where for problem in problems}
-    logins = clusters.check_connections(replace(topology, clusters=by_name(half)), places)
+    logins = clusters.check_connections(replace(topology, clusters=declared.by_name(half)), places)
     problems += [problem for problem in logins if problem.where not in known]
     problems += check(topology, places)
     problems += topics.check_rules(topology, places)
@@ -211,7 +202,7 @@ class _Builder:
         return False
 
 
-def _with_flows(mirrors: list[Mirror], flows: list[Flow], places: Places) -> list[Mirror]:
+def _with_flows(mirrors: list[declared.Mirror], flows: list[declared.Flow], places: Places) -> list[declared.Mirror]:
     """Flows that no mirror names go to the mirror with the name of their target cluster, written or not."""
     claimed = {name for mirror in mirrors for name in mirror.flows}
     in_order = sorted(flows, key=lambda flow: flow.name)
@@ -223,5 +214,5 @@ def _with_flows(mirrors: list[Mirror], flows: list[Flow], places: Places) -> lis
     written = {mirror.name for mirror in mirrors}
     for target, arriving in waiting.items():
         if target not in written and not places.has("mirrors", target):
-            with_flows.append(Mirror(target, tuple(flow.name for flow in arriving), where=arriving[0].where))
+            with_flows.append(declared.Mirror(target, tuple(flow.name for flow in arriving), where=arriving[0].where))
     return with_flows

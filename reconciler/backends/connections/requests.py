@@ -13,20 +13,10 @@ from reconciler.backends.connections.dial import HELLO_SECONDS, tls_refusal, une
 from reconciler.backends.connections.errors import Asked
 from reconciler.backends.connections.own import cluster_of
 from reconciler.errors import ClusterError
+from reconciler.kafka.client import errors as client_errors
 from reconciler.kafka.client.auth.tls import unreadable_file
 from reconciler.kafka.client.cluster import TopicMetadata
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import (
-    UNKNOWN_TOPIC,
-    AuthenticationFailedError,
-    BrokerError,
-    CertificateRefusedError,
-    ConnectionLostError,
-    MalformedResponseError,
-    SettingError,
-    UnsupportedBrokerError,
-    WireError,
-)
 from reconciler.kafka.protocol.generated import MetadataRequest
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.records.compacted_topic import CompactedTopic, Newest, RecordFencedError
@@ -101,7 +91,7 @@ class Requests:
             return self.wire.topics[name]
 
         described = self.run(errors.describe_topic(name), read)
-        if described.error == UNKNOWN_TOPIC:
+        if described.error == client_errors.UNKNOWN_TOPIC:
             return None
         self.check(described.error, errors.describe_topic(name))
         return described
@@ -170,16 +160,16 @@ class Requests:
             try:
                 if self.wire.controller >= 0:
                     return await self.wire.control(self.wire.controller)
-            except ConnectionLostError:  # the controller has gone, and another broker takes over
+            except client_errors.ConnectionLostError:  # the controller has gone, and another broker takes over
                 if time.monotonic() > until:
                     raise
             if time.monotonic() > until:
-                raise ConnectionLostError("the brokers that answer know no controller")
+                raise client_errors.ConnectionLostError("the brokers that answer know no controller")
             await asyncio.sleep(AGAIN_SECONDS)
         if not self.wire.address_known(broker):
             await self.wire.refresh(())
         if not self.wire.address_known(broker):
-            raise ConnectionLostError(f"broker {broker} is not among those that are up")
+            raise client_errors.ConnectionLostError(f"broker {broker} is not among those that are up")
         return await self.wire.control(broker)
 
     async def _open(self) -> None:
@@ -192,7 +182,7 @@ class Requests:
         async def query() -> Answer:
             try:
                 return await ask()
-            except (ConnectionLostError, MalformedResponseError):
+            except (client_errors.ConnectionLostError, client_errors.MalformedResponseError):
                 return await ask()
 
         return self.run(asked, query)
@@ -212,21 +202,21 @@ class Requests:
         try:
             self._runner.run(run())
             return answers[0]
-        except (WireError, OSError, ValueError) as error:  # of a name that is none, of a file that went
+        except (client_errors.WireError, OSError, ValueError) as error:  # of a name that is none, of a file that went
             words = self.clean(str(error))
             match error:
-                case AuthenticationFailedError() | CertificateRefusedError():
+                case client_errors.AuthenticationFailedError() | client_errors.CertificateRefusedError():
                     written = self._declared.client_for(self._principal)
                     refusal = tls_refusal(self.speaker.bootstrap_servers, self._settings(), written)
                     raise errors.authentication(self.speaker, self.clean(refusal) or words) from None
-                case SettingError():
+                case client_errors.SettingError():
                     settings, written = self._settings(), self._declared.client_for(self._principal)
                     of_file = str(error) == unreadable_file(settings, settings)
                     unreadable = unreadable_file(settings, written) if of_file else ""
                     raise errors.bad_settings(self.speaker, words, unreadable) from None
-                case UnsupportedBrokerError():
+                case client_errors.UnsupportedBrokerError():
                     raise errors.too_old(self.speaker, asked, words) from None
-                case BrokerError():
+                case client_errors.BrokerError():
                     raise self.refused(error.code, asked, words) from None
                 case _:
                     raise errors.unreachable(self.speaker, (words,)) from None

@@ -7,18 +7,8 @@ from dataclasses import dataclass, replace
 
 from reconciler.engine.kinds import kind_of
 from reconciler.errors import Unknown
+from reconciler.model import changes
 from reconciler.model.acls import WILDCARD, Permission, ResourceType
-from reconciler.model.changes import (
-    AddPartitions,
-    AlterConfigs,
-    AlterQuota,
-    AlterUser,
-    Change,
-    CreateAcl,
-    CreateTopic,
-    DeleteAcl,
-    ReassignReplicas,
-)
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.drift import Deviation
@@ -46,30 +36,30 @@ class _Place:
         return cluster in (self.flow.source, self.flow.target)
 
 
-_Concerns = Callable[[Change, _Place], bool]
+_Concerns = Callable[[changes.Change, _Place], bool]
 
 
 def _configs(*keys: str) -> _Concerns:
     """Changes of the topic's configs with these prefixes."""
 
-    def concerns(change: Change, place: _Place) -> bool:
-        if not isinstance(change, AlterConfigs) or change.ref not in place.topics:
+    def concerns(change: changes.Change, place: _Place) -> bool:
+        if not isinstance(change, changes.AlterConfigs) or change.ref not in place.topics:
             return False
         return any(config.key.startswith(keys) for config in change.configs)
 
     return concerns
 
 
-def _topic(*kinds: type[Change]) -> _Concerns:
+def _topic(*kinds: type[changes.Change]) -> _Concerns:
     return lambda change, place: isinstance(change, kinds) and getattr(change, "ref", None) in place.topics
 
 
-def _access(change: Change, place: _Place) -> bool:
+def _access(change: changes.Change, place: _Place) -> bool:
     """A missing allow rule, or an undeclared deny rule; on the topic, if the condition names one."""
     match change:
-        case CreateAcl(acl=acl) if acl.permission is Permission.ALLOW:
+        case changes.CreateAcl(acl=acl) if acl.permission is Permission.ALLOW:
             pass
-        case DeleteAcl(acl=acl) if acl.permission is Permission.DENY:
+        case changes.DeleteAcl(acl=acl) if acl.permission is Permission.DENY:
             pass
         case _:
             return False
@@ -82,19 +72,21 @@ def _access(change: Change, place: _Place) -> bool:
 
 REFUSED_BY = _configs(_LIMIT, "cleanup.policy", "message.timestamp", "message.format")
 _CAUSES: Mapping[str, _Concerns] = {
-    "authentication_failed": lambda change, place: isinstance(change, AlterUser) and place.is_here(change.cluster),
+    "authentication_failed": lambda change, place: (
+        isinstance(change, changes.AlterUser) and place.is_here(change.cluster)
+    ),
     "permission_denied": _access,
     "groups_refused": _access,
     "pauses_unreadable": _access,
-    "quota_throttled": lambda change, place: isinstance(change, AlterQuota) and place.is_here(change.cluster),
+    "quota_throttled": lambda change, place: isinstance(change, changes.AlterQuota) and place.is_here(change.cluster),
     "record_refused": REFUSED_BY,
     "source_retention_passed": _configs("retention.", "cleanup.policy", "segment.", "delete.retention"),
-    "source_topic_deleted": _topic(CreateTopic),
-    "start_partition_missing": _topic(CreateTopic, AddPartitions),
-    "target_topic_missing": _topic(CreateTopic),
-    "target_topic_smaller": _topic(AddPartitions),
+    "source_topic_deleted": _topic(changes.CreateTopic),
+    "start_partition_missing": _topic(changes.CreateTopic, changes.AddPartitions),
+    "target_topic_missing": _topic(changes.CreateTopic),
+    "target_topic_smaller": _topic(changes.AddPartitions),
     "target_unavailable": lambda change, place: (
-        _configs("min.insync.replicas")(change, place) or _topic(ReassignReplicas)(change, place)
+        _configs("min.insync.replicas")(change, place) or _topic(changes.ReassignReplicas)(change, place)
     ),
 }
 """Condition that drift may cause -> changes that would end it."""
@@ -105,18 +97,20 @@ def has_remedy(verdict: Verdict) -> bool:
     return any(cause.code in _CAUSES for cause in verdict.causes)
 
 
-def deviations_behind(cause: VerdictCause, topology: Topology, changes: Iterable[Change]) -> Iterator[Deviation]:
-    """What ``changes`` correct that causes this condition."""
+def deviations_behind(
+    cause: VerdictCause, topology: Topology, pending: Iterable[changes.Change]
+) -> Iterator[Deviation]:
+    """What ``pending`` correct that causes this condition."""
     flow, concerns = topology.flows.get(cause.subject.removeprefix("flow ")), _CAUSES.get(cause.code)
     if concerns is None or flow is None:
         return
     remote = _copy_of(cause, topology)
     place = _Place(flow, frozenset({TopicRef(flow.source, cause.topic), remote}) if remote else frozenset())
-    for change in (each for each in changes if concerns(each, place)):
+    for change in (each for each in pending if concerns(each, place)):
         for deviation in kind_of(change).deviations(change):
             # Of a change of several configs, only the relevant ones.
             config, single = deviation.config, change
-            if isinstance(change, AlterConfigs) and config:
+            if isinstance(change, changes.AlterConfigs) and config:
                 single = replace(change, configs=(config,))
             if concerns(single, place):
                 yield deviation
@@ -128,10 +122,10 @@ def _copy_of(cause: VerdictCause, topology: Topology) -> TopicRef | None:
 
 
 def with_remedies(
-    verdict: Verdict, topology: Topology, live: LiveState, changes: Iterable[Change], folder: str = ANY_FOLDER
+    verdict: Verdict, topology: Topology, live: LiveState, pending: Iterable[changes.Change], folder: str = ANY_FOLDER
 ) -> Verdict:
-    """``changes``: of the present plan. ``folder``: the environment's folder, for commands."""
-    planned, causes = tuple(changes), []
+    """``pending``: of the present plan. ``folder``: the environment's folder, for commands."""
+    planned, causes = tuple(pending), []
     for cause in verdict.causes:
         if drift := [
             f"{each.subject}: live {each.found}, git declares {each.wished}"
@@ -175,14 +169,14 @@ def losing_copies(topology: Topology, live: LiveState) -> Iterator[tuple[str, Ke
 def with_losing_copies(
     verdict: Verdict,
     losing: Iterable[tuple[str, KeptLess]],
-    changes: Iterable[Change],
+    pending: Iterable[changes.Change],
     folder: str = ANY_FOLDER,
 ) -> Verdict:
-    """``changes``: of the present plan. If none of them resets a copy's config, git declares it so."""
+    """``pending``: of the present plan. If none of them resets a copy's config, git declares it so."""
     planned = {
         (change.ref, config.key): config.undeclared
-        for change in changes
-        if isinstance(change, AlterConfigs)
+        for change in pending
+        if isinstance(change, changes.AlterConfigs)
         for config in change.configs
     }
     drifted = [(flow, each) for flow, each in losing if (each.remote, each.key) in planned]

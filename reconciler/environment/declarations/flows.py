@@ -12,20 +12,7 @@ from reconciler.environment.yaml.locations import Places, Step, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
 from reconciler.errors import Problem
-from reconciler.model.environment.topology import (
-    AccessSync,
-    Carry,
-    ConfigSync,
-    CopyMode,
-    Delivery,
-    Flow,
-    Groups,
-    Isolation,
-    MirrorMakerTopics,
-    Objectives,
-    OffsetsKept,
-    Topology,
-)
+from reconciler.model.environment import topology as declared
 from reconciler.replication.expressions import record_filter
 from reconciler.replication.expressions.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
 from reconciler.replication.expressions.unfit import flags_of_a_part, unfit_for_values
@@ -43,17 +30,17 @@ LEAST_RATE = 1024
 """Bytes per second. One batch is the smallest piece that is copied, so less would only be a stutter."""
 
 
-def build_flow(reading: Reading) -> Flow:
+def build_flow(reading: Reading) -> declared.Flow:
     # Only conditions with ``continue``: ``stop`` is the default, so declaring it must not change the fingerprint.
     node = reading.node("on_condition")
     if isinstance(node, YamlMapping):
         goes_on = {code for code, entry in node.entries.items() if entry.value.data == "continue"}
     else:
         goes_on = {*CONTINUABLE} if reading.value("on_condition", default="stop") == "continue" else set()
-    standard, groups, of_tools = ConfigSync(), Groups(), "mirrormaker_topics"
+    standard, groups, of_tools = declared.ConfigSync(), declared.Groups(), "mirrormaker_topics"
     tests, carry = reading.node("where"), reading.value("provenance", default=None)
     beats, syncs = (reading.value(of_tools, field, default=False) for field in ("heartbeats", "offset_syncs"))
-    return Flow(
+    return declared.Flow(
         name=reading.name,
         source=reading.value("source", default=""),
         target=reading.value("target", default=""),
@@ -64,19 +51,19 @@ def build_flow(reading: Reading) -> Flow:
             separator=reading.value("naming", "separator", default="."),
         ),
         replication_factor=reading.value("replication_factor", default=None),
-        delivery=Delivery(reading.value("delivery", default="exactly_once")),
-        isolation=Isolation(reading.value("isolation", default="read_committed")),
+        delivery=declared.Delivery(reading.value("delivery", default="exactly_once")),
+        isolation=declared.Isolation(reading.value("isolation", default="read_committed")),
         start=_start(reading),
         lanes=reading.value("lanes", default=2),
         rate_limit=_rate_limit(reading),
         on_condition=MappingProxyType(dict.fromkeys(sorted(goes_on), "continue")),
-        configs=ConfigSync(
+        configs=declared.ConfigSync(
             enabled=reading.value("sync_topic_configs", "enabled", default=standard.enabled),
             exclude=reading.expressions("sync_topic_configs", "exclude", default=standard.exclude),
             use_defaults_from=reading.value("sync_topic_configs", "use_defaults_from", default="target"),
             carry_undeclared_limits=reading.value("sync_topic_configs", "carry_undeclared_limits", default=False),
         ),
-        groups=Groups(
+        groups=declared.Groups(
             include=reading.expressions("groups", "include", default=groups.include),
             exclude=reading.expressions("groups", "exclude", default=groups.exclude),
             sync_offsets=reading.value("groups", "sync_offsets", default=False),
@@ -84,7 +71,7 @@ def build_flow(reading: Reading) -> Flow:
             follow_rewinds=reading.value("groups", "follow_rewinds", default=False),
             both_ways=reading.value("groups", "both_ways", default=False),
         ),
-        mirrormaker_topics=MirrorMakerTopics(
+        mirrormaker_topics=declared.MirrorMakerTopics(
             heartbeats=reading.interval(of_tools, "heartbeats_interval", default=HEARTBEATS_INTERVAL_MS)
             if beats
             else None,
@@ -93,16 +80,16 @@ def build_flow(reading: Reading) -> Flow:
         ),
         selection=None if tests is None else _selection(tests, reading),
         headers=_additions(reading),
-        provenance=None if carry is None else Carry(carry),
-        offsets=OffsetsKept(reading.value("offsets", default=OffsetsKept.TRANSLATED.value)),
+        provenance=None if carry is None else declared.Carry(carry),
+        offsets=declared.OffsetsKept(reading.value("offsets", default=declared.OffsetsKept.TRANSLATED.value)),
         filler_limit=reading.value("filler_limit", default=None),
         objectives=_objectives(reading),
-        access=AccessSync(
+        access=declared.AccessSync(
             enabled=reading.value("access", "sync", default=False),
             groups=reading.value("access", "groups", default=False),
             principals=reading.mapping("access", "principals", each=label),
         ),
-        copies=None if (copies := reading.value("copies", default=None)) is None else CopyMode(copies),
+        copies=None if (copies := reading.value("copies", default=None)) is None else declared.CopyMode(copies),
         labels=reading.mapping("labels", each=label),
         where=reading.place.where,
     )
@@ -144,7 +131,7 @@ def _start(reading: Reading) -> Start:
     return Start("timestamp", moment)
 
 
-def _objectives(reading: Reading) -> Objectives | None:
+def _objectives(reading: Reading) -> declared.Objectives | None:
     """None for an empty section."""
     written = {f"{name}_ms": reading.node("objectives", name) for name in ("rto", "rpo", "drill_every")}
     times = {
@@ -152,7 +139,7 @@ def _objectives(reading: Reading) -> Objectives | None:
         for field, node in written.items()
         if node is not None
     }
-    return Objectives(**times) if times else None
+    return declared.Objectives(**times) if times else None
 
 
 def _rate_limit(reading: Reading) -> int | None:
@@ -174,7 +161,7 @@ def _rate_limit(reading: Reading) -> int | None:
     return rate
 
 
-def check_flows(topology: Topology, places: Places) -> Iterator[Problem]:
+def check_flows(topology: declared.Topology, places: Places) -> Iterator[Problem]:
     """Problems of single flows; ``validate`` finds loops and collisions of several flows."""
     for flow in topology.flows.values():
         yield from check_ends(topology, places, flow)
@@ -189,7 +176,7 @@ def check_flows(topology: Topology, places: Places) -> Iterator[Problem]:
             yield Problem("bad-policy", places.of(flow, "naming", "policy"), f"flow {flow.name}: {wrong}", why, todo)
 
 
-def check_ends(topology: Topology, places: Places, flow: Flow) -> Iterator[Problem]:
+def check_ends(topology: declared.Topology, places: Places, flow: declared.Flow) -> Iterator[Problem]:
     for field, cluster in (("source", flow.source), ("target", flow.target)):
         if cluster:
             subject, where = f"flow {flow.name}: {field}", places.of(flow, field)

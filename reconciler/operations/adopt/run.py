@@ -6,15 +6,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from reconciler.backends import files as folders
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.files import (
-    environment_name,
-    for_editors_in,
-    read_environment,
-    unused_file,
-    write_folder,
-    write_texts,
-)
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.backends.state.home import look
 from reconciler.engine.guards import guarded
@@ -65,21 +58,21 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
     Raises ReconcilerError before anything is written, or, if the cluster changed meanwhile, with the differences."""
     there, known = _environment(request)
     with counting_seconds(f"reading cluster {request.cluster.name}", say_now):
-        live = read_live(request.cluster, environment_name(request.out))
+        live = read_live(request.cluster, folders.environment_name(request.out))
     say(f"read {counted(len(live.topics), 'topic')} of cluster {request.cluster.name}")
     adoption = adopted(request, live, known)
     require_matched(adoption, live, request.only.texts)
     written = {request.folder / path: text for path, text in texts(adoption).items()}
-    files = {str(path): for_editors_in(request.out, path, text) for path, text in written.items()}
-    whole = load({**there, **files}, environment_name(request.out), expired_too=True)
-    write_folder(request.folder, {Path(path): text for path, text in files.items()})
+    files = {str(path): folders.for_editors_in(request.out, path, text) for path, text in written.items()}
+    whole = load({**there, **files}, folders.environment_name(request.out), expired_too=True)
+    folders.write_folder(request.folder, {Path(path): text for path, text in files.items()})
     say(f"wrote {counted(len(files), 'file')} below {request.folder}")
 
     # The proof reads files and cluster afresh: a slip in writing YAML, or a change by somebody else meanwhile, would
     # otherwise come to light as an unexpected change in the first plan.
     with counting_seconds("reading again, to prove that a plan is empty", say_now):
         applied = or_unknown("the record of the last apply", partial(_applied, whole))
-        on_disk, topology = read_environment(request.folder), alone(whole, request.cluster.name)
+        on_disk, topology = folders.read_environment(request.folder), alone(whole, request.cluster.name)
         again = read_live(topology.clusters[request.cluster.name], topology.environment)
         if not topology.access_declared:
             again = replace(again, access=None)
@@ -99,7 +92,7 @@ def run(request: AdoptRequest, say: Callable[[str], None], say_now: Callable[[st
         raise ReconcilerError(
             f"the files are written below {request.folder} and a plan of them changes nothing, but it is blocked: "
             + "; ".join(refusal.reason.text for refusal in blocked),
-            f"An environment {environment_name(request.out)} was applied here before, from other files.",
+            f"An environment {folders.environment_name(request.out)} was applied here before, from other files.",
             f"If that is another environment, take another name than {request.out}: remove the folder and adopt again."
             " If these files follow it, accept once with apply --allow-shrink.",
         )
@@ -116,8 +109,8 @@ def _environment(request: AdoptRequest) -> tuple[Mapping[str, str], Topology | N
         raise ReconcilerError(f"{request.folder} already exists", why, todo)
     if not request.out.exists() or (request.out.is_dir() and not any(request.out.rglob("*.y*ml"))):
         return {}, None
-    texts_read = read_environment(request.out)
-    known = load(texts_read, environment_name(request.out), expired_too=True)
+    texts_read = folders.read_environment(request.out)
+    known = load(texts_read, folders.environment_name(request.out), expired_too=True)
     if other := known.clusters.get(request.cluster.name):
         why, todo = "A name is defined once", "Choose another --name for this cluster."
         raise ReconcilerError(f"cluster {request.cluster.name} is declared already, at {other.where}", why, todo)
@@ -218,8 +211,8 @@ def take_topics(
     """Adopts topics of a declared cluster into a new file; returns the closing words. Raises ReconcilerError before
     anything is written."""
     options = AdoptOptions(expressions_of(exclude, "--exclude"), None, expressions_of(topics, "--topic"))
-    there = read_environment(out)
-    known = load(there, environment_name(out), expired_too=True)
+    there = folders.read_environment(out)
+    known = load(there, folders.environment_name(out), expired_too=True)
     if cluster not in known.clusters:
         raise ReconcilerError(
             f"environment {known.environment} declares no cluster {cluster}",
@@ -236,10 +229,10 @@ def take_topics(
         raise ReconcilerError(f"no topic is left to take: {left}", "Nothing was written.", "Name others with --topic.")
 
     # The topics go into a new file: ``adopt`` never edits a file that a user wrote.
-    path = unused_file(out / cluster, FILE)
+    path = folders.unused_file(out / cluster, FILE)
     written = topics_text(adoption.topics, (f"Adopted from the live cluster {cluster} ({live.cluster_id}).",))
-    text = for_editors_in(out, path, written)
-    whole = load({**there, str(path): text}, environment_name(out), expired_too=True)
+    text = folders.for_editors_in(out, path, written)
+    whole = load({**there, str(path): text}, folders.environment_name(out), expired_too=True)
 
     # Only these topics have to be in sync: other differences of the environment are no fault of the adoption. A rule of
     # the environment, such as its defaults, may ask for other configs than the live ones, so the plan is made here.
@@ -255,7 +248,7 @@ def take_topics(
             plan_text(made),
             "Nothing was written. The plan shows which rule of the environment says something else.",
         )
-    write_texts({path: text})
+    folders.write_texts({path: text})
 
     lines = [f"Adopted {counted(len(names), 'topic')} of cluster {cluster} into {path}: {first_of(names, 8)}"]
     lines += [f"  left out, {rule} ({len(left)}): {first_of(left, 8)}" for rule, left in counts(left_out).items()]

@@ -11,15 +11,7 @@ from reconciler.backends.state.environment_records import read_rejoin
 from reconciler.errors import ReconcilerError, RunnerError, known
 from reconciler.model.acls import ANYONE, AclBinding
 from reconciler.model.changes import ConfigChange, CreateTopic, DeleteTopic, Reason, Role, TopicChange, Why
-from reconciler.model.environment.topology import (
-    Cluster,
-    Flow,
-    Groups,
-    MirrorMakerTopics,
-    Principal,
-    TopicRef,
-    Topology,
-)
+from reconciler.model.environment import topology as declared
 from reconciler.model.options import KeepDiverged
 from reconciler.model.plan import Planned, Result
 from reconciler.model.reports import failover
@@ -54,7 +46,7 @@ _FENCE_UNKNOWN = "Whether a fence is in force is unknown."
 _UNREAD = "What cannot be read may have records that only one side has. Nothing more was done."
 
 
-RightWanted = tuple[Cluster, Principal, Ask, str]
+RightWanted = tuple[declared.Cluster, declared.Principal, Ask, str]
 
 
 class LiveRejoin:
@@ -63,7 +55,7 @@ class LiveRejoin:
     def __init__(self, session: Session, flow: str, choice: DivergedChoice, fence: Fence) -> None:
         self.session, self.choice, self.fence = session, choice, fence
         self.sides = sides_of(session.topology, flow)
-        self.flow: Flow = self.sides.flow
+        self.flow: declared.Flow = self.sides.flow
         self.execute: Execution | None = None
 
     # looks
@@ -102,7 +94,7 @@ class LiveRejoin:
 
     def journal(self) -> RejoinJournal | None:
         home = self.session.find_home() if self.execute is None else self.execute.lock.cluster
-        return read_rejoin(home, self.session.topology.environment, self.flow.name, Principal.APPLY)
+        return read_rejoin(home, self.session.topology.environment, self.flow.name, declared.Principal.APPLY)
 
     def fenced(self, plan: RejoinPlan) -> tuple[str, ...]:
         """Topics to fill on which a fence for everyone binds the mirror, too."""
@@ -194,7 +186,7 @@ class LiveRejoin:
     def _writes(self, topics: Sequence[str]) -> RightWanted:
         group = position_group(f"{self.flow.name}-back")
         asked = Ask(tuple(topics), groups=(group,), transactional_ids=(f"{group}.0",))
-        return self.session.topology.clusters[self.flow.source], Principal.MIRROR, asked, "WRITE"
+        return self.session.topology.clusters[self.flow.source], declared.Principal.MIRROR, asked, "WRITE"
 
     def _rights_wanted(self, names: Sequence[str], fenced: Collection[str]) -> Iterator[RightWanted]:
         """Rights for all steps, checked before the first one: a missing right must not leave a rejoin half done."""
@@ -202,11 +194,11 @@ class LiveRejoin:
         source, target = clusters[self.flow.source], clusters[self.flow.target]
         if not names:
             return
-        yield source, Principal.APPLY, Ask(tuple(names)), "DELETE"
+        yield source, declared.Principal.APPLY, Ask(tuple(names)), "DELETE"
         yield self._writes([name for name in names if name not in fenced])
         if self.choice.keep is KeepDiverged.TO_TOPIC:
             kept = tuple(topic_for(name, self.flow.name) for name in names)
-            yield target, Principal.APPLY, Ask(creates=kept), "CREATE"
+            yield target, declared.Principal.APPLY, Ask(creates=kept), "CREATE"
 
     # acts
 
@@ -245,18 +237,18 @@ class LiveRejoin:
             "message.timestamp.type": "CreateTime",
             "max.message.bytes": str(int(old.config("max.message.bytes") or ROOM) + ROOM),
         }
-        ref = TopicRef(self.flow.target, kept)
+        ref = declared.TopicRef(self.flow.target, kept)
         self._perform(_creation(ref, len(old.partitions), copy.replication_factor, configs))
 
     def delete(self, topic: RejoinTopic) -> None:
         ref, reason = (
-            TopicRef(self.flow.source, topic.name),
+            declared.TopicRef(self.flow.source, topic.name),
             Reason(Why.TOMBSTONE, "both sides have records of their own"),
         )
         self._perform(DeleteTopic(ref, topic.topic_id, topic.partitions, "", reason))
 
     def create(self, topic: RejoinTopic) -> None:
-        ref = TopicRef(self.flow.source, topic.name)
+        ref = declared.TopicRef(self.flow.source, topic.name)
         self._perform(_creation(ref, topic.partitions, topic.replication_factor, topic.configs))
 
     def fill(self, topics: Collection[str]) -> str:
@@ -280,7 +272,7 @@ class LiveRejoin:
 
     def _filler(self, topics: Collection[str]) -> Session:
         return Session(
-            self.session.folder, turned_round(self.session.topology, self.flow.name, topics), Principal.APPLY
+            self.session.folder, turned_round(self.session.topology, self.flow.name, topics), declared.Principal.APPLY
         )
 
     def _require_lock(self) -> None:
@@ -329,7 +321,7 @@ def look_apart(
     return None, [_stop(f"{text}on {flow.source}, or not filled yet", todo)]
 
 
-def turned_round(topology: Topology, name: str, topics: Collection[str]) -> Topology:
+def turned_round(topology: declared.Topology, name: str, topics: Collection[str]) -> declared.Topology:
     """An environment with only the reversed flow of ``topics``, in a mirror of its own."""
     flow = topology.flows[name]
     mirror = next(mirror for mirror in topology.mirrors.values() if name in mirror.flows)
@@ -346,8 +338,8 @@ def turned_round(topology: Topology, name: str, topics: Collection[str]) -> Topo
         topics=tuple(map(re.escape, sorted(topics))),
         exclude_topics=(),
         start=Start(),
-        groups=Groups(),
-        mirrormaker_topics=MirrorMakerTopics(),
+        groups=declared.Groups(),
+        mirrormaker_topics=declared.MirrorMakerTopics(),
         on_condition={},
         moved_from="",
     )
@@ -355,7 +347,7 @@ def turned_round(topology: Topology, name: str, topics: Collection[str]) -> Topo
     return replace(topology, flows={back: turned}, mirrors={own: alone})
 
 
-def _creation(ref: TopicRef, partitions: int, factor: int | None, configs: Mapping[str, str]) -> CreateTopic:
+def _creation(ref: declared.TopicRef, partitions: int, factor: int | None, configs: Mapping[str, str]) -> CreateTopic:
     wanted = tuple(ConfigChange(key, None, "", value, "failback") for key, value in sorted(configs.items()))
     reason = Reason(Why.MIRROR_NEEDS, "a failback fills it, or keeps records there")
     return CreateTopic(ref, partitions, factor, wanted, Role.REMOTE, reason)

@@ -18,17 +18,8 @@ from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of, moved, urlsafe
 from reconciler.resources.flows.routes import selector_of
+from reconciler.resources.mirrors import seek as seeking
 from reconciler.resources.mirrors.pause import PauseRequest, require_exists, scopes
-from reconciler.resources.mirrors.seek import (
-    SeekPartition,
-    TopicPositions,
-    costs,
-    destinations,
-    require_place,
-    require_still,
-    table,
-    taken_over,
-)
 
 Agreed = Callable[[Sequence[str]], bool]
 
@@ -42,28 +33,28 @@ class Destination:
     flow: str = ""
 
 
-def look(folder: Path, request: PauseRequest) -> TopicPositions:
+def look(folder: Path, request: PauseRequest) -> seeking.TopicPositions:
     """The present positions. Raises ReconcilerError."""
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         return place.seen(place.standings())
 
 
-def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -> TopicPositions:
+def seek(folder: Path, request: PauseRequest, to: Destination, agreed: Agreed) -> seeking.TopicPositions:
     """Returns positions before and after. ``agreed``: asks the user, who sees the costs. Raises ReconcilerError."""
     if not to.flow:
-        require_place(to.place)  # a typo needs no request to clusters
+        seeking.require_place(to.place)  # a typo needs no request to clusters
     with open_session(folder, Principal.APPLY) as session:
         place = _Place(session, request)
         before = place.standings()
         chosen, not_chosen = place.chosen(before, to)
-        require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
+        seeking.require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         moving = [partition for partition in before if partition.partition in chosen]
-        if not agreed([*table(before), *costs(moving, chosen)]):
+        if not agreed([*seeking.table(before), *seeking.costs(moving, chosen)]):
             raise ReconcilerError("cancelled; no position was moved")
 
         # A job may have started while the user decided; its next commit would overwrite the new position.
-        require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
+        seeking.require_still(job_of(session, place.flow.name), place.scope, tuple(chosen))
         place.commit(chosen)
         return replace(place.seen(before), moved=chosen, left=not_chosen, taken_from=to.flow)
 
@@ -74,7 +65,7 @@ def begin_anew(session: Session, flow: str, topic: str) -> int:
     place = _Place(session, PauseRequest(flow, topic))
     chosen = {each.partition: each.begin for each in place.standings() if each.former is not None}
     if chosen:
-        require_still(job_of(session, flow), place.scope, tuple(chosen))
+        seeking.require_still(job_of(session, flow), place.scope, tuple(chosen))
         place.place(chosen)
     return len(chosen)
 
@@ -97,10 +88,12 @@ class _Place:
         self.remote = selector_of(self.flow).remote_name(self.scope.topic)
         self.group = position_group(self.flow.state_name)
 
-    def seen(self, standings: tuple[SeekPartition, ...]) -> TopicPositions:
-        return TopicPositions(self.session.topology.environment, self.flow, self.scope.topic, self.remote, standings)
+    def seen(self, standings: tuple[seeking.SeekPartition, ...]) -> seeking.TopicPositions:
+        return seeking.TopicPositions(
+            self.session.topology.environment, self.flow, self.scope.topic, self.remote, standings
+        )
 
-    def standings(self) -> tuple[SeekPartition, ...]:
+    def standings(self) -> tuple[seeking.SeekPartition, ...]:
         """Positions and bounds. Raises ClusterError, also if a partition of the source has no leader."""
         bounds = self.source.bounds((self.scope.topic, number) for number in self.partitions)
         if unanswered := [number for number in self.partitions if (self.scope.topic, number) not in bounds]:
@@ -111,7 +104,7 @@ class _Place:
         for number in self.partitions:
             its, at = bounds[self.scope.topic, number], committed.get((self.remote, number))
             end = its.stable if stable else its.end
-            part = SeekPartition(number, None, its.begin, end)
+            part = seeking.SeekPartition(number, None, its.begin, end)
             if at is not None and not is_ours((self.remote, number), at.offset, at.metadata):
                 part = replace(part, foreign=at.offset)
             elif at is not None:
@@ -122,16 +115,18 @@ class _Place:
             seek_partitions.append(part)
         return tuple(seek_partitions)
 
-    def chosen(self, standings: Sequence[SeekPartition], to: Destination) -> tuple[Mapping[int, int], tuple[int, ...]]:
+    def chosen(
+        self, standings: Sequence[seeking.SeekPartition], to: Destination
+    ) -> tuple[Mapping[int, int], tuple[int, ...]]:
         """Partition -> new offset, and unchanged partitions. Raises ReconcilerError."""
         if not to.flow:
-            return destinations(standings, to.place), ()
+            return seeking.destinations(standings, to.place), ()
         if to.flow == self.flow.name:
             description = f"--from-flow names {to.flow} itself"
             raise ReconcilerError(description, "A flow has no other positions than its own.", "Name the other flow.")
         declared = self.session.topology.flows.get(to.flow)
         if declared is None or selector_of(declared).why_not(self.scope.topic) is None:
-            require_still(_job_of(self.session, to.flow), replace(self.scope, flow=to.flow), self.partitions)
+            seeking.require_still(_job_of(self.session, to.flow), replace(self.scope, flow=to.flow), self.partitions)
         state = declared.state_name if declared is not None else to.flow
         theirs, marks = self.target.positions(state), self.target.marks(state)
         for number in self.partitions:
@@ -143,7 +138,7 @@ class _Place:
                     "Name a place with --to, for example earliest.",
                 )
         here = {number: theirs[self.remote, number] for number in self.partitions if (self.remote, number) in theirs}
-        return taken_over(standings, here, to.flow)
+        return seeking.taken_over(standings, here, to.flow)
 
     def commit(self, chosen: Mapping[int, int]) -> None:
         """Commits and audits new positions. Raises ReconcilerError if the target refuses one."""

@@ -22,16 +22,7 @@ from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import History
 from reconciler.model.state.rollout_progress import Promotion
-from reconciler.render.live.view import (
-    AuditTrail,
-    ClustersSeen,
-    JobsSeen,
-    LiveReading,
-    LiveView,
-    Reviewed,
-    affairs_now,
-    live_now,
-)
+from reconciler.render.live import view as views
 from reconciler.render.reports.status import StatusInputs
 from reconciler.render.reports.watch import LagTrend
 from reconciler.text import ANY_FOLDER
@@ -86,7 +77,7 @@ class ReviewRead:
     live: LiveState
     plan: Plan
     history: History
-    trail: AuditTrail
+    trail: views.AuditTrail
     amounts: tuple[Amount, ...] = ()
 
 
@@ -105,7 +96,7 @@ class LiveReader:
         self._sources = sources
         self._paces = paces or Paces()
         self._clock = clock
-        self._view = LiveView(sources.read_topology(), folder=folder)
+        self._view = views.LiveView(sources.read_topology(), folder=folder)
         self._swap = threading.Lock()
         self._stop = threading.Event()
         self._came_back = threading.Event()
@@ -113,7 +104,7 @@ class LiveReader:
         self._threads: list[Future[None]] = []
 
     @property
-    def view(self) -> LiveView:
+    def view(self) -> views.LiveView:
         return self._view
 
     def __enter__(self) -> LiveReader:
@@ -168,7 +159,7 @@ class LiveReader:
             self._view = replace(self._view, **parts)
 
     def _failed(self, part: str, error: ReconcilerError) -> None:
-        reading: LiveReading[object] = getattr(self._view, part)
+        reading: views.LiveReading[object] = getattr(self._view, part)
         self._publish(**{part: replace(reading, failure=Unknown(part, error.what, error.todo))})
 
     def _jobs(self, topology: Topology, read: ReadJobs) -> None:
@@ -179,7 +170,7 @@ class LiveReader:
             try:
                 mirrors = read()
                 left = trend.look(time.monotonic(), LiveState({}, mirrors).as_reported())
-                self._publish(jobs=LiveReading(JobsSeen(mirrors, dict(left)), self.now_ms()))
+                self._publish(jobs=views.LiveReading(views.JobsSeen(mirrors, dict(left)), self.now_ms()))
             except ReconcilerError as error:
                 self._failed("jobs", error)
             if not self._goes_on(topology, self._paces.jobs_s):
@@ -189,8 +180,8 @@ class LiveReader:
         """Reads the holder of the environment's lock, and its progress."""
         while True:
             try:
-                lock = read(live_now(self._view, self.now_ms()))
-                self._publish(lock=LiveReading(lock, self.now_ms()))
+                lock = read(views.live_now(self._view, self.now_ms()))
+                self._publish(lock=views.LiveReading(lock, self.now_ms()))
             except ReconcilerError as error:
                 self._failed("lock", error)
             if not self._goes_on(topology, self._paces.lock_s):
@@ -201,7 +192,7 @@ class LiveReader:
         turn."""
         while True:
             silent, before = read(), self._view.silent.value or {}
-            self._publish(silent=LiveReading(silent, self.now_ms()))
+            self._publish(silent=views.LiveReading(silent, self.now_ms()))
             if before.keys() - silent.keys():
                 self._came_back.set()
             if not self._goes_on(topology, self._paces.silent_s):
@@ -224,8 +215,10 @@ class LiveReader:
                     seen = self._view.clusters.value
                     assert seen is not None
                     owned = owners(topology, review.live)
-                    reviewed = Reviewed(review.plan, seen.drawn, review.history, owned, review.amounts)
-                    self._publish(review=LiveReading(reviewed, at_ms), audit=LiveReading(review.trail, at_ms))
+                    reviewed = views.Reviewed(review.plan, seen.drawn, review.history, owned, review.amounts)
+                    self._publish(
+                        review=views.LiveReading(reviewed, at_ms), audit=views.LiveReading(review.trail, at_ms)
+                    )
                 else:
                     self._see(topology, source.observe())
             except ReconcilerError as error:
@@ -247,13 +240,13 @@ class LiveReader:
         if now == topology:
             return False
         with self._swap:
-            self._view = LiveView(now, audit=self._view.audit, folder=self._view.folder)
+            self._view = views.LiveView(now, audit=self._view.audit, folder=self._view.folder)
         return True
 
     def _see(self, topology: Topology, live: LiveState, plan: Plan | None = None) -> None:
         plan = plan or (self._view.review.value.plan if self._view.review.value is not None else None)
-        rollout = affairs_now(self._view, self.now_ms()).rollout
+        rollout = views.affairs_now(self._view, self.now_ms()).rollout
         progress: Promotion | Unknown | None = rollout.promotion if rollout is not None else None
         drawn = topology_map(topology, live, plan, progress)
-        seen = ClustersSeen(live.clusters, drawn, topic_list(topology, live))
-        self._publish(clusters=LiveReading(seen, self.now_ms()))
+        seen = views.ClustersSeen(live.clusters, drawn, topic_list(topology, live))
+        self._publish(clusters=views.LiveReading(seen, self.now_ms()))

@@ -9,20 +9,8 @@ from reconciler.errors import Unknown
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Verdict, worst
 from reconciler.render.escape import page as safe
+from reconciler.render.live import view as views
 from reconciler.render.live.flows import flow_table, todo_cards
-from reconciler.render.live.view import (
-    STATE_OF,
-    STATES,
-    LiveReading,
-    LiveView,
-    PageKind,
-    Region,
-    affairs_now,
-    ages,
-    live_now,
-    pill,
-    tile,
-)
 from reconciler.render.map.formats import framed
 from reconciler.render.page import code, mono, table
 from reconciler.render.plan.waves import rollout_lines
@@ -35,9 +23,9 @@ MOST_FLOWS = 40
 """On the first page; the page of flows has all."""
 
 
-def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
-    live = live_now(view, now_ms).as_reported()
-    affairs = affairs_now(view, now_ms)
+def overview(view: views.LiveView, now_ms: int) -> tuple[views.Region, ...]:
+    live = views.live_now(view, now_ms).as_reported()
+    affairs = views.affairs_now(view, now_ms)
     health = status.verdict_in(view.topology, live, affairs)
 
     # Everything that waits for a person.
@@ -55,7 +43,7 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
     else:
         drawn = framed(moved_on(seen.drawn, view.topology, live), ' role="region" aria-label="map"')
 
-    count, link = len(view.topology.flows), f'<a href="/{PageKind.FLOWS.value}">'
+    count, link = len(view.topology.flows), f'<a href="/{views.PageKind.FLOWS.value}">'
     flows = f"<h2>{link}Flows</a> ({count:,})</h2>{flow_table(view, live, health, MOST_FLOWS)}"
     if count > MOST_FLOWS:
         flows += f"<p>{link}all {count:,} flows</a>; here are those with a problem first</p>"
@@ -66,72 +54,72 @@ def overview(view: LiveView, now_ms: int) -> tuple[Region, ...]:
         lines = rollout_lines(known, now_ms) if known is not None else ["not read yet"]
         rollout = f"<h2>Rollout</h2><ul>{''.join(f'<li>{safe(line.strip())}</li>' for line in lines)}</ul>"
     return (
-        Region("head", f"<h1>{safe(headline(health, status.figures(live)))}</h1>"),
-        Region("ages", ages(view, now_ms)),
-        Region("tiles", "".join(_tiles(view, live, affairs, health, now_ms))),
-        Region("todo", f"{urgent}</section>" if cards else ""),
-        Region("map", f"<h2>Map</h2>{drawn}"),
-        Region("flows", flows),
-        Region("clusters", _clusters(view, live, health)),
-        Region("jobs", _jobs(live, health, now_ms) if live.mirrors else ""),
-        Region("rollout", rollout),
+        views.Region("head", f"<h1>{safe(headline(health, status.figures(live)))}</h1>"),
+        views.Region("ages", views.ages(view, now_ms)),
+        views.Region("tiles", "".join(_tiles(view, live, affairs, health, now_ms))),
+        views.Region("todo", f"{urgent}</section>" if cards else ""),
+        views.Region("map", f"<h2>Map</h2>{drawn}"),
+        views.Region("flows", flows),
+        views.Region("clusters", _clusters(view, live, health)),
+        views.Region("jobs", _jobs(live, health, now_ms) if live.mirrors else ""),
+        views.Region("rollout", rollout),
     )
 
 
 def _tiles(
-    view: LiveView, live: LiveState, affairs: status.StatusInputs, health: Verdict, now_ms: int
+    view: views.LiveView, live: LiveState, affairs: status.StatusInputs, health: Verdict, now_ms: int
 ) -> Iterator[str]:
     words = health.health.value + (f": {brief_words(health)}" if health.causes else "")
-    yield tile("verdict", words, STATE_OF[health.health], "#todo" if health.causes else "#flows")
+    yield views.tile("verdict", words, views.STATE_OF[health.health], "#todo" if health.causes else "#flows")
     # Each tile has the colour of the worst verdict of its kind, and counts known subjects.
     answering = sum(isinstance(cluster, LiveCluster) for cluster in live.clusters.values())
     words = f"{answering} of {len(live.clusters)} answer"
-    yield tile("clusters", words, STATE_OF[health.of_each("cluster")], "#clusters")
+    yield views.tile("clusters", words, views.STATE_OF[health.of_each("cluster")], "#clusters")
     mirrors = [mirror for mirror in live.mirrors.values() if isinstance(mirror, LiveMirror)]
     running = sum(mirror.state.value == "running" for mirror in mirrors)
     unknown = len(live.mirrors) - len(mirrors)
     words = f"{running} of {len(live.mirrors)} running" + (f", {unknown} unknown" if unknown else "")
-    yield tile("mirror jobs", words, STATE_OF[health.of_each("mirror")], "#jobs")
+    yield views.tile("mirror jobs", words, views.STATE_OF[health.of_each("mirror")], "#jobs")
     flows = health.of_each("flow")
     amiss = len({cause.subject for cause in health.causes if cause.subject.startswith("flow ")})
     carried = worst((flows, health.of_each("mirror")))
     words = f"{amiss:,} of {len(view.topology.flows):,} {flows.lower()}" if amiss else f"{len(view.topology.flows):,}"
-    yield tile("flows", words if carried is flows else carried.lower(), STATE_OF[carried], "#flows")
+    yield views.tile("flows", words if carried is flows else carried.lower(), views.STATE_OF[carried], "#flows")
     lag = status.lag_of_all(live)
-    state = "unknown" if "unknown" in lag else "ok" if lag.startswith("0 ") else STATE_OF[flows]
-    yield tile("lag", lag.removeprefix("lag "), state, "/flows")
+    state = "unknown" if "unknown" in lag else "ok" if lag.startswith("0 ") else views.STATE_OF[flows]
+    yield views.tile("lag", lag.removeprefix("lag "), state, "/flows")
     conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
     known = "at least " if unknown and conditions else ""
     none = "none known" if unknown else "none"
     words = f"{known}{conditions:,}" if conditions else none
-    yield tile("conditions", words, "problem" if conditions else "unknown" if unknown else "ok", "#todo")
+    yield views.tile("conditions", words, "problem" if conditions else "unknown" if unknown else "ok", "#todo")
     if (review := view.review.value) is None:
-        yield tile("pending plan", _not_read(view.review), "unknown", "/plan")
-        yield tile("drift", _not_read(view.review), "unknown", "/drift")
+        yield views.tile("pending plan", _not_read(view.review), "unknown", "/plan")
+        yield views.tile("drift", _not_read(view.review), "unknown", "/drift")
     else:
         plan, state = review.plan, "unknown" if review.plan.unknown else ""
         pending = "problem" if plan.refused else state or ("busy" if plan.changes else "ok")
-        yield tile("pending plan", plan_verdict(plan), pending, "/plan")
+        yield views.tile("pending plan", plan_verdict(plan), pending, "/plan")
         drifted = "problem" if differences(plan) or plan.refused else state or "ok"
-        yield tile("drift", drift_verdict(plan).removeprefix("Drift: "), drifted, "/drift")
+        yield views.tile("drift", drift_verdict(plan).removeprefix("Drift: "), drifted, "/drift")
     lock = status.lock_line(affairs.lock, live, now_ms).partition(": ")[2]
     state = "unknown" if lock.startswith("unknown") else "busy" if lock.startswith("held") else "ok"
-    yield tile("lock", lock, state, "/audit")
+    yield views.tile("lock", lock, state, "/audit")
 
 
-def _not_read(reading: LiveReading[object]) -> str:
+def _not_read(reading: views.LiveReading[object]) -> str:
     return "unknown: " + reading.failure.what if reading.failure is not None else "not read yet"
 
 
-def _clusters(view: LiveView, live: LiveState, health: Verdict) -> str:
+def _clusters(view: views.LiveView, live: LiveState, health: Verdict) -> str:
     rows = []
     for name, cluster in live.clusters.items():
         link = f'<a href="/topics?cluster={safe(name)}">{counted_topics(cluster)}</a>'
-        state = STATE_OF[health.of(f"cluster {name}")]
+        state = views.STATE_OF[health.of(f"cluster {name}")]
         wrong = isinstance(cluster, LiveCluster) and state != "ok"
-        words = health.of(f"cluster {name}").lower() if wrong else STATES[state]
+        words = health.of(f"cluster {name}").lower() if wrong else views.STATES[state]
         region = view.topology.clusters[name].region or "" if name in view.topology.clusters else ""
-        rows.append((code(name), safe(region), pill(words, state), safe(status.cluster_words(cluster)), link))
+        rows.append((code(name), safe(region), views.pill(words, state), safe(status.cluster_words(cluster)), link))
     heads = ("cluster", "region", "state", "as it was read", "topics")
     return f"<h2>Clusters ({len(live.clusters):,})</h2>{table(heads, rows)}"
 
@@ -146,9 +134,9 @@ def _jobs(live: LiveState, health: Verdict, now_ms: int) -> str:
     rows = []
     for name, mirror in live.mirrors.items():
         if isinstance(mirror, Unknown):
-            rows.append((code(name), pill("unknown", "unknown"), safe(status.unknown_words(mirror, live)), ""))
+            rows.append((code(name), views.pill("unknown", "unknown"), safe(status.unknown_words(mirror, live)), ""))
             continue
-        state = pill(mirror.state.value, STATE_OF[health.of(f"mirror {name}")])
+        state = views.pill(mirror.state.value, views.STATE_OF[health.of(f"mirror {name}")])
         application = (
             f"{mirror.application_id}, {status.since_when(mirror, now_ms)}" if mirror.application_id else "none yet"
         )

@@ -9,30 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, TypeVar, assert_never
 
 from reconciler.engine.kinds import kind_of
+from reconciler.model import changes
 from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, word
-from reconciler.model.changes import (
-    AclChange,
-    AddPartitions,
-    AlterConfigs,
-    AlterQuota,
-    AlterUser,
-    Change,
-    ConfigChange,
-    CreateAcl,
-    CreateTopic,
-    DeleteTopic,
-    DeleteUser,
-    FinishReassignment,
-    KindName,
-    MirrorChange,
-    ReassignReplicas,
-    ReplicaChange,
-    RestartMirror,
-    StartMirror,
-    StopMirror,
-    TopicChange,
-    UserChange,
-)
 from reconciler.model.config_values import human
 from reconciler.model.live import Source
 from reconciler.model.quotas import limit_words
@@ -79,8 +57,8 @@ class Words(ABC, Generic[Changed]):
         may differ."""
 
     @abstractmethod
-    def lines(self, changes: Sequence[Changed]) -> Iterable[str]:
-        """Under the headline. ``changes`` have one signature; origins may differ and are then left out."""
+    def lines(self, alike: Sequence[Changed]) -> Iterable[str]:
+        """Under the headline. ``alike`` have one signature; origins may differ and are then left out."""
 
     @abstractmethod
     def fields(self, change: Changed) -> Iterable[FieldValues]:
@@ -106,10 +84,10 @@ class OutlinedValue:
         return f"{self.key}{before} {self.after}{by}"
 
 
-def outlined_values(changes: Sequence[Change]) -> Iterator[OutlinedValue]:
+def outlined_values(alike: Sequence[changes.Change]) -> Iterator[OutlinedValue]:
     """The configs of changes with one signature; none of other changes."""
-    first = changes[0]
-    if not isinstance(first, CreateTopic | AlterConfigs):
+    first = alike[0]
+    if not isinstance(first, changes.CreateTopic | changes.AlterConfigs):
         return
     # With ``use_defaults_from: source`` a new topic gets mere defaults of the source. Many of them share one line, so
     # that twenty do not hide the few that an author chose.
@@ -119,7 +97,7 @@ def outlined_values(changes: Sequence[Change]) -> Iterator[OutlinedValue]:
     for index, config in enumerate(first.configs):
         if config in usual:
             continue
-        origins = {other.configs[index].origin for other in changes if isinstance(other, type(first))}
+        origins = {other.configs[index].origin for other in alike if isinstance(other, type(first))}
         by = (config.origin if len(origins) == 1 else "", "in no file" if config.undeclared else "")
         before = "" if config in fresh else human(config.key, config.before)
         after = "remove the override" if config.after is None else human(config.key, config.after)
@@ -128,35 +106,35 @@ def outlined_values(changes: Sequence[Change]) -> Iterator[OutlinedValue]:
         yield OutlinedValue(", ".join(config.key for config in usual), "", "", "", _TAKEN_OVER.format(len(usual)))
 
 
-class TopicWords(Words[TopicChange]):
+class TopicWords(Words[changes.TopicChange]):
     noun = "topic"
 
-    def subject(self, change: TopicChange) -> str:
+    def subject(self, change: changes.TopicChange) -> str:
         return change.ref.name
 
-    def headline(self, change: TopicChange, why: str) -> str:
+    def headline(self, change: changes.TopicChange, why: str) -> str:
         match change:
-            case CreateTopic():
+            case changes.CreateTopic():
                 return f"create, {change.shape}{why}"
-            case AddPartitions():
+            case changes.AddPartitions():
                 return f"partitions {change.before} -> {change.after}{why}"
-            case AlterConfigs(configs=configs) if len(configs) > FEW:
+            case changes.AlterConfigs(configs=configs) if len(configs) > FEW:
                 return f"{counted(len(configs), 'config')}{why}"
-            case AlterConfigs():
+            case changes.AlterConfigs():
                 few = []  # with their values, which are the change
                 for config in change.configs:
                     before = human(config.key, config.before) if config.before else "(not set)"
                     after = "no override" if config.after is None else human(config.key, config.after)
                     few.append(f"{config.key} {before} -> {after}")
                 return f"{', '.join(few)}{why}"
-            case DeleteTopic():
+            case changes.DeleteTopic():
                 return f"DELETE, {counted(change.partitions, 'partition')}{why}"
             case _:
                 assert_never(change)
 
-    def signature(self, change: TopicChange) -> object:
+    def signature(self, change: changes.TopicChange) -> object:
         match change:
-            case CreateTopic():
+            case changes.CreateTopic():
                 return (
                     "create",
                     change.partitions,
@@ -164,31 +142,31 @@ class TopicWords(Words[TopicChange]):
                     _values(change.configs),
                     change.reason.code,
                 )
-            case AddPartitions():
+            case changes.AddPartitions():
                 return "grow", change.before, change.after, change.reason.code
-            case AlterConfigs():
+            case changes.AlterConfigs():
                 return "configs", _values(change.configs), change.reason.code
-            case DeleteTopic():
+            case changes.DeleteTopic():
                 return change  # a reader looks at each: its records do not come back
             case _:
                 assert_never(change)
 
-    def lines(self, changes: Sequence[TopicChange]) -> Iterator[str]:
-        first = changes[0]
-        if isinstance(first, DeleteTopic):
+    def lines(self, alike: Sequence[changes.TopicChange]) -> Iterator[str]:
+        first = alike[0]
+        if isinstance(first, changes.DeleteTopic):
             until = f"; the tombstone counts until {first.expires}" if first.expires else ""
             yield f"topic id {first.topic_id}{until}"
-        yield from map(str, outlined_values(changes))
+        yield from map(str, outlined_values(alike))
 
-    def fields(self, change: TopicChange) -> Iterator[FieldValues]:
+    def fields(self, change: changes.TopicChange) -> Iterator[FieldValues]:
         match change:
-            case CreateTopic():
+            case changes.CreateTopic():
                 yield FieldValues("", "", change.shape)
-            case AddPartitions():
+            case changes.AddPartitions():
                 yield FieldValues("partitions", f"{change.before:,}", f"{change.after:,}")
-            case DeleteTopic():
+            case changes.DeleteTopic():
                 yield FieldValues("", counted(change.partitions, "partition"), "")
-            case AlterConfigs():
+            case changes.AlterConfigs():
                 pass
             case _:
                 assert_never(change)
@@ -197,32 +175,32 @@ class TopicWords(Words[TopicChange]):
             yield FieldValues(value.key, before, value.after or value.by)
 
 
-def _values(configs: Sequence[ConfigChange]) -> tuple[tuple[str, str | None, str, str | None, bool], ...]:
+def _values(configs: Sequence[changes.ConfigChange]) -> tuple[tuple[str, str | None, str, str | None, bool], ...]:
     """Without their origins."""
     return tuple(
         (config.key, config.before, config.before_source, config.after, config.undeclared) for config in configs
     )
 
 
-class ReplicaWords(Words[ReplicaChange]):
+class ReplicaWords(Words[changes.ReplicaChange]):
     noun = "topic"
 
-    def subject(self, change: ReplicaChange) -> str:
-        return change.ref.name if isinstance(change, ReassignReplicas) else "reassignment"
+    def subject(self, change: changes.ReplicaChange) -> str:
+        return change.ref.name if isinstance(change, changes.ReassignReplicas) else "reassignment"
 
-    def headline(self, change: ReplicaChange, why: str) -> str:
-        if isinstance(change, FinishReassignment):
+    def headline(self, change: changes.ReplicaChange, why: str) -> str:
+        if isinstance(change, changes.FinishReassignment):
             return f"finish and clear its throttles{why}"
         return f"replication factor {change.before or 'mixed'} -> {change.after}{why}"
 
-    def signature(self, change: ReplicaChange) -> object:
-        if isinstance(change, FinishReassignment):
+    def signature(self, change: changes.ReplicaChange) -> object:
+        if isinstance(change, changes.FinishReassignment):
             return change  # each finishes reassignments of its own
         return "replicas", change.before, change.after, change.pace, change.in_flight > 0, change.reason.code
 
-    def lines(self, changes: Sequence[ReplicaChange]) -> Iterator[str]:
-        first = changes[0]
-        if isinstance(first, FinishReassignment):
+    def lines(self, alike: Sequence[changes.ReplicaChange]) -> Iterator[str]:
+        first = alike[0]
+        if isinstance(first, changes.FinishReassignment):
             if first.in_flight:
                 yield f"waits for {counted(first.in_flight, 'partition')} on the way"
             if first.brokers:
@@ -232,9 +210,9 @@ class ReplicaWords(Words[ReplicaChange]):
                 others = f" and {counted(more, 'topic')} more" if more > 0 else ""
                 yield f"clears our throttled replicas of {', '.join(first.topics[:_FEW_REPLICAS])}{others}"
             return
-        alike = [change for change in changes if isinstance(change, ReassignReplicas)]
-        moved = [placement for change in alike for placement in change.placements]
-        if len(alike) == 1:  # a single topic has room for the places of its partitions
+        moves = [change for change in alike if isinstance(change, changes.ReassignReplicas)]
+        moved = [placement for change in moves for placement in change.placements]
+        if len(moves) == 1:  # a single topic has room for the places of its partitions
             for placement in moved[:_FEW_REPLICAS]:
                 before, after = (", ".join(map(str, brokers)) for brokers in (placement.before, placement.after))
                 yield f"partition {placement.partition}: {before} -> {after}"
@@ -244,16 +222,16 @@ class ReplicaWords(Words[ReplicaChange]):
                 yield f"partitions that come in this plan follow: {first.partitions} in all"
         else:
             yield counted(len(moved), "partition")
-        if begun := sum(change.in_flight for change in alike):
+        if begun := sum(change.in_flight for change in moves):
             yield f"continues with {counted(begun, 'partition')} that an earlier run began"
-        if size := sum(change.bytes_to_copy for change in alike):
-            pace, together = first.pace, time_words(sum(change.seconds for change in alike))
+        if size := sum(change.bytes_to_copy for change in moves):
+            pace, together = first.pace, time_words(sum(change.seconds for change in moves))
             at_once = f"{size_words(pace.bytes_in_flight)} or {counted(pace.partitions_in_flight, 'partition')}"
             throttled = f"throttled to {size_words(pace.throttle)}/s a broker"
             yield f"{size_words(size)} to copy, {throttled}, about {together}; at most {at_once} at a time"
 
-    def fields(self, change: ReplicaChange) -> Iterator[FieldValues]:
-        if isinstance(change, FinishReassignment):
+    def fields(self, change: changes.ReplicaChange) -> Iterator[FieldValues]:
+        if isinstance(change, changes.FinishReassignment):
             yield FieldValues("reassignment", "on the way", "finished")
             return
         yield FieldValues("replication factor", str(change.before or "mixed"), str(change.after))
@@ -263,24 +241,24 @@ class ReplicaWords(Words[ReplicaChange]):
             )
 
 
-class AclWords(Words[AclChange]):
+class AclWords(Words[changes.AclChange]):
     noun = "access rule"
 
-    def subject(self, change: AclChange) -> str:
+    def subject(self, change: changes.AclChange) -> str:
         return change.grant.title
 
-    def headline(self, change: AclChange, why: str) -> str:  # noqa: ARG002 - all there is to say of a rule is why
+    def headline(self, change: changes.AclChange, why: str) -> str:  # noqa: ARG002 - all there is to say of a rule is why
         return change.reason.text
 
-    def signature(self, change: AclChange) -> object:
+    def signature(self, change: changes.AclChange) -> object:
         return type(change).__name__, change.grant.title, change.reason
 
-    def lines(self, changes: Sequence[AclChange]) -> Iterable[str]:
-        return (words for words, _ in rules_together(change.acl for change in changes))
+    def lines(self, alike: Sequence[changes.AclChange]) -> Iterable[str]:
+        return (words for words, _ in rules_together(change.acl for change in alike))
 
-    def fields(self, change: AclChange) -> Iterator[FieldValues]:
+    def fields(self, change: changes.AclChange) -> Iterator[FieldValues]:
         rule = str(change.acl)
-        yield FieldValues("", "", rule) if isinstance(change, CreateAcl) else FieldValues("", rule, "")
+        yield FieldValues("", "", rule) if isinstance(change, changes.CreateAcl) else FieldValues("", rule, "")
 
 
 def rules_together(rules: Iterable[AclBinding]) -> Iterator[tuple[str, tuple[AclBinding, ...]]]:
@@ -303,38 +281,38 @@ def rules_together(rules: Iterable[AclBinding]) -> Iterator[tuple[str, tuple[Acl
         yield f"{form.permission} {word(form.principal)} {operations} on {on}{where}: {shown}", together
 
 
-class QuotaWords(Words[AlterQuota]):
+class QuotaWords(Words[changes.AlterQuota]):
     noun = "quota"
 
-    def subject(self, change: AlterQuota) -> str:
+    def subject(self, change: changes.AlterQuota) -> str:
         return str(change.entity)
 
-    def headline(self, change: AlterQuota, why: str) -> str:
+    def headline(self, change: changes.AlterQuota, why: str) -> str:
         gone = all(limit.after is None for limit in change.limits)
         return f"{'remove ' if gone else ''}{counted(len(change.limits), 'limit')}{why}"
 
-    def signature(self, change: AlterQuota) -> object:
+    def signature(self, change: changes.AlterQuota) -> object:
         return "quota", change.limits, change.reason.code
 
-    def lines(self, changes: Sequence[AlterQuota]) -> Iterator[str]:
-        for limit in self.fields(changes[0]):
+    def lines(self, alike: Sequence[changes.AlterQuota]) -> Iterator[str]:
+        for limit in self.fields(alike[0]):
             yield f"{limit.name}: {limit.before or 'none'} -> {limit.after or 'none'}"
 
-    def fields(self, change: AlterQuota) -> Iterator[FieldValues]:
+    def fields(self, change: changes.AlterQuota) -> Iterator[FieldValues]:
         for limit in change.limits:
             values = (limit.before, limit.after)
             before, after = ("" if value is None else limit_words(limit.key, value) for value in values)
             yield FieldValues(limit.key, before, after)
 
 
-class UserWords(Words[UserChange]):
+class UserWords(Words[changes.UserChange]):
     noun = "user"
 
-    def subject(self, change: UserChange) -> str:
+    def subject(self, change: changes.UserChange) -> str:
         return f"SCRAM {user_words(change.user)}"
 
-    def headline(self, change: UserChange, why: str) -> str:
-        if isinstance(change, DeleteUser):
+    def headline(self, change: changes.UserChange, why: str) -> str:
+        if isinstance(change, changes.DeleteUser):
             return f"{'delete ' + ', '.join(change.mechanisms) if change.left else 'DELETE the user'}{why}"
         verb = "create with" if change.is_new and change.recorded is None else "set"
         if change.recorded == change.version:
@@ -342,26 +320,26 @@ class UserWords(Words[UserChange]):
         before = "" if change.recorded is None else f", before {change.recorded}"
         return f"{verb} the password of version {change.version}{before}{why}"
 
-    def signature(self, change: UserChange) -> object:
-        if isinstance(change, DeleteUser):
+    def signature(self, change: changes.UserChange) -> object:
+        if isinstance(change, changes.DeleteUser):
             return "delete user", change.mechanisms, change.left, change.reason.code
         versions = change.recorded, change.version
         return "user", change.credentials, versions, bool(change.password), change.reason.code
 
-    def lines(self, changes: Sequence[UserChange]) -> Iterator[str]:
-        first = changes[0]
-        if isinstance(first, DeleteUser):
+    def lines(self, alike: Sequence[changes.UserChange]) -> Iterator[str]:
+        first = alike[0]
+        if isinstance(first, changes.DeleteUser):
             stays = f", {' and '.join(first.left)} stays" if first.left else ""
             yield f"{' and '.join(first.mechanisms)} goes{stays}"
             return
         for each in first.credentials:
             before = "" if each.before == each.after else f"{each.before or 'none'} -> "
             yield f"{each.mechanism}: {before}{each.after} iterations, newly salted"
-        references = list(dict.fromkeys(change.password for change in changes if isinstance(change, AlterUser)))
+        references = list(dict.fromkeys(change.password for change in alike if isinstance(change, changes.AlterUser)))
         yield f"password from {first_of(references)}"
 
-    def fields(self, change: UserChange) -> Iterator[FieldValues]:
-        if isinstance(change, DeleteUser):
+    def fields(self, change: changes.UserChange) -> Iterator[FieldValues]:
+        if isinstance(change, changes.DeleteUser):
             yield from (FieldValues(mechanism, "there", "") for mechanism in change.mechanisms)
             return
         yield FieldValues(
@@ -372,74 +350,74 @@ class UserWords(Words[UserChange]):
             yield FieldValues(str(each.mechanism), before, f"{each.after} iterations, newly salted")
 
 
-def _job(change: MirrorChange) -> tuple[str, FieldValues]:
+def _job(change: changes.MirrorChange) -> tuple[str, FieldValues]:
     """The effect on the job, in a headline and as a field."""
     match change:
-        case StartMirror():
+        case changes.StartMirror():
             return "start", FieldValues("job", "", "started")
-        case RestartMirror():
+        case changes.RestartMirror():
             return "restart once", FieldValues("job", "running", "restarted once")
-        case StopMirror():
+        case changes.StopMirror():
             return "stop", FieldValues("job", "running", "")
         case _:
             assert_never(change)
 
 
-class MirrorWords(Words[MirrorChange]):
+class MirrorWords(Words[changes.MirrorChange]):
     noun = "mirror"
 
-    def subject(self, change: MirrorChange) -> str:
+    def subject(self, change: changes.MirrorChange) -> str:
         return str(change.subject)
 
-    def headline(self, change: MirrorChange, why: str) -> str:
+    def headline(self, change: changes.MirrorChange, why: str) -> str:
         return f"{_job(change)[0]}{why}"
 
-    def signature(self, change: MirrorChange) -> object:
+    def signature(self, change: changes.MirrorChange) -> object:
         return change
 
-    def lines(self, changes: Sequence[MirrorChange]) -> Iterator[str]:
-        change = changes[0]
-        if not isinstance(change, StopMirror):
+    def lines(self, alike: Sequence[changes.MirrorChange]) -> Iterator[str]:
+        change = alike[0]
+        if not isinstance(change, changes.StopMirror):
             yield from change.because
-            before = f"{change.before} -> " if isinstance(change, RestartMirror) else ""
+            before = f"{change.before} -> " if isinstance(change, changes.RestartMirror) else ""
             yield f"fingerprint {before}{change.fingerprint}"
 
-    def fields(self, change: MirrorChange) -> Iterator[FieldValues]:
+    def fields(self, change: changes.MirrorChange) -> Iterator[FieldValues]:
         yield _job(change)[1]
-        if not isinstance(change, StopMirror):
+        if not isinstance(change, changes.StopMirror):
             yield from (FieldValues("because", None, line) for line in change.because)
 
 
-WORDS: Mapping[KindName, Words[Any]] = {
-    KindName.TOPICS: TopicWords(),
-    KindName.REPLICAS: ReplicaWords(),
-    KindName.ACLS: AclWords(),
-    KindName.QUOTAS: QuotaWords(),
-    KindName.USERS: UserWords(),
-    KindName.MIRRORS: MirrorWords(),
+WORDS: Mapping[changes.KindName, Words[Any]] = {
+    changes.KindName.TOPICS: TopicWords(),
+    changes.KindName.REPLICAS: ReplicaWords(),
+    changes.KindName.ACLS: AclWords(),
+    changes.KindName.QUOTAS: QuotaWords(),
+    changes.KindName.USERS: UserWords(),
+    changes.KindName.MIRRORS: MirrorWords(),
 }
 
 
-def words_of(change: Change) -> Words[Any]:
+def words_of(change: changes.Change) -> Words[Any]:
     """Raises TypeError for a change that no kind knows."""
     return WORDS[kind_of(change).name]
 
 
-def headline(change: Change, alone: bool = True) -> str:
+def headline(change: changes.Change, alone: bool = True) -> str:
     """What happens; with ``alone`` also why."""
     return words_of(change).headline(change, f"; {change.reason.text}" if alone else "")
 
 
-def signature(change: Change) -> object:
+def signature(change: changes.Change) -> object:
     """Equal for changes that can share an entry."""
     return words_of(change).signature(change)
 
 
-def fields_of(change: Change) -> Iterable[FieldValues]:
+def fields_of(change: changes.Change) -> Iterable[FieldValues]:
     """How it is and how it will be, field by field."""
     return words_of(change).fields(change)
 
 
-def described(changes: Sequence[Change]) -> Iterable[str]:
-    """Lines under the headline. ``changes`` have one signature; origins may differ and are then left out."""
-    return words_of(changes[0]).lines(changes)
+def described(alike: Sequence[changes.Change]) -> Iterable[str]:
+    """Lines under the headline. ``alike`` have one signature; origins may differ and are then left out."""
+    return words_of(alike[0]).lines(alike)

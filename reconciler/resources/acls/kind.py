@@ -5,21 +5,8 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from reconciler.errors import Unknown
+from reconciler.model import changes
 from reconciler.model.acls import ANYONE, AccessRole, AclBinding, Operation, Permission, ResourceType
-from reconciler.model.changes import (
-    About,
-    AclChange,
-    Change,
-    ConfigChange,
-    CreateAcl,
-    CreateTopic,
-    DeleteAcl,
-    KindName,
-    Reason,
-    Risk,
-    Subject,
-    Why,
-)
 from reconciler.model.changes.vocabulary import Action
 from reconciler.model.environment.topology import Mirror, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, Made
@@ -35,33 +22,33 @@ AFTER_TOPICS = 1_000
 """Place among the removals; no chain of flows is as long."""
 
 
-def assess(change: AclChange, _: World) -> Assessment:
+def assess(change: changes.AclChange, _: World) -> Assessment:
     """Risk of a rule by itself; the outlook names principals that are affected today."""
     allows = change.acl.permission is Permission.ALLOW
-    if isinstance(change, DeleteAcl):
+    if isinstance(change, changes.DeleteAcl):
         if allows:
-            return Assessment(Risk.MEDIUM, "clients that still use this right are refused from then on")
-        return Assessment(Risk.MEDIUM, "what was denied may be allowed by other rules from then on")
+            return Assessment(changes.Risk.MEDIUM, "clients that still use this right are refused from then on")
+        return Assessment(changes.Risk.MEDIUM, "what was denied may be allowed by other rules from then on")
     if not allows:
-        return Assessment(Risk.MEDIUM, "a deny rule wins over every rule that allows")
+        return Assessment(changes.Risk.MEDIUM, "a deny rule wins over every rule that allows")
     if change.acl.principal == ANYONE:
-        return Assessment(Risk.HIGH, "everyone who can connect is allowed")
-    return Assessment(Risk.LOW)
+        return Assessment(changes.Risk.HIGH, "everyone who can connect is allowed")
+    return Assessment(changes.Risk.LOW)
 
 
-def rests_on(change: AclChange, _: Mapping[TopicRef, TopicRef]) -> Iterator[Subject]:
-    yield Subject(About.ACL, change.cluster, str(change.acl))
-    yield Subject(About.CLUSTER, change.cluster)
-    if isinstance(change, CreateAcl) and change.rests_on:
+def rests_on(change: changes.AclChange, _: Mapping[TopicRef, TopicRef]) -> Iterator[changes.Subject]:
+    yield changes.Subject(changes.About.ACL, change.cluster, str(change.acl))
+    yield changes.Subject(changes.About.CLUSTER, change.cluster)
+    if isinstance(change, changes.CreateAcl) and change.rests_on:
         cluster, _sign, rule = change.rests_on.partition("/")
-        yield Subject(About.ACL, cluster, rule)
+        yield changes.Subject(changes.About.ACL, cluster, rule)
 
 
-def states(live: LiveState) -> Callable[[Subject], str]:
+def states(live: LiveState) -> Callable[[changes.Subject], str]:
     """States of rules; each cluster's rules are rendered once for all subjects."""
     rules = {name: _rules(cluster) for name, cluster in live.clusters.items() if isinstance(cluster, LiveCluster)}
 
-    def state(subject: Subject) -> str:
+    def state(subject: changes.Subject) -> str:
         known = rules.get(subject.cluster)
         return UNKNOWN if known is None else known.get(subject.name, ABSENT)
 
@@ -78,44 +65,47 @@ def _rules(cluster: LiveCluster) -> Mapping[str, str] | None:
     return {**shown, **{str(acl): f"{shown.get(str(acl), ABSENT)}, not probed yet" for acl in access.pending}}
 
 
-def is_safe(change: AclChange, risk: Risk) -> bool:
+def is_safe(change: changes.AclChange, risk: changes.Risk) -> bool:
     """Whether the change is a rule that a flow derives for readers."""
-    return isinstance(change, CreateAcl) and bool(change.rests_on) and risk != Risk.HIGH
+    return isinstance(change, changes.CreateAcl) and bool(change.rests_on) and risk != changes.Risk.HIGH
 
 
-def deviations(change: AclChange) -> Iterator[Deviation]:
+def deviations(change: changes.AclChange) -> Iterator[Deviation]:
     """A missing or superfluous rule, for ``drift``."""
     subject = f"{change.cluster}: {change.acl}"
     match change:
-        case CreateAcl():
+        case changes.CreateAcl():
             yield Deviation(subject, "access-missing", f"a rule ({change.reason.text})", "no such rule")
-        case DeleteAcl():
+        case changes.DeleteAcl():
             yield Deviation(subject, "access-left-over", "no such rule", f"the rule ({change.reason.text})")
         case _:
             assert_never(change)
 
 
-def cause(planned: Planned, _: History, __: ConfigChange | None) -> FoundCause:
+def cause(planned: Planned, _: History, __: changes.ConfigChange | None) -> FoundCause:
     """From the cluster's ownership record, which runs on all machines read."""
     match planned.change:
-        case CreateAcl(reason=Reason(code=Why.REMOVED_OUTSIDE)):
+        case changes.CreateAcl(reason=changes.Reason(code=changes.Why.REMOVED_OUTSIDE)):
             return FoundCause(Cause.EDITED_OUTSIDE, "an earlier run made the rule, and someone has removed it since")
-        case CreateAcl(reason=Reason(code=Why.NOT_PROBED)) | DeleteAcl(reason=Reason(code=Why.NOT_PROBED)):
+        case (
+            changes.CreateAcl(reason=changes.Reason(code=changes.Why.NOT_PROBED))
+            | changes.DeleteAcl(reason=changes.Reason(code=changes.Why.NOT_PROBED))
+        ):
             return FoundCause(Cause.HALF_FINISHED, "an earlier run did it, and no probe has confirmed it")
-        case CreateAcl(rests_on=""):
+        case changes.CreateAcl(rests_on=""):
             return FoundCause(Cause.UNDETERMINED, "no earlier run made the rule: new in git")
-        case CreateAcl(rests_on=rule):
+        case changes.CreateAcl(rests_on=rule):
             return FoundCause(Cause.UNDETERMINED, f"no earlier run made the rule: new in git, or {rule} is new")
-        case DeleteAcl(reason=Reason(code=Why.DECLARED_ABSENT)):
+        case changes.DeleteAcl(reason=changes.Reason(code=changes.Why.DECLARED_ABSENT)):
             return FoundCause(Cause.UNDETERMINED, "declared absent, and still or again there")
         case _:
             return FoundCause(Cause.UNDETERMINED, "an earlier run made the rule, and nothing asks for it any more")
 
 
-def counts(changes: Sequence[AclChange]) -> Counts:
-    created = sum(isinstance(change, CreateAcl) for change in changes)
+def counts(planned: Sequence[changes.AclChange]) -> Counts:
+    created = sum(isinstance(change, changes.CreateAcl) for change in planned)
     return Counts(
-        parts((Action.CREATE, created, "access rule")), parts((Action.DELETE, len(changes) - created, "access rule"))
+        parts((Action.CREATE, created, "access rule")), parts((Action.DELETE, len(planned) - created, "access rule"))
     )
 
 
@@ -130,7 +120,7 @@ class AccessLinks:
     denials: Mapping[str, tuple[Denial, ...]]
     rights: Mapping[str, Mapping[str, tuple[str, ...]]]
 
-    def before_topic(self, change: CreateTopic) -> tuple[str, ...]:
+    def before_topic(self, change: changes.CreateTopic) -> tuple[str, ...]:
         """Denials that precede a remote topic, since it may hold records as soon as it exists."""
         denials = self.denials.get(change.ref.cluster, ())
         return tuple(
@@ -139,7 +129,7 @@ class AccessLinks:
             if acl.resource is ResourceType.TOPIC and acl.covers_name(change.ref.name) and change.depth
         )
 
-    def before_grant(self, change: CreateAcl) -> tuple[str, ...]:
+    def before_grant(self, change: changes.CreateAcl) -> tuple[str, ...]:
         """Denials that precede a grant to the same principal, since the grant may be wider."""
         if change.acl.permission is Permission.DENY or not change.rests_on:
             return ()
@@ -158,13 +148,13 @@ class AccessLinks:
         return tuple(by_name)
 
 
-def access_links(changes: Iterable[Change], topology: Topology) -> AccessLinks:
+def access_links(planned: Iterable[changes.Change], topology: Topology) -> AccessLinks:
     """Access changes on which topics, grants and mirror jobs depend."""
     carriers = {rule.principal: title_of(rule) for rule in topology.access if rule.role is AccessRole.MIRROR}
     denials: dict[str, tuple[Denial, ...]] = {}
     rights: dict[str, dict[str, tuple[str, ...]]] = {}
-    for change in changes:
-        if not isinstance(change, CreateAcl):
+    for change in planned:
+        if not isinstance(change, changes.CreateAcl):
             continue
         if change.acl.permission is Permission.DENY:
             denials[change.cluster] = (*denials.get(change.cluster, ()), (change.id, change.acl))
@@ -174,7 +164,7 @@ def access_links(changes: Iterable[Change], topology: Topology) -> AccessLinks:
     return AccessLinks(denials, rights)
 
 
-def used_by_a_job(change: DeleteAcl) -> bool:
+def used_by_a_job(change: changes.DeleteAcl) -> bool:
     """Whether a mirror job may still work with the right."""
     return change.grant.title.endswith(f": {AccessRole.MIRROR}")
 
@@ -250,15 +240,15 @@ def _state(acl: AclBinding, rules: Mapping[AclBinding, DesiredRule], live: froze
     )
 
 
-KIND: Kind[AclChange] = Kind(
-    name=KindName.ACLS,
-    changes=(CreateAcl, DeleteAcl),
+KIND: Kind[changes.AclChange] = Kind(
+    name=changes.KindName.ACLS,
+    changes=(changes.CreateAcl, changes.DeleteAcl),
     assess=assess,
-    place=lambda change: (AFTER_TOPICS * isinstance(change, DeleteAcl), f"{change.grant.title} {change.acl}"),
+    place=lambda change: (AFTER_TOPICS * isinstance(change, changes.DeleteAcl), f"{change.grant.title} {change.acl}"),
     rests_on=rests_on,
-    states={About.ACL: states},
+    states={changes.About.ACL: states},
     is_safe=is_safe,
-    takes_away=(DeleteAcl,),
+    takes_away=(changes.DeleteAcl,),
     deviations=deviations,
     cause=cause,
     counts=counts,

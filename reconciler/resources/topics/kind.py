@@ -4,21 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import (
-    About,
-    Action,
-    AddPartitions,
-    AlterConfigs,
-    ConfigChange,
-    CreateTopic,
-    DeleteTopic,
-    KindName,
-    Risk,
-    Role,
-    Subject,
-    TopicChange,
-    Why,
-)
+from reconciler.model import changes
 from reconciler.model.config_values import human, same
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveCluster, LiveTopic, Source
@@ -31,23 +17,23 @@ from reconciler.resources.topics.risk import assess
 from reconciler.text import counted
 
 _MISSING = {
-    Role.DECLARED: "topic-missing",
-    Role.REMOTE: "remote-topic-missing",
-    Role.INTERNAL: "internal-missing",
+    changes.Role.DECLARED: "topic-missing",
+    changes.Role.REMOTE: "remote-topic-missing",
+    changes.Role.INTERNAL: "internal-missing",
 }
 
 
-def place(change: TopicChange) -> tuple[int, str]:
+def place(change: changes.TopicChange) -> tuple[int, str]:
     """The deepest hop first; deletions take a source before its remote topics."""
-    if isinstance(change, DeleteTopic):
+    if isinstance(change, changes.DeleteTopic):
         return change.depth, change.ref.name
     return -max(change.depth, 1), change.ref.name  # internal topics come with the first hop
 
 
-def rests_on(change: TopicChange, sources: Mapping[TopicRef, TopicRef]) -> Iterator[Subject]:
+def rests_on(change: changes.TopicChange, sources: Mapping[TopicRef, TopicRef]) -> Iterator[changes.Subject]:
     for ref in (change.ref, sources[change.ref]) if change.ref in sources else (change.ref,):
-        yield Subject(About.TOPIC_STATE, ref.cluster, ref.name)
-        yield Subject(About.CLUSTER, ref.cluster)
+        yield changes.Subject(changes.About.TOPIC_STATE, ref.cluster, ref.name)
+        yield changes.Subject(changes.About.CLUSTER, ref.cluster)
 
 
 def topic_state(topic: LiveTopic | None) -> str:
@@ -67,61 +53,63 @@ def cluster_state(cluster: LiveCluster, _: str) -> str:
     return f"cluster id {cluster.cluster_id}"
 
 
-def is_safe(change: TopicChange, risk: Risk) -> bool:
+def is_safe(change: changes.TopicChange, risk: changes.Risk) -> bool:
     """Whether the loop may do it on its own: low risks of remote topics, never a deletion."""
-    return not isinstance(change, DeleteTopic) and change.role is Role.REMOTE and risk == Risk.LOW
+    return (
+        not isinstance(change, changes.DeleteTopic) and change.role is changes.Role.REMOTE and risk == changes.Risk.LOW
+    )
 
 
-def confirm(admin: ClusterAdmin, changes: Sequence[TopicChange]) -> Callable[[TopicChange], bool]:
-    cluster = admin.read([change.ref.name for change in changes])
+def confirm(admin: ClusterAdmin, planned: Sequence[changes.TopicChange]) -> Callable[[changes.TopicChange], bool]:
+    cluster = admin.read([change.ref.name for change in planned])
     return lambda change: landed(change, cluster)
 
 
-def landed(change: TopicChange, cluster: LiveCluster) -> bool:
+def landed(change: changes.TopicChange, cluster: LiveCluster) -> bool:
     """Whether the cluster is already as the change wants it, even if the response was lost."""
     topic = cluster.topics.get(change.ref.name)
-    if isinstance(change, DeleteTopic):
+    if isinstance(change, changes.DeleteTopic):
         return topic is None or topic.topic_id != change.topic_id
     if topic is None:
         return False
     match change:
-        case CreateTopic():
+        case changes.CreateTopic():
             return change.partitions in (-1, len(topic.partitions))
-        case AddPartitions():
+        case changes.AddPartitions():
             return topic.topic_id == change.topic_id and len(topic.partitions) >= change.after
-        case AlterConfigs():
+        case changes.AlterConfigs():
             return all(same(config.key, topic.overrides.get(config.key), config.after) for config in change.configs)
         case _:
             assert_never(change)
 
 
-def deviations(change: TopicChange) -> Iterator[Deviation]:
+def deviations(change: changes.TopicChange) -> Iterator[Deviation]:
     """For ``drift``: desired and live values, and who desires them."""
     subject = str(change.ref)
     match change:
-        case CreateTopic():
+        case changes.CreateTopic():
             yield Deviation(subject, _MISSING[change.role], change.shape, "no topic", _of_whom(change))
-        case AddPartitions():
+        case changes.AddPartitions():
             desired, text = counted(change.after, "partition"), counted(change.before, "partition")
             yield Deviation(subject, "partitions", desired, text, _of_whom(change))
-        case AlterConfigs():
+        case changes.AlterConfigs():
             for config in change.configs:
                 aim = config.after if config.goal is None else config.goal
                 desired = f"no override ({config.origin})" if aim is None else human(config.key, aim)
                 text = f"{human(config.key, config.before)} ({config.before_source})"
                 origin = "" if config.after is None else _origin(config.origin)
                 yield Deviation(f"{subject} {config.key}", "config", desired, text, origin, config)
-        case DeleteTopic():
+        case changes.DeleteTopic():
             text = f"{counted(change.partitions, 'partition')}, topic id {change.topic_id}"
             yield Deviation(subject, "tombstone-not-carried-out", "no topic", text)
         case _:
             assert_never(change)
 
 
-def _of_whom(change: CreateTopic | AddPartitions) -> str:
-    if change.role is Role.DECLARED:
+def _of_whom(change: changes.CreateTopic | changes.AddPartitions) -> str:
+    if change.role is changes.Role.DECLARED:
         return ""
-    return "remote topic of a flow" if change.role is Role.REMOTE else change.reason.text
+    return "remote topic of a flow" if change.role is changes.Role.REMOTE else change.reason.text
 
 
 def _origin(text: str) -> str:
@@ -133,26 +121,26 @@ def _origin(text: str) -> str:
     return f"{who}, {more}" if more else who
 
 
-def counts(changes: Sequence[TopicChange]) -> Counts:
+def counts(planned: Sequence[changes.TopicChange]) -> Counts:
     """For the headline of a plan; deletions are counted apart."""
 
-    def count(of: type[TopicChange]) -> int:
-        return sum(isinstance(change, of) for change in changes)
+    def count(of: type[changes.TopicChange]) -> int:
+        return sum(isinstance(change, of) for change in planned)
 
     return Counts(
         parts(
-            (Action.CREATE, count(CreateTopic), "topic"),
-            (Action.UPDATE, count(AddPartitions), "partition count"),
-            (Action.UPDATE, count(AlterConfigs), "config"),
+            (changes.Action.CREATE, count(changes.CreateTopic), "topic"),
+            (changes.Action.UPDATE, count(changes.AddPartitions), "partition count"),
+            (changes.Action.UPDATE, count(changes.AlterConfigs), "config"),
         ),
-        parts((Action.DELETE, count(DeleteTopic), "topic")),
+        parts((changes.Action.DELETE, count(changes.DeleteTopic), "topic")),
     )
 
 
-def cause(planned: Planned, history: History, config: ConfigChange | None) -> FoundCause | None:
+def cause(planned: Planned, history: History, config: changes.ConfigChange | None) -> FoundCause | None:
     """The cause for one config, if ``key`` is given."""
     change = planned.change
-    if isinstance(change, AlterConfigs) and config is not None:
+    if isinstance(change, changes.AlterConfigs) and config is not None:
         lines = (*history.changes.get(f"create:{change.ref}", ()), *history.changes.get(planned.id, ()))
         before = sorted(lines, key=lambda line: str(line.get("at", "")))
         if config.undeclared:
@@ -179,16 +167,16 @@ def cause(planned: Planned, history: History, config: ConfigChange | None) -> Fo
             )
             return FoundCause(Cause.DEFAULT_CHANGED, why)
         return FoundCause(Cause.UNDETERMINED, f"set on the topic, and {history.no_run}: edited outside, or new in git")
-    if isinstance(change, AddPartitions):
+    if isinstance(change, changes.AddPartitions):
         return _too_few(change, history)
     last = history.last(planned.id)
-    if last is None or not isinstance(change, CreateTopic):
+    if last is None or not isinstance(change, changes.CreateTopic):
         return None
     why = f"done by the apply of {last.get('at')}, and since then the topic is gone or was created again"
     return FoundCause(Cause.EDITED_OUTSIDE, why)
 
 
-def _too_few(change: AddPartitions, history: History) -> FoundCause | None:
+def _too_few(change: changes.AddPartitions, history: History) -> FoundCause | None:
     """Why a topic has fewer partitions than desired."""
     lines = [line for id_ in (f"create:{change.ref}", change.id) for line in history.changes.get(id_, ())]
     done = [(str(line.get("at")), _count_of(line)) for line in lines if line.get("result") == "done"]
@@ -198,7 +186,7 @@ def _too_few(change: AddPartitions, history: History) -> FoundCause | None:
         return FoundCause(Cause.EDITED_OUTSIDE, why)
     if history.cut_off or history.overtaken:
         return None
-    if change.reason.code in (Why.SOURCE_HAS_MORE_PARTITIONS, Why.SOURCE_GETS_MORE_PARTITIONS):
+    if change.reason.code in (changes.Why.SOURCE_HAS_MORE_PARTITIONS, changes.Why.SOURCE_GETS_MORE_PARTITIONS):
         return FoundCause(Cause.UNDETERMINED, "its source has more now: added there, in git or manually")
     if ours == change.before:
         return FoundCause(Cause.UNDETERMINED, f"as the apply of {at} left it: git declares another value since then")
@@ -223,7 +211,7 @@ def grown_outside(ref: str, history: History) -> FoundCause:
     return FoundCause(Cause.UNDETERMINED, "partitions were added outside, or git now declares fewer")
 
 
-def _since(line: Line, old: Mapping[str, Any], config: ConfigChange, desired: str | None) -> FoundCause:
+def _since(line: Line, old: Mapping[str, Any], config: changes.ConfigChange, desired: str | None) -> FoundCause:
     """The cause of a difference since ``line``, our last run that set the value, which recorded ``old``."""
     at, goal = f"the apply of {line.get('at')}", old.get("goal")
     if config.before_source == Source.TOPIC.value and same(config.key, old.get("after"), config.before):
@@ -249,15 +237,15 @@ def _settings_of(line: Line, key: str) -> list[Mapping[str, Any]]:
     return [setting for setting in settings if setting.get("key") == key]
 
 
-KIND: Kind[TopicChange] = Kind(
-    name=KindName.TOPICS,
-    changes=(CreateTopic, AddPartitions, AlterConfigs, DeleteTopic),
+KIND: Kind[changes.TopicChange] = Kind(
+    name=changes.KindName.TOPICS,
+    changes=(changes.CreateTopic, changes.AddPartitions, changes.AlterConfigs, changes.DeleteTopic),
     assess=assess,
     place=place,
     rests_on=rests_on,
-    states={About.TOPIC_STATE: of_topics(topic_state), About.CLUSTER: of_clusters(cluster_state)},
+    states={changes.About.TOPIC_STATE: of_topics(topic_state), changes.About.CLUSTER: of_clusters(cluster_state)},
     is_safe=is_safe,
-    takes_away=(DeleteTopic,),
+    takes_away=(changes.DeleteTopic,),
     confirm=confirm,
     deviations=deviations,
     cause=cause,

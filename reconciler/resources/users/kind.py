@@ -4,19 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import assert_never
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import (
-    About,
-    Action,
-    AlterUser,
-    ConfigChange,
-    DeleteUser,
-    KindName,
-    Reason,
-    Risk,
-    Subject,
-    UserChange,
-    Why,
-)
+from reconciler.model import changes
 from reconciler.model.live import LiveCluster, LiveUsers
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
@@ -30,25 +18,25 @@ AFTER_RULES = 2_000
 """Place among the removals; no chain of flows is that long."""
 OLD_PASSWORD = "reversible only with the password it had"  # noqa: S105 - words
 _KINDS_OF_DRIFT = {
-    Why.DECLARED: "user-missing",
-    Why.REMOVED_OUTSIDE: "user-missing",
-    Why.VERSION_RAISED: "user-version",
+    changes.Why.DECLARED: "user-missing",
+    changes.Why.REMOVED_OUTSIDE: "user-missing",
+    changes.Why.VERSION_RAISED: "user-version",
 }
 
 
-def assess(change: UserChange, _: World) -> Assessment:
+def assess(change: changes.UserChange, _: World) -> Assessment:
     """Kafka does not report who logs in as a user, so every change of an existing password is a risk."""
-    if isinstance(change, DeleteUser):
+    if isinstance(change, changes.DeleteUser):
         by = f" by {' or '.join(change.mechanisms)}" if change.left else ""
         why = f"clients that log in with it{by} cannot connect again; Kafka does not report who does"
-        return Assessment(Risk.HIGH, why, OLD_PASSWORD)
+        return Assessment(changes.Risk.HIGH, why, OLD_PASSWORD)
     if change.is_new:
-        return Assessment(Risk.LOW)
-    if change.reason.code is Why.TAKE_OVER:
+        return Assessment(changes.Risk.LOW)
+    if change.reason.code is changes.Why.TAKE_OVER:
         why = "the existing password was set by someone else: clients that have it cannot connect any more"
-        return Assessment(Risk.HIGH, why, OLD_PASSWORD)
+        return Assessment(changes.Risk.HIGH, why, OLD_PASSWORD)
     why = "clients that still have the old password cannot connect again; open connections stay until they end"
-    return Assessment(Risk.MEDIUM, why, OLD_PASSWORD)
+    return Assessment(changes.Risk.MEDIUM, why, OLD_PASSWORD)
 
 
 def _state(cluster: LiveCluster, name: str) -> str:
@@ -60,26 +48,26 @@ def _state(cluster: LiveCluster, name: str) -> str:
     return f"{credentials_text(live_credentials) if live_credentials else ABSENT}, {recorded}"
 
 
-def confirm(admin: ClusterAdmin, _: Sequence[UserChange]) -> Callable[[UserChange], bool]:
+def confirm(admin: ClusterAdmin, _: Sequence[changes.UserChange]) -> Callable[[changes.UserChange], bool]:
     users = admin.read_users()
     return lambda change: _landed(change, users)
 
 
-def _landed(change: UserChange, users: LiveUsers) -> bool:
+def _landed(change: changes.UserChange, users: LiveUsers) -> bool:
     """Only the ownership record shows whether a password was set, so its version is compared and nothing else."""
     if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
         return False
-    if isinstance(change, AlterUser):
+    if isinstance(change, changes.AlterUser):
         record = users.recorded.get(change.user)
         if record is None or record.setting is not None or record.version != change.version:
             return False
     return change.is_done(users.credentials.get(change.user, {}))
 
 
-def deviations(change: UserChange) -> Iterator[Deviation]:
+def deviations(change: changes.UserChange) -> Iterator[Deviation]:
     """Passwords appear by their versions only."""
     match change:
-        case AlterUser():
+        case changes.AlterUser():
             desired = credentials_text({credential.mechanism: credential.after for credential in change.credentials})
             live_credentials = {
                 credential.mechanism: credential.before
@@ -90,38 +78,39 @@ def deviations(change: UserChange) -> Iterator[Deviation]:
             text = f"{recorded}, {credentials_text(live_credentials) or 'no such credential'}"
             kind = _KINDS_OF_DRIFT.get(change.reason.code, "user")
             yield Deviation(str(change.subject), kind, f"version {change.version}, {desired}", text)
-        case DeleteUser():
+        case changes.DeleteUser():
             text = f"{', '.join(change.mechanisms)} ({change.reason.text})"
             yield Deviation(str(change.subject), "user-left-over", "no such credential", text)
         case _:
             assert_never(change)
 
 
-def cause(planned: Planned, _: History, __: ConfigChange | None) -> FoundCause:
+def cause(planned: Planned, _: History, __: changes.ConfigChange | None) -> FoundCause:
     """From the cluster's ownership record, which runs on all machines can read."""
     match planned.change:
-        case AlterUser(reason=Reason(code=Why.UNFINISHED, text=text)):
+        case changes.AlterUser(reason=changes.Reason(code=changes.Why.UNFINISHED, text=text)):
             return FoundCause(Cause.HALF_FINISHED, text)
-        case AlterUser(reason=Reason(code=Why.REMOVED_OUTSIDE)):
+        case changes.AlterUser(reason=changes.Reason(code=changes.Why.REMOVED_OUTSIDE)):
             return FoundCause(Cause.EDITED_OUTSIDE, "an earlier run made the user, and someone has removed it since")
-        case AlterUser(reason=Reason(code=Why.MECHANISM_MISSING | Why.ITERATIONS)):
+        case changes.AlterUser(reason=changes.Reason(code=changes.Why.MECHANISM_MISSING | changes.Why.ITERATIONS)):
             return FoundCause(
                 Cause.UNDETERMINED, "new in git, or changed outside: Kafka does not record who set a credential"
             )
-        case AlterUser(version=version):
+        case changes.AlterUser(version=version):
             return FoundCause(Cause.UNDETERMINED, f"no earlier run set version {version}: new in git")
-        case DeleteUser(reason=Reason(code=Why.DECLARED_ABSENT)):
+        case changes.DeleteUser(reason=changes.Reason(code=changes.Why.DECLARED_ABSENT)):
             return FoundCause(Cause.UNDETERMINED, "declared absent, and still or again there")
         case _:
             return FoundCause(Cause.UNDETERMINED, "an earlier run made it, and git names it no longer")
 
 
-def counts(changes: Sequence[UserChange]) -> Counts:
-    new = sum(isinstance(change, AlterUser) and change.is_new for change in changes)
-    renewed = sum(isinstance(change, AlterUser) for change in changes) - new
-    gone = sum(isinstance(change, DeleteUser) and not change.left for change in changes)
+def counts(planned: Sequence[changes.UserChange]) -> Counts:
+    new = sum(isinstance(change, changes.AlterUser) and change.is_new for change in planned)
+    renewed = sum(isinstance(change, changes.AlterUser) for change in planned) - new
+    gone = sum(isinstance(change, changes.DeleteUser) and not change.left for change in planned)
     return Counts(
-        parts((Action.CREATE, new, "user"), (Action.UPDATE, renewed, "user")), parts((Action.DELETE, gone, "user"))
+        parts((changes.Action.CREATE, new, "user"), (changes.Action.UPDATE, renewed, "user")),
+        parts((changes.Action.DELETE, gone, "user")),
     )
 
 
@@ -163,14 +152,14 @@ def _answers(basis: ExplainBasis, cluster: str, name: str) -> Iterator[RuleAnswe
     yield RuleAnswer(cluster, text, because, place, state)
 
 
-KIND: Kind[UserChange] = Kind(
-    name=KindName.USERS,
-    changes=(AlterUser, DeleteUser),
+KIND: Kind[changes.UserChange] = Kind(
+    name=changes.KindName.USERS,
+    changes=(changes.AlterUser, changes.DeleteUser),
     assess=assess,
-    place=lambda change: (AFTER_RULES * isinstance(change, DeleteUser), str(change.subject)),
-    rests_on=lambda change, _: (change.subject, Subject(About.CLUSTER, change.cluster)),
-    states={About.USER: of_clusters(_state)},
-    takes_away=(DeleteUser,),
+    place=lambda change: (AFTER_RULES * isinstance(change, changes.DeleteUser), str(change.subject)),
+    rests_on=lambda change, _: (change.subject, changes.Subject(changes.About.CLUSTER, change.cluster)),
+    states={changes.About.USER: of_clusters(_state)},
+    takes_away=(changes.DeleteUser,),
     confirm=confirm,
     deviations=deviations,
     cause=cause,

@@ -34,16 +34,7 @@ from reconciler_mirror.lane.same_offsets.delivery import SameOffsetsSessions
 from reconciler_mirror.lane.session import LaneSession
 from reconciler_mirror.lane.state import LaneCounts, RestartError
 from reconciler_mirror.lane.transactional import Sessions
-from reconciler_mirror.model.lane import (
-    AWAITED,
-    Condition,
-    Control,
-    LaneEnd,
-    LaneProgress,
-    LaneReport,
-    LaneSpec,
-    PartitionSpec,
-)
+from reconciler_mirror.model import lane as lanes
 
 PAUSE_FIRST, PAUSE_LAST, POLL_S, PREPARE_PAUSE_S = 0.2, 5.0, 0.01, 1.0
 """Seconds: between sessions after a failure, first and last; between looks at the control; before preparing is tried
@@ -57,7 +48,7 @@ _log = logs.logger("batch path")
 T = TypeVar("T")
 
 
-def batch_path(lane: LaneSpec, control: Control, counts: LaneCounts | None = None) -> LaneReport:
+def batch_path(lane: lanes.LaneSpec, control: lanes.Control, counts: LaneCounts | None = None) -> lanes.LaneReport:
     """Fences the lane, reads its positions at the target, copies until the control ends it, commits, returns.
     ``counts``: from earlier attempts of the same lease; None for the first.
 
@@ -71,7 +62,7 @@ def batch_path(lane: LaneSpec, control: Control, counts: LaneCounts | None = Non
 class Attempt:
     """Runs sessions one after the other, until the control or a later owner ends the lane, or the lane fails."""
 
-    def __init__(self, spec: LaneSpec, control: Control, tuning: Tuning, counts: LaneCounts) -> None:
+    def __init__(self, spec: lanes.LaneSpec, control: lanes.Control, tuning: Tuning, counts: LaneCounts) -> None:
         self._spec = spec
         self._control = control
         self._delivering = (SameOffsetsSessions if spec.keeps_offsets else Sessions)(tuning)
@@ -80,28 +71,28 @@ class Attempt:
         # stopped in the next session.
         self._identity: Identity | None = None
         self._former: Identity | None = None
-        self._held: dict[Key, Condition] = {}
+        self._held: dict[Key, lanes.Condition] = {}
         self._copied: dict[Key, Copied] = {}
         self._known: dict[Key, tuple[int, Ids]] = {}
         self._counts = counts
         self._throttled_before_s = counts.throttled_s
         self._unseen: frozenset[Key] = frozenset()
         self._throttle = Throttle(control.rate)
-        nothing = LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
+        nothing = lanes.LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
         self._progress = replace(nothing, transactions=counts.transactions, latency=counts.latency.snapshot())
         self._total(self._progress)
 
-    async def run(self) -> LaneReport:
+    async def run(self) -> lanes.LaneReport:
         """Turns each final failure into a condition with its own code: the driver tries again, and a user sees the
         repair. Transient failures never get here: ``_sessions`` retries them."""
         clusters: list[ClusterClient] = []
         try:
             clusters += [cluster_of(self._spec.source), cluster_of(self._spec.target)]
-            if self._spec.claim == AWAITED and not await self._claimed(clusters[0], clusters[1]):
-                return LaneReport(self._end(), self._progress)
+            if self._spec.claim == lanes.AWAITED and not await self._claimed(clusters[0], clusters[1]):
+                return lanes.LaneReport(self._end(), self._progress)
             return await self._sessions(clusters[0], clusters[1])
         except SupersededError as error:
-            return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(error))
+            return lanes.LaneReport(lanes.LaneEnd.SUPERSEDED, self._progress, str(error))
         except LookupError as error:  # an unresolved secret reference
             return self._failed("secret_missing", str(error))
         except HangingTransactionError as error:
@@ -134,7 +125,7 @@ class Attempt:
         preparing = asyncio.ensure_future(prepare(wanted, source, target, self._identity, report))
         claimed = False
         try:
-            while (claim := self._control.claim()) == AWAITED:
+            while (claim := self._control.claim()) == lanes.AWAITED:
                 if leaving(self._control):
                     return False
                 if preparing.done() and not claimed:
@@ -149,8 +140,8 @@ class Attempt:
         self._spec = replace(self._spec, claim=claim)
         return True
 
-    def _end(self) -> LaneEnd:
-        return LaneEnd.STOPPED if self._control.stopping() else LaneEnd.LEASE_OVER
+    def _end(self) -> lanes.LaneEnd:
+        return lanes.LaneEnd.STOPPED if self._control.stopping() else lanes.LaneEnd.LEASE_OVER
 
     async def _begin(self, identity: Identity, target: ClusterClient) -> None:
         """Fences earlier holders, but none that began after this lane; ends transactions that an earlier holder left
@@ -163,7 +154,7 @@ class Attempt:
             await target.refresh({topic for topic, _ in keys})
             self._unseen = await settle(target, keys, identity)
 
-    async def _sessions(self, source: ClusterClient, target: ClusterClient) -> LaneReport:
+    async def _sessions(self, source: ClusterClient, target: ClusterClient) -> lanes.LaneReport:
         """Runs sessions until the control ends the lane, a later owner fences it, or a final failure is raised."""
         pause = PAUSE_FIRST
         while True:
@@ -191,7 +182,7 @@ class Attempt:
                             if partition.hold.condition is not None and partition.hold.held_at is not None:
                                 self._held[partition.source] = partition.hold.condition
                         self._total(session.progress())
-                return LaneReport(self._end(), self._progress)
+                return lanes.LaneReport(self._end(), self._progress)
             except errors.FencedError as error:
                 return await self._fenced(target, error)
             except (RestartError, errors.ConnectionLostError, errors.MalformedResponseError) as error:
@@ -209,9 +200,9 @@ class Attempt:
             conditions = (unreachable(self._spec, "target", why), *self._held.values())
             self._control.report(replace(self._progress, conditions=conditions, at_work=False))
             if not await self._unless_leaving(asyncio.sleep(pause)):
-                return LaneReport(self._end(), self._progress)
+                return lanes.LaneReport(self._end(), self._progress)
 
-    def _total(self, progress: LaneProgress) -> LaneProgress:
+    def _total(self, progress: lanes.LaneProgress) -> lanes.LaneProgress:
         """Adds retries and the time in which the rate limit held the lane back, which no session knows."""
         counts = self._counts
         counts.throttled_s = self._throttled_before_s + self._throttle.waited_s
@@ -230,7 +221,7 @@ class Attempt:
         task.result()
         return True
 
-    async def _fenced(self, target: ClusterClient, error: errors.FencedError) -> LaneReport:
+    async def _fenced(self, target: ClusterClient, error: errors.FencedError) -> lanes.LaneReport:
         """Finds out who fenced this lane: a later application writes its claim into the positions within moments."""
         keys = [(spec.target_topic, spec.partition) for spec in self._control.partitions()]
         for _ in range(25):
@@ -239,25 +230,27 @@ class Attempt:
             except (errors.ConnectionLostError, errors.BrokerError):
                 committed_positions = {}
             if (later := positions.superseding(committed_positions, self._spec.claim)) is not None:
-                return LaneReport(LaneEnd.SUPERSEDED, self._progress, str(SupersededError(self._spec.flow, later)))
+                return lanes.LaneReport(
+                    lanes.LaneEnd.SUPERSEDED, self._progress, str(SupersededError(self._spec.flow, later))
+                )
             await asyncio.sleep(0.2)
         condition = fenced_by_stranger(self._spec, str(error))
         return self._ended(condition, condition.text)
 
-    def _failed(self, code: ConditionCode, text: str) -> LaneReport:
+    def _failed(self, code: ConditionCode, text: str) -> lanes.LaneReport:
         return self._ended(lane_failed(self._spec, code, text), text)
 
-    def _ended(self, condition: Condition, text: str) -> LaneReport:
+    def _ended(self, condition: lanes.Condition, text: str) -> lanes.LaneReport:
         lane_progress = replace(self._progress, conditions=(*self._progress.conditions, condition), at_work=False)
-        return LaneReport(LaneEnd.FAILED, lane_progress, text)
+        return lanes.LaneReport(lanes.LaneEnd.FAILED, lane_progress, text)
 
 
-def leaving(control: Control) -> bool:
+def leaving(control: lanes.Control) -> bool:
     return control.stopping() or control.lease_over()
 
 
 async def prepare(
-    partitions: Iterable[PartitionSpec],
+    partitions: Iterable[lanes.PartitionSpec],
     source: ClusterClient,
     target: ClusterClient,
     identity: Identity,

@@ -7,15 +7,7 @@ from itertools import permutations
 
 from reconciler.environment.adopt.write import scalar, scalar_server, value
 from reconciler.environment.importers.mirrormaker import client_settings, not_imported, strimzi
-from reconciler.environment.importers.mirrormaker.connectors import (
-    Connector,
-    Connectors,
-    is_json,
-    is_standalone,
-    join,
-    read_json,
-    read_standalone,
-)
+from reconciler.environment.importers.mirrormaker import connectors as connect
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, FlowReading
 from reconciler.environment.importers.mirrormaker.properties_file import Property
 from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, parse_plainly, sort
@@ -143,7 +135,7 @@ class _Import:
 def environment(files: Mapping[str, str]) -> ImportedEnvironment:
     """``files``: texts by the name to print. With mistakes in ``notes`` the lines are not to be used."""
     imported = _Import()
-    notes, of_connect, entries = imported.notes, list[str](), list[Connector]()
+    notes, of_connect, entries = imported.notes, list[str](), list[connect.Connector]()
     for file, text in files.items():
         if strimzi.is_resource(text):
             of_connect.append(file)
@@ -151,15 +143,15 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         elif words := _no_mirrormaker(file, text):
             notes.wrong(Where(file, 1, 1), words)
             files = {name: text for name, text in files.items() if name != file}
-        elif is_json(text):
+        elif connect.is_json(text):
             of_connect.append(file)
-            entries += read_json(file, text, notes)
-        elif is_standalone(text):
+            entries += connect.read_json(file, text, notes)
+        elif connect.is_standalone(text):
             of_connect.append(file)
-            entries += read_standalone(file, text, notes)
+            entries += connect.read_standalone(file, text, notes)
     # All connectors together, since those of one flow are often in several files.
-    on_connect = Connectors(notes)
-    join(entries, on_connect)
+    on_connect = connect.Connectors(notes)
+    connect.join(entries, on_connect)
 
     for file, props in _read(files, of_connect, on_connect):
         not_imported.refuse_placeholders(props, notes)
@@ -212,7 +204,7 @@ def _no_mirrormaker(file: str, text: str) -> str:
 
 
 def _read(
-    files: Mapping[str, str], of_connect: Sequence[str], on_connect: Connectors
+    files: Mapping[str, str], of_connect: Sequence[str], on_connect: connect.Connectors
 ) -> Iterator[tuple[str, Sequence[Property]]]:
     """Each file of properties, and all connectors together."""
     for file, text in files.items():

@@ -9,21 +9,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from reconciler.replication.runs.verification import FirstDifference
+from reconciler_mirror.verify import model
 from reconciler_mirror.verify.first_difference import difference, differences, fields_that_differ, first_difference
 from reconciler_mirror.verify.in_order.older import HEAD, beginning_of, offset_behind, shift_of
 from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
 from reconciler_mirror.verify.in_order.walk import SURE, DifferingStretch, Walk, Walked, WalkState
-from reconciler_mirror.verify.model import (
-    SOURCE,
-    TARGET,
-    OffsetSpan,
-    PartitionRange,
-    TimeWindow,
-    VerifiedRecord,
-    digest,
-    encoded,
-    within,
-)
 from reconciler_mirror.verify.own_client import canonical
 from reconciler_mirror.verify.read_partition import Readers, records
 from reconciler_mirror.verify.reading import MOST_NAMED, ComparedStretch, PartitionReading, together
@@ -41,7 +31,7 @@ Over = Callable[[], bool]
 class Continued:
     """A partition that is compared up to ``source_next`` and ``target_next``; None: not at all yet."""
 
-    plan: PartitionRange
+    plan: model.PartitionRange
     source_next: int | None = None
     target_next: int | None = None
 
@@ -60,11 +50,11 @@ def compared(given: Continued, readers: Readers, over: Over = lambda: False) -> 
         yield PartitionReading(plan.index, error=str(error), todo=error.todo)
 
 
-def whole(plan: PartitionRange, readers: Readers) -> Iterator[PartitionReading]:
+def whole(plan: model.PartitionRange, readers: Readers) -> Iterator[PartitionReading]:
     return compared(Continued(plan), readers)
 
 
-def _begun(plan: PartitionRange, readers: Readers, over: Over) -> PartitionReading:
+def _begun(plan: model.PartitionRange, readers: Readers, over: Over) -> PartitionReading:
     """The first reading. If retention has cut a side, it counts the records before the first common one."""
     now = as_it_is_now(plan, readers)
     # Copies at the source's offsets begin at the same offset on both sides, without a search.
@@ -73,14 +63,17 @@ def _begun(plan: PartitionRange, readers: Readers, over: Over) -> PartitionReadi
         return _piece(now, readers, over)
 
     def digests(side: str) -> Iterator[tuple[int, bytes]]:
-        return ((item.offset, digest(b"%d %b" % (item.timestamp, item.content))) for item in _items(now, side, readers))
+        return (
+            (item.offset, model.digest(b"%d %b" % (item.timestamp, item.content)))
+            for item in _items(now, side, readers)
+        )
 
     older = beginning_of(now, digests)
     begun = now
     if older.source:
-        begun = _from(now, offset_behind(digests(SOURCE), older.source, now.source.end), now.target.start)
+        begun = _from(now, offset_behind(digests(model.SOURCE), older.source, now.source.end), now.target.start)
     if older.target:
-        begun = _from(now, now.source.start, offset_behind(digests(TARGET), older.target, now.target.end))
+        begun = _from(now, now.source.start, offset_behind(digests(model.TARGET), older.target, now.target.end))
     if older.source and begun.source.start > now.position:  # every copied record is older
         begun = _from(begun, now.position, now.target.start)
     reading = _piece(begun, readers, over)
@@ -88,7 +81,7 @@ def _begun(plan: PartitionRange, readers: Readers, over: Over) -> PartitionReadi
     return replace(starts, older_source=older.source, older_target=older.target)
 
 
-def _from(plan: PartitionRange, source: int, target: int) -> PartitionRange:
+def _from(plan: model.PartitionRange, source: int, target: int) -> model.PartitionRange:
     """The plan from these offsets on. The window's begin applies only to the plan's own start."""
     ours = replace(plan.source, start=min(source, plan.source.end), cut=False)
     theirs = replace(plan.target, start=min(target, plan.target.end), cut=False)
@@ -100,7 +93,7 @@ def _from(plan: PartitionRange, source: int, target: int) -> PartitionRange:
     return replace(plan, source=ours, target=theirs, window=window)
 
 
-def _piece(plan: PartitionRange, readers: Readers, over: Over, *, part: bool = False) -> PartitionReading:
+def _piece(plan: model.PartitionRange, readers: Readers, over: Over, *, part: bool = False) -> PartitionReading:
     """Compares from the plan's beginning on, until time is over."""
     if not by_batches(plan):
         return _reading(plan, Walk(plan, _by_second(plan, readers), part=part).run(over), readers)
@@ -121,16 +114,16 @@ def _piece(plan: PartitionRange, readers: Readers, over: Over, *, part: bool = F
         return replace(reading, error=str(error), todo=error.todo)
 
 
-def by_batches(plan: PartitionRange) -> bool:
+def by_batches(plan: model.PartitionRange) -> bool:
     """Whether the source's batches may have been copied whole."""
-    return plan.worker is None and not plan.compacted and plan.window == TimeWindow()
+    return plan.worker is None and not plan.compacted and plan.window == model.TimeWindow()
 
 
-def _items(plan: PartitionRange, side: str, readers: Readers) -> Iterator[SeenRecord]:
+def _items(plan: model.PartitionRange, side: str, readers: Readers) -> Iterator[SeenRecord]:
     """The records of one side, from our own client if the plan compares batches, else from librdkafka. Without
     timestamps if the target's topic sets its own (LogAppendTime)."""
     if by_batches(plan):
-        span = plan.source if side == SOURCE else plan.target
+        span = plan.source if side == model.SOURCE else plan.target
         for piece in readers.own(span.endpoint).pieces(span):
             timed = plan.timestamps
             yield from (item if timed else item._replace(timestamp=0) for item in piece.decoded())
@@ -138,25 +131,25 @@ def _items(plan: PartitionRange, side: str, readers: Readers) -> Iterator[SeenRe
     yield from (_item(record) for record in _second(plan, side, readers))
 
 
-def _item(record: VerifiedRecord) -> SeenRecord:
-    return SeenRecord(record.offset, record.timestamp, encoded(record))
+def _item(record: model.VerifiedRecord) -> SeenRecord:
+    return SeenRecord(record.offset, record.timestamp, model.encoded(record))
 
 
-def _second(plan: PartitionRange, side: str, readers: Readers) -> Iterator[VerifiedRecord]:
-    span = plan.source if side == SOURCE else plan.target
-    return within(own(plan, side, span, readers), plan.window)
+def _second(plan: model.PartitionRange, side: str, readers: Readers) -> Iterator[model.VerifiedRecord]:
+    span = plan.source if side == model.SOURCE else plan.target
+    return model.within(own(plan, side, span, readers), plan.window)
 
 
-def _by_second(plan: PartitionRange, readers: Readers) -> tuple[Iterator[SidePiece], Iterator[SidePiece]]:
-    return _pieces(_second(plan, SOURCE, readers)), _pieces(_second(plan, TARGET, readers))
+def _by_second(plan: model.PartitionRange, readers: Readers) -> tuple[Iterator[SidePiece], Iterator[SidePiece]]:
+    return _pieces(_second(plan, model.SOURCE, readers)), _pieces(_second(plan, model.TARGET, readers))
 
 
-def _pieces(side: Iterator[VerifiedRecord]) -> Iterator[SidePiece]:
+def _pieces(side: Iterator[model.VerifiedRecord]) -> Iterator[SidePiece]:
     while items := [_item(record) for record in islice(side, _AT_ONCE)]:
         yield SidePiece(lambda items=items: items)  # type: ignore[misc]
 
 
-def _seen_again(plan: PartitionRange, walked: Walked, readers: Readers) -> int | None:
+def _seen_again(plan: model.PartitionRange, walked: Walked, readers: Readers) -> int | None:
     """The number of equal records that librdkafka has read, too; None if it reads other records."""
     count = 0
     for bounds in walked.samples:
@@ -168,11 +161,11 @@ def _seen_again(plan: PartitionRange, walked: Walked, readers: Readers) -> int |
     return count
 
 
-def _cut(span: OffsetSpan, bounds: tuple[int, int]) -> OffsetSpan:
+def _cut(span: model.OffsetSpan, bounds: tuple[int, int]) -> model.OffsetSpan:
     return replace(span, start=max(bounds[0], span.start), end=min(bounds[1], span.end), cut=False)
 
 
-def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> PartitionReading:
+def _reading(plan: model.PartitionRange, walked: Walked, readers: Readers) -> PartitionReading:
     """The result of a walk. Differences are read a second time before they are named: a difference in only one reading
     must not be reported as a fault of the copy."""
     named: list[FirstDifference] = []
@@ -202,9 +195,9 @@ def _reading(plan: PartitionRange, walked: Walked, readers: Readers) -> Partitio
     )
 
 
-def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) -> list[FirstDifference]:
+def _named(plan: model.PartitionRange, stretch: DifferingStretch, readers: Readers) -> list[FirstDifference]:
     """The differences by a second reading; empty if it finds both sides equal."""
-    spans = ((SOURCE, plan.source, stretch.source), (TARGET, plan.target, stretch.target))
+    spans = ((model.SOURCE, plan.source, stretch.source), (model.TARGET, plan.target, stretch.target))
     if stretch.lost:
         ours, theirs = (own(plan, side, replace(span, start=at[0]), readers) for side, span, at in spans)
         first = first_difference(ours, theirs, stretch.record, offsets=plan.same_offsets)
@@ -224,7 +217,7 @@ def _named(plan: PartitionRange, stretch: DifferingStretch, readers: Readers) ->
             return []
 
 
-def _rows(plan: PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
+def _rows(plan: model.PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
     """Rows of the Parquet file: one for all equal records, and one for each different stretch."""
     rows = (
         [ComparedStretch(True, walked.equal, walked.equal, plan.source.start, plan.target.start)]
@@ -240,7 +233,7 @@ def _rows(plan: PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
     return tuple(rows)
 
 
-def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
+def _sampled(plan: model.PartitionRange, readers: Readers) -> PartitionReading:
     """Compares only ``plan.parts``, each from its first common record on."""
     now = as_it_is_now(plan, readers)
     reading: PartitionReading | None = None
@@ -249,7 +242,7 @@ def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
         if begin >= end:
             continue
         source = replace(now.source, start=begin, end=min(end, now.source.end), cut=False)
-        part = replace(now, source=source, position=min(now.position, end), window=TimeWindow(), parts=None)
+        part = replace(now, source=source, position=min(now.position, end), window=model.TimeWindow(), parts=None)
         place = (begin, begin, True) if now.same_offsets else _where_both_begin(part, now, readers)
         ours, theirs, sure = place
         source = replace(source, start=ours)
@@ -262,7 +255,9 @@ def _sampled(plan: PartitionRange, readers: Readers) -> PartitionReading:
     return replace(reading, source_end=now.position)
 
 
-def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: Readers) -> tuple[int, int, bool]:
+def _where_both_begin(
+    part: model.PartitionRange, all_of_it: model.PartitionRange, readers: Readers
+) -> tuple[int, int, bool]:
     """Source and target offset from which to compare a part: after the last ``SURE`` consecutive records before it that
     both sides share, so that a difference at the part's first record is found. Without such records: at its first
     record, and at the target offset that most records around it suggest; False then. Raises UnreadableError."""
@@ -270,9 +265,9 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
     from_the_beginning = first - HEAD <= beginning and not (all_of_it.source.cut or all_of_it.target.cut)
     # Source records from both sides of the part's begin vote for its place at the target.
     lead = replace(part.source, start=max(beginning, first - HEAD))
-    ours: list[VerifiedRecord] = []
+    ours: list[model.VerifiedRecord] = []
     before = 0
-    for record in own(part, SOURCE, lead, readers):
+    for record in own(part, model.SOURCE, lead, readers):
         ours.append(record)
         before += record.offset < first
         if len(ours) - before == HEAD:
@@ -287,16 +282,16 @@ def _where_both_begin(part: PartitionRange, all_of_it: PartitionRange, readers: 
         at = readers.own(part.target.endpoint).at_time(part.target, timestamp)
         begin = begin if at is None else max(at, begin)
     span = replace(part.target, start=begin, cut=False)
-    theirs = islice(own(part, TARGET, span, readers), MOST_LOOKED_FOR)
-    digests = [digest(encoded(record)) for record in ours]
-    shift, votes = shift_of(digests, (digest(encoded(record)) for record in theirs))
+    theirs = islice(own(part, model.TARGET, span, readers), MOST_LOOKED_FOR)
+    digests = [model.digest(model.encoded(record)) for record in ours]
+    shift, votes = shift_of(digests, (model.digest(model.encoded(record)) for record in theirs))
     # Repeated equal records could lie in several places, so a few votes prove nothing.
     if votes < min(2, len(ours) - before) or 2 * votes < sum(digests.count(each) == 1 for each in digests):
         raise not_aligned(part.source, part.target, ours[before].offset, begin)
 
     left_out = max(0, shift - HEAD)
-    near = list(islice(own(part, TARGET, span, readers), left_out, max(0, shift + len(ours) + HEAD)))
-    copies = [digest(encoded(record)) for record in near]
+    near = list(islice(own(part, model.TARGET, span, readers), left_out, max(0, shift + len(ours) + HEAD)))
+    copies = [model.digest(model.encoded(record)) for record in near]
     expected = shift - left_out  # the index of the first of ``ours`` in ``near``, by most votes
     run = _last_run(digests[:before], copies, expected, short=from_the_beginning and not left_out)
     source_index, target_index = (before, max(0, expected + before)) if run is None else run
