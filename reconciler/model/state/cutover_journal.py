@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from reconciler.model.reports.failover import Key
-from reconciler.replication.json_codec import SPARSE, JsonRecord
+from reconciler.replication.json_codec import SPARSE, Codec, JsonRecord
 
 
 def cutovers_key(environment: str) -> str:
@@ -77,5 +77,5 @@ def key_of(place: str) -> Key:
     return topic, int(partition)
 
 
-_RECORD = JsonRecord(CutoverJournal, "journal of a cut-over")
+_RECORD = JsonRecord(CutoverJournal, "journal of a cut-over", codec=Codec(lenient=True))
 dumps, loads = _RECORD.dumps, _RECORD.loads

@@ -28,6 +28,7 @@ from reconciler.model.reports.cutover import (
 )
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult, Way
 from reconciler.model.schemas import schema
+from reconciler.model.state import cutover_journal
 from reconciler.model.state.cutover_journal import CutoverState, cutover_key
 from reconciler.operations.cutover.decide import (
     checks_of_fence,
@@ -324,6 +325,15 @@ def test_a_plan_of_the_same_choice_goes_on_where_the_file_is_lost() -> None:
     own = replace(journal, plan="anew", state=CutoverState.DONE)
     with pytest.raises(BlockedError, match="by plan lost"):
         journal_of(of_some, "anew", [journal, own])
+
+
+def test_the_release_before_reads_a_journal_with_an_added_field() -> None:
+    """It reads every journal, also of cut-overs that are done: one field more would keep it from all others."""
+    journal = fresh_journal(plan(), "mine", "ann", 0)
+    document = json.loads(cutover_journal.dumps(journal)) | {"added": 1}
+    assert cutover_journal.loads(json.dumps(document).encode()) == journal
+    with pytest.raises(ValueError, match="format version 2"):
+        cutover_journal.loads(json.dumps(document | {"format_version": 2}).encode())
 
 
 def test_a_plan_file_is_read_back_and_no_other() -> None:
