@@ -39,7 +39,7 @@ from reconciler_sandbox.install import jars, prerequisites
 from bench.copy.figures import DataSet
 from bench.records.load import records
 
-TOPIC, GROUP, PARTITIONS, BYTES_A_SECOND = "orders", "billing", 6, 10_485_760
+TOPIC, GROUP, PARTITIONS, BYTES_A_SECOND = "orders", "billing", 6, 12_000_000
 PROGRAM = "org.apache.kafka.tools.ProducerPerformance"
 SETTLE_S = 25.0
 UNTIL_WRITABLE = ("fence", "verify-fence", "drain", "pause", "groups", "lift", "switch")

@@ -200,7 +200,9 @@ class CutoverRun:
     # from the switch on
 
     def _switch(self) -> StepEnd:
+        # Members may have read on at the origin for half a minute since the last look.
         self._require_same_topics()
+        self._require_still(self.world.partitions())
         # Kept before the hook runs: once a client may have moved, only the destination's log shows what can be undone.
         self._keep(replace(self.journal, switched=True))
         ran = self.world.hook(CutoverStep.SWITCH.value)

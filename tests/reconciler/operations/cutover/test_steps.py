@@ -23,7 +23,6 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.model.state.rejoin_journal import RejoinTopic
 from reconciler.operations.cutover import live
 from reconciler.operations.cutover.run import exit_code, journal_of
-from reconciler.operations.cutover.world import StepNotes
 from reconciler.operations.failover import rejoin_live, steps
 from reconciler.operations.mirror import seek
 from reconciler.replication.offsets.parting import WholeRecord
@@ -251,19 +250,23 @@ def test_a_topic_that_was_created_meanwhile_is_not_left_behind() -> None:
     assert "fresh" in report.findings[0]
 
 
-def test_a_record_that_slips_in_behind_the_pause_is_copied_by_the_next_run() -> None:
+@pytest.mark.parametrize(("behind", "found_by"), [("pause", "pause"), ("commit", "switch"), ("lift", "switch")])
+def test_a_record_that_slips_in_before_the_switch_is_copied_by_the_next_run(behind: str, found_by: str) -> None:
     clusters = Clusters(plan())
-    pause = clusters.pause
+    act = getattr(clusters, behind)
 
-    def slips() -> StepNotes:
-        done = pause()
+    def slips(*given: object) -> object:
+        done = act(*given)
         clusters._write(1)
-        clusters.pause = pause  # type: ignore[method-assign]
+        setattr(clusters, behind, act)
         return done
 
-    clusters.pause = slips  # type: ignore[method-assign]
+    setattr(clusters, behind, slips)
     report = run(clusters)
     assert report.failed is not None
+    assert report.failed.name == found_by
+    assert clusters.journal is not None
+    assert not clusters.journal.switched, "clients are where they were"
     assert "was written after the fence was verified: orders-0 by 1 offset" in report.failed.text
     assert run(clusters).failed is None
     read_to_the_end(clusters)
