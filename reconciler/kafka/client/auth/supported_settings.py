@@ -287,8 +287,13 @@ _SHAPES = (
     ("sasl.kerberos.service.name", re.compile("[^/@ ]+"), "what the brokers' principals begin with, such as kafka"),
     (
         "sasl.kerberos.principal",
-        re.compile("(?!.*_HOST).+"),
+        re.compile(r"(?!.*_HOST)([^@\\]|\\.)+(@[^@]+)?"),
         "a principal as the keytab has it, or none, for the first of each machine's keytab; _HOST is not replaced",
+    ),
+    (
+        "sasl.oauthbearer.extensions",  # KIP-342
+        re.compile(r"(?!(.*,)?\s*auth=)\s*[A-Za-z]+=[^,]+(,\s*[A-Za-z]+=[^,]+)*"),
+        "NAME=VALUE,NAME=VALUE, names of letters, none of them auth",
     ),
     ("sasl.oauthbearer.assertion.claim.exp.seconds", re.compile("[0-9]{1,6}"), "whole seconds"),
     ("sasl.oauthbearer.assertion.claim.nbf.seconds", re.compile("[0-9]{1,6}"), "whole seconds"),

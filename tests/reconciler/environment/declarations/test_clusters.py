@@ -95,6 +95,7 @@ OIDC = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.method": "oidc"}
 CLIENT = {"sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.client.secret": "${env:P}"}
 OF_METHOD, ROLE = "sasl.oauthbearer.method", "sasl.oauthbearer.aws.role_arn"
 SCOPE, REGION = "sasl.oauthbearer.scope", "sasl.oauthbearer.aws.region"
+EXTENSIONS = "sasl.oauthbearer.extensions"
 KERBEROS = {"sasl.mechanism": "GSSAPI"}
 IAM = {"sasl.mechanism": "OAUTHBEARER", OF_METHOD: "aws_msk_iam"}
 PLAIN = SASL | USER | {"sasl.mechanism": "PLAIN"}
@@ -123,6 +124,9 @@ TOKENS = {"sasl.oauthbearer.token.endpoint.url": "https://tokens.example/"}
         (SASL | OIDC | {OF_METHOD: "azure", SCOPE: "https://ns.example"}, f'{SCOPE} is "https://ns.example"'),
         (SASL | KERBEROS | {"sasl.kerberos.service.name": "kafka/b1@A.B"}, 'service.name is "kafka/b1@A.B"'),
         (SASL | KERBEROS | {"sasl.kerberos.principal": "m/_HOST@A.B"}, 'sasl.kerberos.principal is "m/_HOST@A.B"'),
+        (SASL | KERBEROS | {"sasl.kerberos.principal": "m@A@B"}, 'sasl.kerberos.principal is "m@A@B"'),
+        (SASL | OIDC | CLIENT | TOKENS | {EXTENSIONS: "logicalCluster"}, f'{EXTENSIONS} is "logicalCluster"'),
+        (SASL | OIDC | CLIENT | TOKENS | {EXTENSIONS: "a=b, auth=x"}, f'{EXTENSIONS} is "a=b, auth=x"'),
         (SASL | KERBEROS | {"sasl.kerberos.keytab": "m.keytab"}, 'sasl.kerberos.keytab is "m.keytab"'),
         (USER, "sasl.username is set, and security.protocol is plaintext"),
         (USER | {"security.protocol": "SSL"}, "sasl.username is set, and security.protocol is SSL"),
@@ -162,6 +166,9 @@ def test_a_login_that_a_service_refuses_is_known_by_its_addresses(
         (CONFLUENT, PLAIN),
         (HUBS, PLAIN | {"sasl.username": "$ConnectionString"}),
         ("a-proxy-that-logs-in:9092", {}),
+        (CONFLUENT, SASL | OIDC | CLIENT | TOKENS | {EXTENSIONS: "logicalCluster=lkc-1, identityPoolId=pool-x=1"}),
+        ("b1.example:9092", SASL | KERBEROS | {"sasl.kerberos.principal": "kafka/m.example@A.B"}),
+        ("b1.example:9092", SASL | KERBEROS | {"sasl.kerberos.principal": r"m\@x@A.B"}),
     ],
 )
 def test_a_login_that_a_service_may_take_is_no_problem(server: str, client: dict[str, str]) -> None:
