@@ -195,6 +195,17 @@ def service_refusals(cluster: Cluster, client: Mapping[str, str | None]) -> Iter
         here = " and ".join(sorted(regions))
         problem = f"{name} is {region}, and the brokers are in {here}"
         yield Refusal(name, problem, "MSK refuses what was signed for another region", f"Set {name} to {here}")
+    name = "sasl.oauthbearer.scope"
+    scope = (client.get(name) or "").lower()
+    hosts = sorted({server.rpartition(":")[0].lower() for server in cluster.bootstrap_servers})
+    if (
+        offer.audience
+        and scope.endswith(offer.audience)
+        and scope not in (f"https://{host}/.default" for host in hosts)
+    ):
+        problem = f"{name} is {client[name]}, and the brokers are {' and '.join(hosts)}"
+        why = f"{offer.title} takes tokens for its own namespace"
+        yield Refusal(name, problem, why, f"Set {name} to https://{hosts[0]}/.default")
 
 
 def _refused(code: str, refusal: Refusal, cluster: Cluster, path: tuple[str, ...], places: Places) -> Problem:

@@ -39,7 +39,8 @@ class ServiceOffer:
     can be set at all (None: not documented); ``fixed_configs``: those that cannot; ``at_creation``: those that cannot
     be changed afterwards; ``values``: keys with an unsupported value. ``cluster_action`` (can be granted),
     ``more_partitions`` (CreatePartitions): whether it supports them. ``mechanisms``: its SASL mechanisms, over TLS
-    alone (empty: unknown); ``plain_user``: the only user name of PLAIN. ``least_factor``: the least replicas of each
+    alone (empty: unknown); ``plain_user``: the only user name of PLAIN. ``audience``: end of
+    the scopes that name one of its namespaces. ``least_factor``: the least replicas of each
     topic, whatever is requested; ``own_factor``: it replicates in its own way, so a factor means nothing. ``limits``:
     other facts for users. ``log_access``, ``upgrades``, ``settings``: the ways of users to logs, other releases and
     other broker settings, as sentences; empty if users run the brokers."""
@@ -54,6 +55,7 @@ class ServiceOffer:
     more_partitions: bool | None = None
     mechanisms: tuple[str, ...] = ()
     plain_user: str = ""
+    audience: str = ""
     least_factor: int = 1
     own_factor: bool = False
     limits: str = ""
@@ -123,6 +125,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             ("*.servicebus.windows.net", "*.servicebus.chinacloudapi.cn", "*.servicebus.usgovcloudapi.net"),
             mechanisms=("PLAIN", "OAUTHBEARER"),
             plain_user="$ConnectionString",
+            audience=".servicebus.windows.net/.default",
             fixed_configs=frozenset({"retention.ms"}),
             cluster_action=False,
             more_partitions=False,

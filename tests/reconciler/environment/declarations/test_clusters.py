@@ -96,6 +96,8 @@ CLIENT = {"sasl.oauthbearer.client.id": "c", "sasl.oauthbearer.client.secret": "
 OF_METHOD, ROLE = "sasl.oauthbearer.method", "sasl.oauthbearer.aws.role_arn"
 SCOPE, REGION = "sasl.oauthbearer.scope", "sasl.oauthbearer.aws.region"
 EXTENSIONS = "sasl.oauthbearer.extensions"
+AZURE = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", OF_METHOD: "azure"}
+NS, OTHER = "ns.servicebus.windows.net", "https://other.servicebus.windows.net/.default"
 KERBEROS = {"sasl.mechanism": "GSSAPI"}
 IAM = {"sasl.mechanism": "OAUTHBEARER", OF_METHOD: "aws_msk_iam"}
 PLAIN = SASL | USER | {"sasl.mechanism": "PLAIN"}
@@ -149,6 +151,7 @@ def test_what_no_one_can_log_in_with_is_known_before_anybody_connects(
         (CONFLUENT, {}, "security.protocol is PLAINTEXT"),
         (CONFLUENT, PLAIN | {"security.protocol": "SASL_PLAINTEXT"}, "security.protocol is SASL_PLAINTEXT"),
         (HUBS, PLAIN, "sasl.username is u"),
+        (HUBS, AZURE | {SCOPE: OTHER}, f"{SCOPE} is {OTHER}, and the brokers are {NS}"),
     ],
 )
 def test_a_login_that_a_service_refuses_is_known_by_its_addresses(
@@ -165,6 +168,9 @@ def test_a_login_that_a_service_refuses_is_known_by_its_addresses(
         (SERVERLESS, SASL | IAM),
         (CONFLUENT, PLAIN),
         (HUBS, PLAIN | {"sasl.username": "$ConnectionString"}),
+        (HUBS, AZURE | {SCOPE: f"https://{NS}/.default"}),
+        (HUBS, AZURE | {SCOPE: "https://eventhubs.azure.net/.default"}),
+        ("a-proxy-that-logs-in:9092", AZURE | {SCOPE: OTHER}),
         ("a-proxy-that-logs-in:9092", {}),
         (CONFLUENT, SASL | OIDC | CLIENT | TOKENS | {EXTENSIONS: "logicalCluster=lkc-1, identityPoolId=pool-x=1"}),
         ("b1.example:9092", SASL | KERBEROS | {"sasl.kerberos.principal": "kafka/m.example@A.B"}),
