@@ -76,10 +76,11 @@ def left_topics(topics: Iterable[LiveTopic]) -> dict[str, LeftTopic]:
 
 
 def left_on(live: LiveCluster, names: Iterable[str], brokers: Mapping[str, ConfigValue]) -> LeftCluster:
-    """``brokers``: values of topics without overrides."""
+    """``brokers``: values of topics without overrides. A cluster without topics shows none of its defaults."""
     topics = left_topics(live.topics[name] for name in names)
     defaults = {key: entry.value for key, entry in brokers.items() if entry.source is Source.CLUSTER and entry.value}
-    return LeftCluster(live.cluster_id, topics=topics, defaults=defaults)
+    shown = any(not isinstance(topic.configs, Unknown) for topic in live.topics.values())
+    return LeftCluster(live.cluster_id, topics=topics, defaults=defaults if shown else None)
 
 
 def dumps(left: LeftCluster) -> bytes:

@@ -123,8 +123,9 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
             base = now if now.cluster_id == again.cluster_id else replace(NOTHING_RECORDED, cluster_id=again.cluster_id)
             # Created topics show broker defaults that no earlier read has seen.
             shown = left_on(again, again.topics, usual_configs(again))
-            defaults = None if base.defaults is None else {**base.defaults, **(shown.defaults or {})}
-            now = replace(base, topics={**base.topics, **shown.topics}, defaults=defaults)
+            if base.defaults is not None or shown.defaults is not None:
+                base = replace(base, defaults={**(base.defaults or {}), **(shown.defaults or {})})
+            now = replace(base, topics={**base.topics, **shown.topics})
         if now.cluster_id and not now.same(before):
             left[name] = replace(now, at_ms=by.at_ms, who=by.who)
     return _kept(session, lock, left)

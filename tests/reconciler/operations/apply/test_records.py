@@ -13,7 +13,7 @@ from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
 from reconciler.operations.apply.records import keep_left, strike
 from reconciler.operations.session.session import Seen
-from tests.support.builders import World, topic, topology, world
+from tests.support.builders import World, cluster, topic, topology, world
 
 BY = Applied("test", 1_000, "ada", "", {}, (), ())
 WISHED = topology(topic("orders", partitions=2), topic("pay", partitions=1))
@@ -76,6 +76,15 @@ def test_a_default_that_only_made_topics_show_was_not_changed_outside() -> None:
     assert first.written().defaults == {"min.insync.replicas": "1"}
     first.last = replace(first.last, left={"east": first.written()})
     assert first.world.plan(first.topology, left=first.last.left).outside == ()
+
+
+def test_a_default_that_the_first_topic_shows_was_not_changed_outside() -> None:
+    """A source without topics at the first apply."""
+    first = Run(world("east"), topology(cluster("east")))
+    first.world.clusters["east"].broker_configs = {"min.insync.replicas": ("1", Source.CLUSTER)}
+    first.apply()
+    first.world.clusters["east"].put("orders", 2)
+    assert first.world.plan(WISHED, left={"east": first.written()}).outside == ()
 
 
 def test_what_is_as_it_was_is_not_written_again(run: Run) -> None:
