@@ -52,6 +52,7 @@ def validate(
 ) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
     from reconciler.backends.connections.login_files import login_file_problems
+    from reconciler.engine.doctor.machines import shared_metrics_ports
     from reconciler.environment.load import load
     from reconciler.render.reports.declared import problems_json, valid_json, valid_text
 
@@ -63,7 +64,8 @@ def validate(
         if form is console.OutputFormat.JSON:
             console.show(problems_json(name, error.problems), form)
         raise
-    if notes := login_file_problems(topology):
+    ports = (f"mirror {name}: {'. '.join(words)}" for name, words in shared_metrics_ports(topology).items())
+    if notes := (*login_file_problems(topology), *ports):
         console.say(*notes)
     planned = None
     if live:

@@ -1,7 +1,7 @@
 """Doctor checks of the mirror job's platform: this machine (Java, Spark, disk space), Spark masters, executors."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.engine.doctor.check import Check
 from reconciler.errors import RunnerError, Unknown
@@ -15,6 +15,7 @@ _RELEASE = re.compile(r"(?:pyspark|Spark) (([0-9]+)\.[0-9]+[^ ]*)")
 _LEAST_JAVA = {"3": 8}
 """Spark's major version -> the Java release of its class files. Other and unknown versions need 17."""
 LEAST_FREE = 1 << 30
+_EVERY_HOST = ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
 THIS_MACHINE = "this machine"
 EXECUTORS = "executors"
 ABOUT_EXECUTORS = ("lane_without_task", "executor_unfit")
@@ -62,22 +63,36 @@ def spark_cluster_findings(topology: Topology) -> Iterator[Finding]:
 
 def metrics_findings(topology: Topology) -> Iterator[Finding]:
     """Reports mirrors without metrics: no fault, but they cannot trigger alerts."""
-    here: dict[int, str] = {}
+    shared = shared_metrics_ports(topology)
     for mirror in topology.mirrors.values():
         check, port = Check(f"mirror {mirror.name}", "metrics"), mirror.metrics_port
-        # A host, or Spark, chooses the driver's machine; other drivers run where ``apply`` does, and share its ports.
-        elsewhere = mirror.hosted or mirror.deployment.deploy_mode == CLUSTER
-        owner = mirror.name if elsewhere else here.setdefault(port, mirror.name)
         if not port:
             why = "Prometheus gets nothing, so no alert of this mirror can fire"
             todo = f"Write metrics_port: 9400 under mirror {mirror.name}; it restarts the mirror once"
             yield check.warning("off, metrics_port is not set", why, todo)
-        elif owner != mirror.name:
-            why = "Both drivers run where apply starts them, and one gets the port: no alert of the other can fire"
-            todo = f"Write another metrics_port under mirror {mirror.name}; it restarts the mirror once"
-            yield check.warning(f"port {port} is that of mirror {owner}, too", why, todo)
+        elif mirror.name in shared:
+            yield check.warning(*shared[mirror.name])
         else:
             yield check.ok(f"on {mirror.metrics_host}:{port}")
+
+
+def shared_metrics_ports(topology: Topology) -> Mapping[str, tuple[str, str, str]]:
+    """By mirror that cannot serve its metrics beside another one: what, why, and what to do."""
+    here: list[Mirror] = []
+    shared: dict[str, tuple[str, str, str]] = {}
+    for mirror in topology.mirrors.values():
+        # A host, or Spark, chooses the driver's machine; other drivers run where ``apply`` does, and share its ports.
+        if not mirror.metrics_port or mirror.hosted or mirror.deployment.deploy_mode == CLUSTER:
+            continue
+        for other in here:
+            hosts = {mirror.metrics_host, other.metrics_host}
+            if mirror.metrics_port == other.metrics_port and (len(hosts) == 1 or not hosts.isdisjoint(_EVERY_HOST)):
+                what = f"port {mirror.metrics_port} is that of mirror {other.name}, too"
+                why = "Both drivers run where apply starts them, and one gets the port: no alert of the other can fire"
+                todo = f"Write another metrics_port under mirror {mirror.name}; it restarts the mirror once"
+                shared.setdefault(mirror.name, (what, why, todo))
+        here.append(mirror)
+    return shared
 
 
 def master_findings(mirror: Mirror, master: SparkMaster, ours: str | Unknown = "") -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from reconciler.model.environment.topology import Groups, Mirror
 from reconciler.model.live import LiveState
 from reconciler.model.reports.doctor import DoctorVerdict, Finding
 from tests.support.builders import cluster, flow, topology
+from tests.support.commands import Ended, Write
 
 WORLD = topology(flow("east", "west", "orders", name="f"), cluster("east"), cluster("west"))
 
@@ -38,10 +40,24 @@ def test_a_mirror_without_metrics_is_reported() -> None:
     assert on.verdict is DoctorVerdict.OK
 
 
-@pytest.mark.parametrize("hosted", [False, True])
-def test_two_drivers_on_one_machine_need_two_ports(hosted: bool) -> None:
-    mirrors = {name: Mirror(name, (), metrics_port=9400, hosted=hosted) for name in ("east", "west")}
+@pytest.mark.parametrize(
+    ("host", "hosted", "apart"),
+    [("127.0.0.1", False, False), ("0.0.0.0", False, False), ("127.0.0.2", False, True), ("127.0.0.1", True, True)],
+)
+def test_two_drivers_on_one_machine_need_two_ports(host: str, hosted: bool, apart: bool) -> None:
+    mirrors = {
+        name: Mirror(name, (), metrics_port=9400, metrics_host=its, hosted=hosted)
+        for name, its in (("east", "127.0.0.1"), ("west", host))
+    }
     one, other = metrics_findings(replace(WORLD, mirrors=mirrors))
     assert one.verdict is DoctorVerdict.OK
-    assert other.verdict is (DoctorVerdict.OK if hosted else DoctorVerdict.WARNING)
-    assert hosted or other.text == "port 9400 is that of mirror east, too"
+    assert other.verdict is (DoctorVerdict.OK if apart else DoctorVerdict.WARNING)
+    assert apart or other.text == "port 9400 is that of mirror east, too"
+
+
+def test_validate_reports_a_shared_port_and_stays_valid(write: Write, cli: Callable[..., Ended]) -> None:
+    clusters = "".join(f"  {name}: {{bootstrap_servers: ['{name}.example.net:9092']}}\n" for name in "abc")
+    flows = "".join(f"  to-{name}: {{source: a, target: {name}, topics: [x]}}\n" for name in "bc")
+    mirrors = "".join(f"  {name}: {{metrics_port: 9400}}\n" for name in "bc")
+    ended = cli("validate", write(f"clusters:\n{clusters}flows:\n{flows}mirrors:\n{mirrors}"))
+    assert (ended.code, "mirror c: port 9400 is that of mirror b, too. Both drivers" in ended.err) == (0, True), ended
