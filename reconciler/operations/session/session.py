@@ -95,6 +95,7 @@ class Session:
             for name, declared in clusters
         }
         self.strays: Mapping[str, LiveMirror] = {}
+        self._heard: dict[str, str] = {}  # by mirror: where an application of it reported last that it runs
         self.visits = Visits()
         unseen = UnseenJobs(topology, self.records, principal, self.status, lambda: self.read_last_apply().applied)
         here = SparkRunner(
@@ -127,12 +128,10 @@ class Session:
         newest = self._status_at(place, mirror)
         # An edit may move it; a running job moves only at its next start. The record of an application that ended with
         # such a move still says that it runs.
-        before = status_place(self.runner.here.folder(mirror).read(HANDOVER))
-        if before == place or before not in self.records:
-            return newest
-        reported = (newest, self._status_at(before, mirror))
+        others = {status_place(self.runner.here.folder(mirror).read(HANDOVER)), self._heard.get(mirror)} - {place}
+        reported = [self._status_at(other, mirror) for other in self.records if other in others]
         return max(
-            filter(None, reported),
+            filter(None, (newest, *reported)),
             key=lambda each: (each.state is JobState.RUNNING, each.updated_at_ms or 0),
             default=None,
         )
@@ -210,7 +209,8 @@ class Session:
         self.last = replace(self.last, applied=applied, left=left, origin=origin, newer=newer)
 
     def _strays(self) -> dict[str, LiveMirror]:
-        """Running jobs of this environment that are undeclared. A silent cluster is skipped: ``observe`` reports it."""
+        """Running jobs of this environment that are undeclared; takes note of where the declared ones report. A silent
+        cluster is skipped: ``observe`` reports it."""
 
         def ask(records: StatusRecords) -> Iterable[LiveMirror]:
             try:
@@ -219,8 +219,12 @@ class Session:
                 return []
 
         with ThreadPoolExecutor(max_workers=max(1, len(self.records))) as pool:
-            mirrors = [mirror for mirrors in pool.map(ask, self.records.values()) for mirror in mirrors]
-        return {mirror.name: mirror for mirror in mirrors if mirror.name not in self.topology.mirrors}
+            answers = dict(zip(self.records, pool.map(ask, self.records.values()), strict=True))
+        mirrors = [(mirror, cluster) for cluster, found in answers.items() for mirror in found]
+        running = [each for each in mirrors if each[0].state is JobState.RUNNING]
+        running.sort(key=lambda each: each[0].updated_at_ms or 0)
+        self._heard = {mirror.name: cluster for mirror, cluster in running}
+        return {mirror.name: mirror for mirror, _ in mirrors if mirror.name not in self.topology.mirrors}
 
 
 def now_ms() -> int:

@@ -96,6 +96,7 @@ def test_where_positions_may_not_be_read_the_last_apply_decides(
     session.close()
 
 
+@pytest.mark.parametrize("here", [True, False])
 @pytest.mark.parametrize(
     ("place", "earlier", "wanted"),
     [
@@ -110,22 +111,26 @@ def test_a_job_is_heard_where_an_edit_moved_its_status_away_from(
     place: JobState | None,
     earlier: JobState | None,
     wanted: JobState | None,
+    here: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Until its next start it reports to the former cluster; a plan said that it starts, and apply stopped it first.
-    Where an earlier move has left a record of an ended application, the newer one counts."""
+    Where an earlier move has left a record of an ended application, the newer one counts. A machine without the job
+    (not ``here``) finds it by its records."""
     said = {"west": (place, 1), "south": (earlier, 2)}
 
     def read(records: StatusRecords, mirror: str, *_: object) -> LiveMirror | None:
-        state, at = said[records.cluster.name]
+        state, at = said.get(records.cluster.name, (None, 0))
         return None if state is None else LiveMirror(mirror, state, updated_at_ms=at)
 
     monkeypatch.setattr(StatusRecords, "read", read)
-    handover = {"status": {"cluster": {"name": "south"}}}
+    monkeypatch.setattr(StatusRecords, "read_all", lambda records, _: {"west": read(records, "west")})
+    handover = {"status": {"cluster": {"name": "south"}}} if here else None
     monkeypatch.setattr(RunFolder, "read", lambda *_: handover)
     declared = topology(flow("east", "west", "orders"), cluster("south"))
     session = Session(tmp_path, declared, Principal.PLAN)
+    session.find_strays({"gone"})
     found = session.status("west")
     assert (found and found.state) == wanted
     assert not (place is earlier is JobState.RUNNING) or (found and found.updated_at_ms == 2)
