@@ -87,10 +87,10 @@ def shared_metrics_ports(topology: Topology) -> Mapping[str, tuple[str, str, str
         for other in here:
             hosts = {mirror.metrics_host, other.metrics_host}
             if mirror.metrics_port == other.metrics_port and (len(hosts) == 1 or not hosts.isdisjoint(_EVERY_HOST)):
-                what = f"port {mirror.metrics_port} is that of mirror {other.name}, too"
+                problem = f"port {mirror.metrics_port} is that of mirror {other.name}, too"
                 why = "Both drivers run where apply starts them, and one gets the port: no alert of the other can fire"
                 todo = f"Write another metrics_port under mirror {mirror.name}; it restarts the mirror once"
-                shared.setdefault(mirror.name, (what, why, todo))
+                shared.setdefault(mirror.name, (problem, why, todo))
         here.append(mirror)
     return shared
 

@@ -220,7 +220,7 @@ class Session:
 
         with ThreadPoolExecutor(max_workers=max(1, len(self.records))) as pool:
             answers = dict(zip(self.records, pool.map(ask, self.records.values()), strict=True))
-        mirrors = [(mirror, cluster) for cluster, found in answers.items() for mirror in found]
+        mirrors = [(mirror, cluster) for cluster, jobs in answers.items() for mirror in jobs]
         running = [each for each in mirrors if each[0].state is JobState.RUNNING]
         running.sort(key=lambda each: each[0].updated_at_ms or 0)
         self._heard = {mirror.name: cluster for mirror, cluster in running}
