@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 from reconciler.kafka.client.auth.oauth import granted
 from reconciler.kafka.client.auth.settings import ConnectionSettings, SaslSettings
@@ -26,8 +27,6 @@ from reconciler.kafka.client.errors import (
 from reconciler.kafka.protocol.api_versions import API_VERSIONS, VERSION, pack_api_versions, unpack_api_versions
 
 _UNSUPPORTED_VERSION = 35
-_LOGINS = ThreadPoolExecutor(8, "login")
-"""Threads for KDC and token endpoints, so that a silent one does not block DNS lookups."""
 _PATIENCE_OF_LOGIN = 0.8
 """Share of the connect timeout: less than all of it, so that the error names the login."""
 _WHY_REFUSED = {
@@ -182,6 +181,17 @@ def _set(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
+def _login(sasl: SaslSettings) -> tuple[object, ...]:
+    """What no other login shares."""
+    return sasl.mechanism, tuple(sorted(sasl.oauth.items())), sasl.kerberos
+
+
+@lru_cache(16)
+def _threads(*_: object) -> ThreadPoolExecutor:
+    """For a KDC or token endpoint: a silent one blocks neither DNS lookups nor the logins to another cluster."""
+    return ThreadPoolExecutor(8, "login")
+
+
 async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -> None:
     from reconciler.kafka.client.auth.sasl import exchange
     from reconciler.kafka.protocol import generated as protocol  # imported where a mechanism needs them: they take long
@@ -197,7 +207,7 @@ async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -
     patience = connection.settings.connect_timeout * _PATIENCE_OF_LOGIN
     try:
         async with asyncio.timeout(patience):
-            message = await asyncio.get_running_loop().run_in_executor(_LOGINS, next, steps)
+            message = await asyncio.get_running_loop().run_in_executor(_threads(*_login(sasl)), next, steps)
     except TimeoutError:
         asked = "KDC" if sasl.mechanism == "GSSAPI" else "token endpoint"
         words = f"no {asked} answered within {patience:g} s for the login at {connection.where}. Check that it runs"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -115,7 +116,14 @@ def assert_all_once_in_order(load: Load, arrivals: Arrivals, topics: dict[str, i
     time.sleep(0.3)  # a doubled record would come now
     for topic, partitions in topics.items():
         for partition in range(partitions):
-            assert arrivals.numbers[topic, partition] == list(range(partition, load.sent[topic], partitions)), topic
+            found, sent = arrivals.numbers[topic, partition], list(range(partition, load.sent[topic], partitions))
+            assert found == sent, f"{topic}-{partition}: {_difference(found, sent)}"
+
+
+def _difference(found: list[int], sent: list[int]) -> str:
+    missing, doubled = sorted({*sent} - {*found}), sorted(n for n, times in Counter(found).items() if times > 1)
+    late = [later for earlier, later in itertools.pairwise(found) if later < earlier]
+    return f"of {len(sent)} missing {missing[:20]}, doubled {doubled[:20]}, behind a later one {late[:20]}"
 
 
 Settings = Callable[[], Mapping[str, str]]
