@@ -135,7 +135,7 @@ def doctor(
 ) -> None:
     """Check logins, certificates, settings, and rights of each principal, with the commands that grant missing ones."""
     from reconciler.operations.clusters import doctor as diagnosis
-    from reconciler.render.reports.doctor import checkup_html, checkup_json, checkup_text
+    from reconciler.render.reports.checkups import checkup_html, checkup_json, checkup_text
 
     checkup = diagnosis.checkup(env, console.seconds("--within", within), executors=executors)
     match form:
@@ -177,7 +177,7 @@ def verify(
 ) -> None:
     """Check that no audit record was changed or taken out: each carries the digest of the one before it."""
     from reconciler.operations.clusters.verify_audit import verify_audit
-    from reconciler.render.reports.audit import audit_json, audit_text
+    from reconciler.render.reports.checkups import audit_json, audit_text
 
     verification = verify_audit(env, head, report)
     text = audit_json(verification) if form is console.OutputFormat.JSON else audit_text(verification, console.style())

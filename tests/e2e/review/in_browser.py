@@ -19,7 +19,7 @@ from reconciler.render.live.pages import TITLES
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind
 from reconciler.render.map.formats import map_in
 from reconciler.render.plan.html import AboutPlan, plan_html
-from reconciler.render.reports.doctor import checkup_html
+from reconciler.render.reports.checkups import checkup_html
 from reconciler.render.reports.failover import failover_html
 from reconciler.render.reports.verify import verify_html
 from requirements.axe import fetch

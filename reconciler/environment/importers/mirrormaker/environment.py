@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 
 from reconciler.environment.adopt.write import scalar, scalar_server, value
-from reconciler.environment.importers.mirrormaker import client_settings, not_imported, strimzi
+from reconciler.environment.importers.mirrormaker import client_settings, not_imported, single_clients, strimzi
 from reconciler.environment.importers.mirrormaker import connectors as connect
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, FlowReading
 from reconciler.environment.importers.mirrormaker.properties_file import Property
@@ -86,7 +86,7 @@ class _Import:
             words = f"{later.where}: {later.name} is written again; line {earlier.where.line} does not count"
             notes.differs(words, of=earlier)
         for cluster in config.clusters:
-            client_settings.check_cluster(cluster, config, notes)
+            single_clients.check_cluster(cluster, config, notes)
             self._join(self.clusters, cluster, _Part(tuple(_cluster(cluster, config, notes)), file))
 
         # Named ones first, in their order; all pairs if ``enabled`` is written at top level.
@@ -100,7 +100,7 @@ class _Import:
                 sources.add(flow[0])
                 name = f"{flow[0]}-to-{flow[1]}"
                 self.aliases |= {name: reading.alias} if reading.alias != flow[0] else {}
-                client_settings.check_flow(flow, config, notes)
+                single_clients.check_flow(flow, config, notes)
                 not_imported.refuse_transforms(flow, config, notes)
                 self._join(self.flows, name, _Part(tuple(_flow(reading)), file))
                 continue
@@ -157,7 +157,7 @@ def environment(files: Mapping[str, str]) -> ImportedEnvironment:
         not_imported.refuse_placeholders(props, notes)
         if any(prop.name == "clusters" for prop in notes.unfilled.intersection(props)):
             continue  # without their names no line has a place
-        config = client_settings.with_shared_logins(sort(props, notes))
+        config = single_clients.with_shared_logins(sort(props, notes))
         if file in files and file not in of_connect and not config.clusters:
             last = next((prop for prop in props if prop.name == "clusters"), None)
             words = "clusters names none. It lists the aliases of MirrorMaker 2's clusters. "

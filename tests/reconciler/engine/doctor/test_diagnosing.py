@@ -18,7 +18,7 @@ from reconciler.model.environment.topology import ConfigSync, Mirror
 from reconciler.model.live import LiveState, Source
 from reconciler.model.reports.doctor import Address, Certificate, Checkup, ClusterFacts, DoctorVerdict, Finding, Machine
 from reconciler.model.schemas import schema as schema_of
-from reconciler.render.reports.doctor import checkup_json, checkup_text
+from reconciler.render.reports.checkups import checkup_json, checkup_text
 from reconciler.resources.flows.routes import find_routes
 from tests.support.builders import cluster, flow, topic, topology
 from tests.support.fakes.cluster import FakeCluster

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.render.reports.doctor import checkup_html, checkup_verdict
+from reconciler.render.reports.checkups import checkup_html, checkup_verdict
 from reconciler.render.reports.failover import failover_html, failover_verdict
 from reconciler.render.reports.verify import verify_html, verify_verdict
 from tests.support.documents.pages import elements, words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.model.reports.doctor import Checkup, DoctorVerdict, Finding
-from reconciler.render.reports.doctor import checkup_text
+from reconciler.render.reports.checkups import checkup_text
 
 
 def lack(word: str, who: str = "apply") -> Finding:
