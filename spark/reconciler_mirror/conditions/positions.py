@@ -176,7 +176,8 @@ def position_behind_copy(spec: PartitionSpec, group: str, position: int, ahead: 
         spec,
         f"is not copied: its position in group {group} is {position}, but {spec.target_topic} has what follows: its "
         f"offset {ahead.target} is a copy of source offset {ahead.source}. The position is older than the copy "
-        "(brokers or disks restored from backups of different times); copying on would double records",
+        "(a crash while the flow copied at least once; brokers or disks restored from backups of different times); "
+        "copying on would double records",
         f"Continue after the last copy: {seek}."
         if ahead.after is not None
         else f"Find the last copy, reconciler verify ENV names it, and continue after it: {seek}.",

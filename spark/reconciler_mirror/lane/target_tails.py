@@ -5,8 +5,8 @@ start of a log, and compaction neither end, so a shorter log has lost records.
 
 Too late: the target has records of other writers, or copies that are newer than the position. An exactly-once flow
 commits position and records together, so both logs can be compared record by record. An at-least-once flow may repeat
-records; each of those has an equal at the source. Added headers leave nothing to compare, and flows with provenance
-share their topics with producers.
+records; each of those has an equal at the source, but for added headers. Flows with provenance share their topics with
+producers.
 """
 
 from collections import Counter
@@ -17,11 +17,12 @@ from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.kafka.records.batches import APPEND_TIME, CommittedFilter, scan
-from reconciler.kafka.records.records import records_of
-from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, hash_of, read_log
+from reconciler.kafka.records.records import Record, key_and_value, records_of
+from reconciler.replication.offsets import map_topic
+from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, read_log
 from reconciler.replication.offsets.codec import MapPartition
 from reconciler.replication.offsets.map import PartitionMap
-from reconciler.replication.offsets.map_topic import MapReader, Record, copied_to, cut
+from reconciler.replication.offsets.map_topic import MapReader, copied_to, cut
 from reconciler_mirror.lane.partition import Partition
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.produce.outbox import MARKER
@@ -59,10 +60,9 @@ def copies_each_once(spec: LaneSpec) -> bool:
 
 
 def knows_strangers(spec: LaneSpec) -> bool:
-    """Whether another client's records between a lane's own batches can be distinguished from the lane's. An
-    at-least-once lane knows its repeated records by their equals at the source, which added headers take away; with
-    provenance producers share the topic."""
-    return spec.work.provenance is None and (spec.delivery == "exactly_once" or not spec.work.headers)
+    """Whether another client's records between a lane's own batches can be distinguished from the lane's: not with
+    provenance, where producers share the topic."""
+    return spec.work.provenance is None
 
 
 def unexplained_at_start(spec: LaneSpec, behind: int) -> bool:
@@ -175,7 +175,7 @@ class TargetTails:
                 whole = whole and batch.magic == 2 and batch.base <= at and batch.records == batch.last_delta + 1
                 at = max(at, batch.next_offset)
             hashes |= {
-                hash_of(each) for each in small_topics.delivered(answer, begin, end, committed=lane.committed_only)
+                _hash(each) for each in small_topics.delivered(answer, begin, end, committed=lane.committed_only)
             }
         return hashes if whole and at >= end else None
 
@@ -187,7 +187,7 @@ class TargetTails:
                 if batch.magic == 2 and not batch.attributes & APPEND_TIME:
                     for record in records_of(answer.records, batch):
                         if begin <= record.offset < end and record.timestamp >= 0:
-                            records.append((record.offset, record.timestamp, hash_of(record)))
+                            records.append((record.offset, record.timestamp, _hash(record)))
         return records
 
     async def _copies(self, partition: Partition, begin: int, end: int) -> list[Found]:
@@ -196,6 +196,11 @@ class TargetTails:
     async def _sources(self, partition: Partition, begin: int, end: int | None) -> list[Found]:
         log = Log(self._lane.source, partition.source, committed=self._lane.committed_only)
         return (await read_log(log, begin, begin + MOST if end is None else min(end, begin + MOST)))[1]
+
+
+def _hash(record: Record) -> int:
+    """Without headers: an edit may have changed those that the flow adds since it wrote the record."""
+    return hash((record.timestamp, *key_and_value(record)))
 
 
 def _without(records: Sequence[Found], others: Sequence[Found]) -> list[Found]:
@@ -224,7 +229,7 @@ class TargetLosses:
         self._lane = lane
 
     def acknowledged(
-        self, begun: Mapping[Partition, LanePosition], chunks: Mapping[Key, Record]
+        self, begun: Mapping[Partition, LanePosition], chunks: Mapping[Key, map_topic.Record]
     ) -> Mapping[Partition, int]:
         """The target offset after the last committed copy, from the lane itself, else from the offset map. A partition
         after a seek has none until something is copied: the user has decided to go on from there."""

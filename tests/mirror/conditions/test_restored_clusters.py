@@ -94,6 +94,18 @@ def test_positions_older_than_the_copy_double_nothing(flow: Flow, topics: tuple[
     goes_on(flow, condition)
 
 
+def test_exactly_once_after_a_crash_at_least_once_doubles_nothing(flow: Flow) -> None:
+    """The crash came between records and their position; then an edit changed the delivery."""
+    flow.run(batch_path, delivery=TWICE)
+    fill(flow.target, flow.remote, SECOND[:3])
+    fill(flow.source, flow.topic, SECOND)
+    report, _ = flow.run(batch_path, has("position_regressed"))
+    [condition] = report.progress.conditions
+    assert "a crash while the flow copied at least once" in condition.text
+    assert named(condition) == 63
+    goes_on(flow, condition)
+
+
 def test_a_copy_and_a_map_older_than_the_position_lose_nothing(flow: Flow) -> None:
     kept = backup(flow.target)
     fill(flow.source, flow.topic, SECOND)
@@ -117,6 +129,7 @@ KINDS = [
     *(pytest.param(ONCE, work, id=name) for name, work in WORK.items()),
     pytest.param(TWICE, NO_WORK, id="at least once"),
     pytest.param(TWICE, WORK["filter"], id="filter, at least once", marks=pytest.mark.long),
+    pytest.param(TWICE, WORK["added headers"], id="added headers, at least once", marks=pytest.mark.long),
 ]
 
 
@@ -164,11 +177,21 @@ def test_while_the_lane_is_down_a_stranger_s_records_stop_nothing(
     assert len(flow.target_content()[0]) == 121
 
 
-def test_repeats_of_an_at_least_once_flow_are_no_records_of_others(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(WORK["whole batches"], id="whole batches"),
+        pytest.param(WORK["added headers"], id="added headers", marks=pytest.mark.long),
+    ],
+)
+def test_repeats_of_an_at_least_once_flow_are_no_records_of_others(
+    flow: Flow, work: RecordWork, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.1)
-    fill(flow.target, flow.remote, SECOND[:3])  # a crash between the records and their position
+    # A crash between the records and their position; an edit has added the headers since.
+    fill(flow.target, flow.remote, SECOND[:3])
     fill(flow.source, flow.topic, SECOND)
-    with running(Lane(flow.lane(delivery=TWICE))) as lane:
+    with running(Lane(flow.lane(work=work, delivery=TWICE))) as lane:
         lane.until(lambda p: [each.position for each in p.partitions] == [120])
         time.sleep(1)
         fill(flow.target, flow.remote, SECOND[50:])  # an earlier holder that still writes
