@@ -45,7 +45,8 @@ def _delivery(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
     else:
         why = (
             "records that came twice before stay twice; the target has to offer transactions,"
-            " and the mirror's principal needs WRITE on transactional ids"
+            " and the mirror's principal needs WRITE on transactional ids. If the job before it crashed, a partition"
+            " with copies behind its position stops, and its condition names the seek behind them"
         )
         yield FlowEdit(flow, "delivery", "copies in transactions from now on", why, Risk.MEDIUM)
 
