@@ -68,16 +68,23 @@ class Edited:
 
     def edit(self, **changed: Any) -> str:
         """The plan's words, before it is applied; a value of None takes the key away."""
+        words = self.planned(2, **changed)
+        self.running.reconciler("apply", str(self.running.folder), "--yes")
+        return words
+
+    def planned(self, code: int, **changed: Any) -> str:
         self.flow = {name: value for name, value in {**self.flow, **changed}.items() if value is not None}
         self.files()
-        words = self.running.reconciler("plan", str(self.running.folder), code=2)
-        self.running.reconciler("apply", str(self.running.folder), "--yes")
-        return " ".join(words.split())
+        return " ".join(self.running.reconciler("plan", str(self.running.folder), code=code).split())
 
     def copied(self, remote: str) -> list[bytes]:
         if remote not in topics(self.plain["west"]):
             return []
         return [value for message in to_the_end(self.plain["west"], remote) if (value := message.value()) is not None]
+
+    def offsets(self, cluster: str, topic: str) -> list[int]:
+        """Of records that committed readers see."""
+        return [message.offset() for message in to_the_end(self.plain[cluster], topic)]
 
     def comes(self, remote: str, wanted: list[bytes]) -> None:
         """The copy has exactly these, in this order."""
@@ -151,3 +158,40 @@ def test_edits_under_a_running_mirror(plain: Sandbox, tmp_path: Path, unique: st
             assert "position_" not in here.status()
         finally:
             here.running.stop()
+
+
+def test_offsets_of_a_running_flow_are_edited_both_ways(plain: Sandbox, tmp_path: Path, unique: str) -> None:
+    """What lies in a copy cannot be moved: the same offsets need new topics, and translated ones go on in the old."""
+    here = Edited(tmp_path, plain, unique, 0)
+    of_a, topic = here.write("a", 20), here.topic("a")
+    here.files()
+    here.running.apply()
+    try:
+        here.comes(f"east.{topic}", of_a)
+
+        # into the topic that is there: refused, and the running flow goes on
+        assert "same-offsets-not-new" in here.planned(3, offsets="same")
+        of_a += here.write("a", 5)
+        here.comes(f"east.{topic}", of_a)
+
+        # into new ones: from the first record on, at the source's offsets
+        kept = f"east-{topic}"
+        here.edit(offsets="same", naming={"separator": "-"})
+        here.comes(kept, of_a)
+        of_a += here.write("a", 5)
+        here.comes(kept, of_a)
+        assert here.offsets("west", kept) == here.offsets("east", topic)
+
+        # back: nothing twice, nothing missing, and the plan says what ends
+        words = here.edit(offsets="translated")
+        assert "copies no longer keep offsets" in words
+        of_a += here.write("a", 5)
+        here.comes(kept, of_a)
+
+        # and not again into the same topics
+        assert "same-offsets-not-new" in here.planned(3, offsets="same")
+        of_a += here.write("a", 5)
+        here.comes(kept, of_a)
+        assert "OK: 1 of 1 mirror running" in here.status()
+    finally:
+        here.running.stop()
