@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from reconciler.model.environment.topology import Principal
 from tests.support.clusters import CreateTopic, kraft, real_cluster
 from tests.support.fakes.control import FakeControl
 from tests.support.fakes.subjects import BrokerStranger
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True)
@@ -69,18 +69,18 @@ def test_a_reader_sees_the_newest_of_each_key_and_no_key_that_was_deleted(writer
         assert writers.first.swap("a", before, after)
     assert writers.first.swap("b", None, b"x")
     assert writers.first.swap("b", b"x", None)
-    _until(lambda: writers.second.read() == {"a": b"2"})
+    until(lambda: writers.second.read() == {"a": b"2"})
 
 
 @kraft  # ZooKeeper forgets a deleted name later than it says
 def test_a_topic_that_is_gone_is_missing_and_takes_nothing_until_it_is_there_again(writers: Writers) -> None:
     assert writers.first.swap("a", None, b"1")
-    _until(lambda: "a" in writers.second.read())
+    until(lambda: "a" in writers.second.read())
     writers.delete()
-    _until(lambda: _gone(writers.second))
+    until(lambda: _gone(writers.second))
     assert not writers.second.swap("a", b"1", b"2")
     writers.make()
-    _until(lambda: writers.second.read() == {} and not writers.second.missing)
+    until(lambda: writers.second.read() == {} and not writers.second.missing)
     assert writers.second.swap("a", None, b"3")
 
 
@@ -89,10 +89,3 @@ def _gone(control: ControlStore) -> bool:
         return control.read() == {} and control.missing
     except ClusterError:
         return False
-
-
-def _until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)

@@ -15,6 +15,7 @@ from reconciler_sandbox.handles import Sandbox
 from tests.support.clusters import topics
 from tests.support.commands import Ended, Write, running, two_clusters
 from tests.support.fakes.receiver import receiving
+from tests.support.jobs.free_ports import free_port
 
 Cli = Callable[..., Ended]
 
@@ -22,12 +23,6 @@ Cli = Callable[..., Ended]
 def flow(sandbox: Sandbox, unique: str) -> str:
     text = two_clusters(sandbox)
     return text + f"flows:\n  f: {{source: east, target: west, topics: ['{unique}-.*'], replication_factor: 1}}\n"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_new_topic_is_mirrored_within_an_interval_and_a_broken_edit_hurts_no_one(

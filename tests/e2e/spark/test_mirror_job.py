@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import threading
 import time
 import urllib.request
@@ -23,6 +22,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
+from tests.support.jobs.free_ports import free_port
 from tests.support.jobs.mirror_job import Job, flow, handover, status, until
 from tests.support.jobs.records import digest, ends, producer, total, write_awkward, write_transactions
 from tests.support.paths import ROOT
@@ -31,11 +31,6 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
 COLD_START_S = 180.0
 """Until Spark has a driver: 33 s were seen at load 18 on two cores."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 @dataclass

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -24,6 +24,7 @@ from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from tests.support.jobs.flow_of_records import Arrivals, Load, assert_all_once_in_order, flowing
 from tests.support.jobs.mirror_job import flow, handover, status
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -230,10 +231,3 @@ def test_without_the_cli_the_new_one_takes_over_by_itself_and_a_flow_that_left_i
     stopped_at = len(load[1].at[y])
     assert_all_once_in_order(*load, {x: mirror.topics[x]})
     assert len(load[1].at[y]) == stopped_at
-
-
-def until(wanted: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not wanted():
-        assert time.monotonic() < end
-        time.sleep(0.05)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +22,7 @@ from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 from reconciler.replication.handover import Endpoint, StatusPlace
 from reconciler.replication.records.compacted_topic import AbsentTopicError, CompactedTopic, Newest
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
+from tests.support.waiting import until
 
 HERE = Endpoint("west", ("nowhere:1",), {})
 
@@ -174,10 +174,3 @@ def test_a_heartbeat_that_was_not_taken_is_followed_by_one_over_a_new_connection
     assert all(cluster in closed for cluster in made)
     assert told[-1] is None, "the condition has ended"
     assert any(condition is not None and "west: the password was changed" in condition.text for condition in told)
-
-
-def until(wanted: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
-    while not wanted():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)

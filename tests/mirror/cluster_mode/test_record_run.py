@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -28,6 +28,7 @@ from reconciler.replication.runs.driver_records import (
     RunOrders,
     dumps_definition,
 )
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -71,13 +72,6 @@ def driver(place: StatusPlace, definition: RunDefinition, opened: list[RunTopic]
     topic = RunTopic(place).start()
     opened.append(topic)
     return RecordRun(RunAddress(place, "r1", definition.digest), topic)
-
-
-def until(holds: Callable[[], object], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def report(topic: RunTopic) -> DriverReport | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +19,7 @@ from reconciler_mirror.model.lane import Discovered, PartitionSpec
 from reconciler.replication.handover_reader import parse
 from tests.support.jobs.loopback import loopback_listener
 from tests.support.lanes.handover import handover
+from tests.support.waiting import until
 
 Job = namedtuple("Job", "jobId stageIds status")
 Stage = namedtuple("Stage", "stageId numActiveTasks")
@@ -163,10 +163,3 @@ ModuleNotFoundError: No module named 'kafka'
 )
 def test_the_cause_of_an_error_is_its_last_line_in_python(text: str, said: str) -> None:
     assert cause(RuntimeError(text)) == said
-
-
-def until(wanted: Callable[[], bool]) -> None:
-    give_up = time.monotonic() + 60
-    while not wanted():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)

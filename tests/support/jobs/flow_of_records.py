@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -11,6 +13,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from reconciler_sandbox.handles import ClusterHandle
+
+from tests.support.jobs.mirror_job import Job, until
 
 
 class Load(threading.Thread):
@@ -104,6 +108,17 @@ def flowing(
         for thread in (load, arrivals):
             thread.over.set()
             thread.join(40)
+
+
+def copying(load: Load, arrivals: Arrivals, topic: str, job: Job, patience_s: float) -> Callable[[str], None]:
+    """A wait, by the words for it, until records of ``topic`` that are sent from its call on are in every partition."""
+
+    def copies(what: str) -> None:
+        began, sent = time.monotonic(), load.sent[topic]
+        until(what, lambda: arrivals.have_all_from(topic, sent), job, patience_s)
+        sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
+
+    return copies
 
 
 def assert_all_once_in_order(load: Load, arrivals: Arrivals, topics: dict[str, int], seconds: float = 30.0) -> None:

@@ -1,4 +1,4 @@
-"""Ports of a sandbox that a test starts by the command."""
+"""Free ports of this machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import os
 import socket
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
 def free_ports() -> int:
-    """A port with enough free ones behind it for a plain sandbox; other runs on this machine have others."""
+    """The first of thirty, for a sandbox that a test starts by the command; other runs on this machine get others."""
     for first in range(21_000 + os.getpid() % 5_000, 60_000, 50):
         if all(_free(port) for port in range(first, first + 30)):
             return first

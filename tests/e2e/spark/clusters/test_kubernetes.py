@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +21,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.environment.hooks import CutoverHook, HookKind
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.handover import CLUSTER, Deployment
-from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
+from tests.support.jobs.flow_of_records import assert_all_once_in_order, copying, flowing
 from tests.support.jobs.kubernetes.kubelet import Kubelet, RunningPod, until_true
 from tests.support.jobs.kubernetes.server import ApiServer
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
@@ -155,13 +154,7 @@ def test_executors_drivers_and_followers_are_lost(
     try:
         job.start()
         with flowing(east, west, {name: PARTITIONS}, rate=20) as (load, arrivals):
-
-            def copies(what: str) -> None:
-                """Records that are sent from now on arrive in every partition."""
-                began, sent = time.monotonic(), load.sent[name]
-                until(what, lambda: arrivals.have_all_from(name, sent), job, PATIENCE_S)
-                sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
-
+            copies = copying(load, arrivals, name, job, PATIENCE_S)
             copies("every partition is copied")
             executors = running(kubelet, EXECUTOR)
             assert len(executors) == 2

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -26,17 +25,13 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.jobs.environments import Running
+from tests.support.jobs.free_ports import free_port
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.long]
 PATIENCE_S = 180
 LARGE = 60_000
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def environment(place: Path, plain: Sandbox, orders: str, metrics_port: int) -> Running:

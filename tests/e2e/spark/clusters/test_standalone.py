@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import socket
 import subprocess
@@ -12,7 +11,7 @@ import tarfile
 import time
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,11 +27,12 @@ from reconciler.model.environment.topology import Mirror
 from reconciler.replication.handover import Deployment, ExecutorPython
 from tests.support.access.spellings import kept, spellings
 from tests.support.commands import two_clusters
-from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
+from tests.support.jobs.flow_of_records import assert_all_once_in_order, copying, flowing
 from tests.support.jobs.mirror_job import Job, command_lines, create_topics, flow, handover, status, until
 from tests.support.jobs.records import digest, total, write_awkward
 from tests.support.jobs.standalone.cluster import QUICK, Standalone, mirror_on
 from tests.support.paths import ROOT
+from tests.support.waiting import until as until_true
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(900), pytest.mark.long]
 
@@ -106,13 +106,7 @@ def test_master_and_driver_are_lost_and_then_all_at_once(plain: Sandbox, cluster
     try:
         job.start()
         with flowing(east, west, {name: PARTITIONS}, rate=20) as (load, arrivals):
-
-            def copies(what: str) -> None:
-                """Records that are sent from now on arrive in every partition."""
-                began, sent = time.monotonic(), load.sent[name]
-                until(what, lambda: arrivals.have_all_from(name, sent), job, PATIENCE_S)
-                sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
-
+            copies = copying(load, arrivals, name, job, PATIENCE_S)
             copies("every partition is copied")
             master = cluster.daemons[0]
             master.kill()
@@ -339,10 +333,3 @@ def test_doctor_asks_the_master_and_each_executor(
         assert checks["executors"] == [("unknown", "not looked at: the Spark master cannot be used")]
     finally:
         spark.stop()
-
-
-def until_true(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +10,8 @@ import pytest
 from reconciler_mirror.model.lane import lane_of
 from reconciler_sandbox.handles import Sandbox
 
-from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
-from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, until
+from tests.support.jobs.flow_of_records import assert_all_once_in_order, copying, flowing
+from tests.support.jobs.mirror_job import Job, create_topics, flow, handover
 from tests.support.jobs.yarn.cluster import Yarn
 from tests.support.jobs.yarn.mirror import NODE_MB, mirror_on_yarn
 
@@ -55,13 +52,7 @@ def test_executors_and_nodes_are_lost_and_come_back(plain: Sandbox, yarn: Yarn, 
     try:
         job.start()
         with flowing(east, west, {name: PARTITIONS}, rate=20) as (load, arrivals):
-
-            def copies(what: str) -> None:
-                """Records that are sent from now on arrive in every partition."""
-                began, sent = time.monotonic(), load.sent[name]
-                until(what, lambda: arrivals.have_all_from(name, sent), job, PATIENCE_S)
-                sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
-
+            copies = copying(load, arrivals, name, job, PATIENCE_S)
             copies("every partition is copied")
             assert sum(node.kill_executors() for node in yarn.nodes.values()) >= 1
             copies("after kill -9 of both executors")

@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,11 +20,12 @@ from reconciler.backends.mirror_jobs.status.records import mirror_from_record
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.runs.driver_records import ORDERS, RunOrders, run_key
-from tests.support.jobs.flow_of_records import assert_all_once_in_order, flowing
+from tests.support.jobs.flow_of_records import assert_all_once_in_order, copying, flowing
 from tests.support.jobs.mirror_job import Job, create_topics, flow, handover, status, until
 from tests.support.jobs.yarn.cluster import Yarn
 from tests.support.jobs.yarn.mirror import NODE_MB, in_cluster_mode
 from tests.support.reading import to_the_end
+from tests.support.waiting import until as until_true
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.long]
 
@@ -68,13 +69,7 @@ def test_driver_follower_and_nodes_are_lost(plain: Sandbox, yarn: Yarn, tmp_path
     try:
         job.start()
         with flowing(east, west, {name: PARTITIONS}, rate=20) as (load, arrivals):
-
-            def copies(what: str) -> None:
-                """Records that are sent from now on arrive in every partition."""
-                began, sent = time.monotonic(), load.sent[name]
-                until(what, lambda: arrivals.have_all_from(name, sent), job, PATIENCE_S)
-                sys.stdout.write(f"{what}: {time.monotonic() - began:.0f} s, load {os.getloadavg()[0]:.0f}\n")
-
+            copies = copying(load, arrivals, name, job, PATIENCE_S)
             copies("every partition is copied")
             first = job.application_id
             os.kill(job.driver_pid, signal.SIGKILL)  # of the follower, with its spark-submit
@@ -128,13 +123,6 @@ class Machine:
     @property
     def application_id(self) -> str:
         return self.runner.folder(self.name).word("driver.json", "application_id")
-
-
-def until_true(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_definitions_change_and_machines_come_and_go(

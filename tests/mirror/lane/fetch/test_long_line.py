@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,18 +14,13 @@ from reconciler_sandbox.handles import Sandbox
 
 from bench.copy.long_line import far_away
 from bench.processes.proxy import Line
+from tests.support.jobs.free_ports import free_port
 from tests.support.lanes.lane_runs import Flow, fill
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
 PARTITIONS, RECORDS = 4, 3_000
 DELAY_S = 0.05
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("far", ["source", "target"])
