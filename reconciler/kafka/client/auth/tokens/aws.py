@@ -168,7 +168,8 @@ def _of_instance(oauth: Mapping[str, str]) -> AwsKeys:
         return web.IdentityEndpoint(f"{base}{path}", oauth, todo, local=True)
 
     _, session = web.ask(at("/latest/api/token"), {"X-aws-ec2-metadata-token-ttl-seconds": "300"}, method="PUT")
-    headers = {"X-aws-ec2-metadata-token": session.decode("ascii", "replace").strip()}
+    proper = web.proper_token(session.decode("ascii", "replace").strip(), at("").where)
+    headers = {"X-aws-ec2-metadata-token": proper}
     roles = "/latest/meta-data/iam/security-credentials/"
     _, listed = web.ask(at(roles), headers)
     role = listed.decode(errors="replace").split("\n")[0].strip()

@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
-from http.client import HTTPException, IncompleteRead
+from http.client import HTTPException, IncompleteRead, InvalidURL
 
 from reconciler.kafka.address import url_address
 from reconciler.kafka.client.auth.login_file import content_of
@@ -112,7 +112,7 @@ def ask(
                     raise TokenRefusedError(
                         f"no token from {where}: its answer does not end. {endpoint.todo}", busy=True
                     )
-    except (OSError, HTTPException, ValueError) as error:  # ValueError: of http.client, for lines that are none of HTTP
+    except (OSError, HTTPException, ValueError) as error:  # ValueError: of http.client, for headers
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise TokenRefusedError(
             f"no token from {where}{endpoint.through}: {_silent(endpoint, reason)}", busy=True
@@ -137,8 +137,12 @@ def _silent(endpoint: IdentityEndpoint, reason: object) -> str:
             return f"no TLS: {reason.reason}. Check scheme and port of {at}"
         case IncompleteRead() | ConnectionResetError():
             return f"its answer is cut off. {todo}"
-        case HTTPException() | ValueError():
+        case InvalidURL():
+            return f"no request can be sent to {at}. Correct this address"
+        case HTTPException():
             return f"what answers is no HTTP. Check scheme and port of {at}"
+        case ValueError():  # it repeats the header
+            return "a key or token for it holds a line break. Set it anew"
         case OSError():
             return f"{reason.strerror or reason}. {todo}"
     return f"{reason}. {todo}"

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from reconciler.kafka.client.auth.tokens import aws
+from reconciler.kafka.client.auth.tokens import aws, web
 from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, presigned, signed_post
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
@@ -88,6 +88,28 @@ def test_keys_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked["Action"] == ["kafka-cluster:Connect"]
     assert asked["X-Amz-Credential"][0].startswith("AKIDEXAMPLE/")
     assert 890 < given.expires_at - time.time() <= 900
+
+
+def test_a_session_token_with_a_line_break_is_reported_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a variable that was filled from a wrapped file: no header carries it."""
+    for name, value in {"ACCESS_KEY_ID": "AKID", "SECRET_ACCESS_KEY": SECRET, "SESSION_TOKEN": "s3\ncret"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    role = IAM | {"sasl.oauthbearer.aws.role_arn": "arn:aws:iam::123456789012:role/r"}
+    with identity_server(lambda _: sts_answer("AssumeRole")) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
+        with pytest.raises(web.TokenRefusedError) as told:
+            aws.of_msk_iam(role)
+    assert "a key or token for it holds a line break. Set it anew" in str(told.value)
+    assert ("cret" in str(told.value), SECRET in str(told.value)) == (False, False)
+
+
+def test_a_page_in_the_place_of_a_metadata_service_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = IdentityAnswer("<html>\n<p>log in</p>", headers={"Content-Type": "text/html"})
+    with identity_server(lambda _: page) as server:
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url)
+        with pytest.raises(web.TokenRefusedError, match="characters that no token"):
+            aws.of_msk_iam(IAM)
 
 
 def test_instance_credentials_by_imdsv2(monkeypatch: pytest.MonkeyPatch) -> None:
