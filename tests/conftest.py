@@ -70,12 +70,18 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    orders: dict[Path, int] = {}
+    orders: dict[tuple[Path, bool], int] = {}
     for item in items:
         if profiles := _profiles(item):
             item.add_marker(pytest.mark.kafka)
-            orders[item.path] = min(orders.get(item.path, len(_PROFILES)), *map(_PROFILES.index, profiles))
-    items.sort(key=lambda item: (_phase(item), orders.get(item.path, -1) if _phase(item) else 0))
+            at = _place(item)
+            orders[at] = min(orders.get(at, len(_PROFILES)), *map(_PROFILES.index, profiles))
+    items.sort(key=lambda item: (_phase(item), orders.get(_place(item), -1) if _phase(item) else 0))
+
+
+def _place(item: pytest.Item) -> tuple[Path, bool]:
+    """A run has a file's long tests or the others: one kind starts no profile for the other."""
+    return item.path, item.get_closest_marker("long") is not None
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -152,9 +158,13 @@ def ha() -> Iterator[Sandbox]:
 @pytest.fixture(scope="session")
 def secure() -> Iterator[Sandbox]:
     """One broker a cluster, SASL_SSL with SCRAM and mTLS, everything denied that sandbox/access.py does not grant."""
+    _skip_without_scram()
+    yield from _sandbox("secure")
+
+
+def _skip_without_scram() -> None:
     if without := [name for name in CLUSTERS if not release_of(name).scram]:
         pytest.skip(f"Kafka {release_of(without[0]).version} with KRaft has no SCRAM (since 3.5, KIP-900)")
-    yield from _sandbox("secure")
 
 
 @pytest.fixture(scope="session")
@@ -162,6 +172,7 @@ def realm() -> Iterator[Sandbox]:
     """As ``secure``, with Kerberos beside it. Skipped where no KDC is installed (decision 259)."""
     if lacking := kdc.missing():
         pytest.skip(f"no Kerberos: {', '.join(lacking)} not installed (apt-get install krb5-kdc krb5-admin-server)")
+    _skip_without_scram()
     yield from _sandbox("kerberos")
 
 

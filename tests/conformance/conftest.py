@@ -1,35 +1,49 @@
-"""Each case runs against the fake and against a real broker."""
+"""Each case runs against the fake and a real broker, at night also against one that is logged in to by Kerberos."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.model.environment.topology import Principal
+from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.ports import ClusterAdmin
 from tests.support.clusters import CreateTopic, real_cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BrokerStranger, FakeStranger, Subject
 
+_WORLDS = (
+    "fake",
+    pytest.param("plain", marks=pytest.mark.kafka, id="broker"),
+    pytest.param("kerberos", marks=[pytest.mark.kafka, pytest.mark.long]),
+)
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])
+
+def _east(request: pytest.FixtureRequest) -> tuple[ClusterHandle, Cluster]:
+    east: ClusterHandle = request.getfixturevalue(request.param).clusters["east"]
+    if request.param == "plain":
+        return east, real_cluster(east)
+    client = east.kerberos_client("admin")
+    return east, Cluster(east.name, tuple(client.pop("bootstrap.servers").split(",")), client=client)
+
+
+@pytest.fixture(params=_WORLDS)
 def subject(request: pytest.FixtureRequest, unique: str, create_topic: CreateTopic) -> Iterator[Subject]:
     if request.param == "fake":
         fake = FakeCluster("east")
         yield Subject(fake, FakeStranger(fake), len(fake.brokers), unique)
         return
-    east = request.getfixturevalue("plain").clusters["east"]
-    with KafkaCluster(real_cluster(east), Principal.APPLY) as admin:
+    east, cluster = _east(request)
+    with KafkaCluster(cluster, Principal.APPLY) as admin:
         yield Subject(admin, BrokerStranger(east, create_topic, admin), len(east.brokers), unique)
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("plain"))])
+@pytest.fixture(params=_WORLDS)
 def admin(request: pytest.FixtureRequest, unique: str) -> Iterator[ClusterAdmin]:
     if request.param == "fake":
         yield FakeCluster("east")
         return
-    east = request.getfixturevalue("plain").clusters["east"]
-    with KafkaCluster(real_cluster(east), Principal.APPLY, unique) as cluster:
+    with KafkaCluster(_east(request)[1], Principal.APPLY, unique) as cluster:
         yield cluster
