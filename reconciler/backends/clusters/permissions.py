@@ -42,12 +42,12 @@ Question = Callable[[Requests, Collection[str]], Mapping[str, int]]
 
 def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
     """Rights of a principal. A silent cluster raises nothing: ``failed`` has the error."""
-    speaker, server = f"<principal {principal}>", cluster.bootstrap_servers[0]
+    speaker, granted, server = f"<principal {principal}>", "", cluster.bootstrap_servers[0]
     operations: dict[str, frozenset[str]] = {}
     denied: set[str] = set()
     try:
         with Requests(cluster, principal) as requests:
-            speaker = requests.speaker.kafka_principal
+            speaker, granted = requests.speaker.kafka_principal, requests.speaker.offer.rights
             described = requests.send(
                 errors.DESCRIBE_CLUSTER, protocol.DescribeClusterRequest, include_cluster_authorized_operations=True
             )
@@ -91,6 +91,7 @@ def rights(cluster: Cluster, principal: Principal, ask: Ask) -> Rights:
         writes=allows("writing", produce_nothing, ask.writes),
         cluster=_named(described.authorized_operations),
         markers=may_write_markers(cluster, principal) if ask.markers else None,
+        granted=granted,
     )
 
 

@@ -5,13 +5,14 @@ This module imports no Kafka client, so that reads can begin before one is impor
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import ClusterError, SecretError
 from reconciler.kafka.address import host_port, url_address
 from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.supported_settings import FILES, TOKEN_ENDPOINT, forbidden
-from reconciler.model.environment.services import offer_of
+from reconciler.model.environment.services import IAM_RIGHTS, offer_of
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import TOKEN_GROUP, VARIABLE, allowed, provider_permitted
 from reconciler.replication.secret_references import REFERENCE, SET_IT, MissingReference, is_from_outside, resolve
@@ -115,7 +116,10 @@ def speaker_of(cluster: Cluster, principal: Principal) -> Speaker:
         and not plaintext
         and settings == cluster.client_for(Principal.PLAN)
     )
-    return Speaker(cluster.name, servers, str(principal), f"User:{known}", offer_of(cluster), as_plan)
+    offer = offer_of(cluster)
+    if settings.get("sasl.oauthbearer.method") == "aws_msk_iam":
+        offer = replace(offer, rights=IAM_RIGHTS)
+    return Speaker(cluster.name, servers, str(principal), f"User:{known}", offer, as_plan)
 
 
 def cleaned(words: str, cluster: Cluster, principal: Principal) -> str:

@@ -59,7 +59,10 @@ class Speaker:
         )
 
     def acl_command(self, operation: str, resource: str) -> str:
-        """``resource``: an option of kafka-acls.sh, such as ``--topic orders`` or ``--cluster``."""
+        """``resource``: an option of kafka-acls.sh, such as ``--topic orders`` or ``--cluster``. Words where Kafka's
+        rules do not count."""
+        if self.offer.rights:
+            return f"{self.offer.rights} ({operation} on {resource.removeprefix('--')})"
         return (
             f"kafka-acls.sh --bootstrap-server {self.bootstrap_servers[0]} --add"
             f" --allow-principal {in_shell(self.kafka_principal)} --operation {operation} {resource}"

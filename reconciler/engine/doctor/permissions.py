@@ -220,6 +220,8 @@ def _lack(rights: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack
 
 
 def command(rights: Rights, operation: str, resource: str) -> str:
+    if rights.granted:
+        return f"Allow it {rights.granted}: {operation} on {resource.removeprefix('--')}"
     return (
         f"kafka-acls.sh --bootstrap-server {rights.server} --add --allow-principal {in_shell(rights.kafka_principal)}"
         f" --operation {operation} {resource}"

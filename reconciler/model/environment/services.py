@@ -42,8 +42,9 @@ class ServiceOffer:
     alone (empty: unknown); ``plain_user``: the only user name of PLAIN. ``audience``: end of
     the scopes that name one of its namespaces. ``least_factor``: the least replicas of each
     topic, whatever is requested; ``own_factor``: it replicates in its own way, so a factor means nothing. ``limits``:
-    other facts for users. ``log_access``, ``upgrades``, ``settings``: the ways of users to logs, other releases and
-    other broker settings, as sentences; empty if users run the brokers."""
+    other facts for users. ``rights``: where its users grant them instead of by Kafka's rules. ``log_access``,
+    ``upgrades``, ``settings``: the ways of users to logs, other releases and other broker settings, as sentences; empty
+    if users run the brokers."""
 
     title: str
     hosts: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class ServiceOffer:
     least_factor: int = 1
     own_factor: bool = False
     limits: str = ""
+    rights: str = ""
     log_access: str = ""
     upgrades: str = ""
     settings: str = ""
@@ -82,6 +84,8 @@ class ServiceOffer:
 
 
 NO_SERVICE = ServiceOffer("Apache Kafka")
+IAM_RIGHTS = "in IAM, by actions of kafka-cluster for its role"
+"""Of what logs in by IAM: Kafka's rules do not count for it."""
 SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
     {
         "msk": ServiceOffer(
@@ -103,6 +107,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
                 }
             ),
             at_creation=frozenset({"cleanup.policy"}),
+            rights=IAM_RIGHTS,
             limits="IAM is the only login; partitions and compacted partitions are limited by quotas",
             log_access="AWS keeps its brokers: ask AWS support, with the time of the request.",
             upgrades="AWS upgrades its brokers.",
@@ -130,6 +135,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             cluster_action=False,
             more_partitions=False,
             own_factor=True,
+            rights="in Azure, by the role Azure Event Hubs Data Owner",
             limits=(
                 "transactions (a preview) and compressed records need the tier Premium or Dedicated, and gzip is the "
                 "only compression; partitions are added, and retention is set, in Azure"

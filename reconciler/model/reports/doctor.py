@@ -78,7 +78,7 @@ class Ask:
 class Rights:
     """The rights of one principal. ``operations``: by existing topic (KIP-430). Other mappings: name -> allowed.
     ``cluster``: operations on the cluster itself, empty without Describe there; None: not asked. ``markers``: the right
-    to write transaction markers; None: not asked.
+    to write transaction markers; None: not asked. ``granted``: where, if not by Kafka's rules.
 
     ``failed``: why it could not even connect. A part without an answer is Unknown.
     """
@@ -98,6 +98,7 @@ class Rights:
     writes: Mapping[str, bool] | Unknown = field(default_factory=dict)
     cluster: frozenset[str] | None = None
     markers: bool | Unknown | None = None
+    granted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,8 @@ def test_users_of_a_service_are_not_sent_to_its_brokers(name: str, hint: str) ->
     assert hint not in errors.translate(SPEAKER, CODES[name], CREATE, "what the broker said").todo
     missing = errors.too_old(hosted, CREATE, "no CreateAcls")
     assert "Confluent Cloud may not offer it" in missing.todo
+    denied = errors.denied(replace(SPEAKER, offer=SERVICES["event-hubs"]), CREATE).todo
+    assert denied == "Allow it: in Azure, by the role Azure Event Hubs Data Owner (Create on topic orders)"
     assert "upgrade them" in errors.too_old(SPEAKER, CREATE, "no CreateAcls").todo
 
 
@@ -107,6 +109,8 @@ def test_the_acl_names_the_user_unless_that_is_a_secret() -> None:
 
 def test_who_says_no_name_is_anonymous_and_a_certificates_name_is_not_known() -> None:
     assert speaker_of(Cluster("east", ("h:1",)), Principal.PLAN).kafka_principal == "User:ANONYMOUS"
+    by_iam = Cluster("east", ("h:1",), client={"sasl.oauthbearer.method": "aws_msk_iam"}, service="msk")
+    assert speaker_of(by_iam, Principal.PLAN).allow("Write", "--topic a").startswith("Allow it: in IAM, by actions of")
     certified = Cluster("east", ("h:1",), client={"security.protocol": "SSL"})
     assert speaker_of(certified, Principal.PLAN).kafka_principal == "User:<principal plan>"
 

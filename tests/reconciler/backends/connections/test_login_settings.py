@@ -131,6 +131,8 @@ def client_with(setting: str, files: Files) -> Client:
             return oidc
         case "sasl.oauthbearer.grant.type":
             return oidc | {setting: "client_credentials"}
+        case "sasl.oauthbearer.extensions":
+            return oidc | {setting: "logicalCluster=lkc-1"}
         case "sasl.oauthbearer.metadata.authentication.type":
             return oidc | {setting: "none"}
         case "https.ca.location" | "https.ca.pem":

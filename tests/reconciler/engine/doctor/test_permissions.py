@@ -81,6 +81,11 @@ def test_a_principal_that_is_declared_gets_its_grants_though_it_is_the_same_logi
     told = [line for one in found if one.check == "permissions of apply" for line in one.todo]
     assert told
     assert all(line.startswith("kafka-acls.sh") for line in told)
+    by_role = replace(apply, granted="in IAM, by actions of kafka-cluster for its role")
+    found = permission_findings(world, "east", [plan, by_role], find_routes(world, live()).routes)
+    told = [line for one in found if one.check == "permissions of apply" for line in one.todo]
+    assert told
+    assert all(line.startswith("Allow it in IAM, by actions of kafka-cluster for its role: ") for line in told)
 
 
 VIEW = ("DESCRIBE", "DESCRIBE_CONFIGS")
