@@ -142,7 +142,7 @@ def _silent(endpoint: IdentityEndpoint, reason: object) -> str:
         case HTTPException():
             return f"what answers is no HTTP. Check scheme and port of {at}"
         case ValueError():  # it repeats the header
-            return "a key or token for it holds a line break. Set it anew"
+            return "a key or token for it holds a line break. Set it again"
         case OSError():
             return f"{reason.strerror or reason}. {todo}"
     return f"{reason}. {todo}"

@@ -99,7 +99,7 @@ def test_a_session_token_with_a_line_break_is_reported_without_it(monkeypatch: p
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", server.url)
         with pytest.raises(web.TokenRefusedError) as told:
             aws.of_msk_iam(role)
-    assert "a key or token for it holds a line break. Set it anew" in str(told.value)
+    assert "a key or token for it holds a line break. Set it again" in str(told.value)
     assert ("cret" in str(told.value), SECRET in str(told.value)) == (False, False)
 
 
