@@ -84,10 +84,8 @@ class AuditFile:
             self._handle.seek(max(0, end - size))
             lines = self._handle.read(size).splitlines()
             for text in reversed(lines if size >= end else lines[1:]):
-                with contextlib.suppress(ValueError):
-                    line = parsed(text)
-                    if isinstance(line, dict):
-                        return digest(line)
+                if (line := _record(text)) is not None:
+                    return digest(line)
             if size >= end:
                 break
             size *= 16
@@ -136,7 +134,7 @@ def recorded(state: Path) -> list[Mapping[str, Any]]:
     return [line for part in text.split("\n") if (line := _record(part)) is not None]
 
 
-def _record(text: str) -> Mapping[str, Any] | None:
+def _record(text: str | bytes) -> Mapping[str, Any] | None:
     with contextlib.suppress(ValueError):
         line = parsed(text)
         return line if isinstance(line, dict) else None
@@ -241,10 +239,8 @@ class _Lines(CompactedTopic):
         self.lines: dict[str, list[Line]] = {}
 
     def take(self, key: str, newest: Newest) -> None:
-        with contextlib.suppress(ValueError):
-            line = parsed(newest.value or b"")
-            if isinstance(line, dict):
-                self.lines.setdefault(key, []).append(line)
+        if (line := _record(newest.value or b"")) is not None:
+            self.lines.setdefault(key, []).append(line)
 
 
 def read_copy(

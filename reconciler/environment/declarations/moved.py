@@ -84,6 +84,7 @@ def check_moved(topology: Topology, renames: Sequence[Rename], places: Places) -
             if name not in passed_through:  # of A -> B -> C only the last name is a flow's
                 where = places.of(rename, "flow")
                 yield from unknown_name(places, topology.flows, name, f"moved from {before}", where, "flows")
+            # A circle has no first name, and positions lie under the first name of a flow.
             if name not in firsts:
                 problem = f"flow {name} was moved from {before}, which leads back to itself"
                 why = "It would be unknown under which name its positions are kept"

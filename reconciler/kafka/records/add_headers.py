@@ -60,6 +60,8 @@ def _spliced(body: memoryview, records: int, count: int, more: bytes) -> list[by
             at += size
         if at >= behind:
             return None
+        # Only the record's length and its count of headers change; what lies between is copied as it is. The offset
+        # delta stays, so the batch keeps its offsets.
         if body[at]:
             had, own = signed(body, at)
             counted = varint(had + count)

@@ -199,6 +199,8 @@ class Client:
 
     def _tokens(self, prop: Property, module: str, options: dict[str, str]) -> None:
         """OAUTHBEARER, and MSK's own mechanism."""
+        # Java's login is spread over three places: options of the module, a callback handler, and properties of the
+        # cluster or of all (KIP-768, KIP-1139). Only together they say which token it is.
         handler = self._get("sasl.login.callback.handler.class")
         parts = (self.config.whole, self.config.of_cluster.get(self.cluster, {}))
         own = {name: each for part in parts for name, each in part.items() if name.startswith(token_logins.OF)}
@@ -285,6 +287,7 @@ class Client:
                     "on each machine that runs a command or a job"
                 )
 
+        # A key in the properties themselves (KIP-651) is a secret; a chain of certificates is none.
         key = self._get("ssl.keystore.key")
         if chain:
             self._add("ssl.certificate.pem", self._plain(chain, chain.value), chain)
