@@ -98,11 +98,23 @@ def _expected(topology: Topology, flow: Flow, selector: policy.TopicSelector, na
         return expressions(flow.exclude_topics).match(name)
     if why != policy.CYCLE:
         return policy.is_checkpoints_topic(name, flow.naming.separator) or policy.is_checkpoints_topic(name)
-    declared = topology.topics.get(name)
-    here = declared is not None and flow.source in declared.clusters
-    hop = selector.policy.topic_source(name)
-    brought = any(other.target == flow.source and other.source == hop for other in topology.flows.values())
-    return brought and not here
+    return _comes_back(topology, flow, selector, name)
+
+
+def _comes_back(topology: Topology, flow: Flow, selector: policy.TopicSelector, name: str) -> bool:
+    """Whether flows brought the topic from the flow's target, hop by hop of its name. An application may have named a
+    topic so, and a copy of that topic then has the alias in its name, too."""
+    edges = {(other.source, other.target) for other in topology.flows.values()}
+    cluster, seen = flow.source, set[str]()
+    while name not in seen:
+        seen.add(name)
+        declared, hop = topology.topics.get(name), selector.policy.topic_source(name)
+        if hop is None or (hop, cluster) not in edges or (declared is not None and cluster in declared.clusters):
+            return False
+        if hop == flow.target:
+            return True
+        cluster, name = hop, selector.policy.upstream_topic(name) or name
+    return False
 
 
 def _none_carried(flow: Flow, held: Sequence[str]) -> str:

@@ -50,6 +50,17 @@ def test_what_no_one_declares_is_reported_unless_a_flow_may_have_made_it() -> No
     assert "2 topics of east that its expressions match: north.west.x, pay.west.orders (" in note
 
 
+def test_a_copy_whose_original_only_looks_like_a_remote_topic_is_reported() -> None:
+    """Each hop of the name must be one of a flow, up to the target: no flow brings ``north.x`` to east."""
+    seen = world("east", "west", "north")
+    seen.clusters["west"].put("east.north.x")
+    there, further, back = flow("east", "west", ".*"), flow("west", "north", ".*"), flow("north", "east", ".*")
+    [note, *_] = (one for one in told(seen.plan(topology(there, further))) if one.startswith("flow west-to-north"))
+    assert "does not carry 1 topic of west that its expressions match: east.north.x (north before a separator" in note
+    notes = told(seen.plan(topology(there, further, back)))
+    assert not [one for one in notes if "does not carry" in one]
+
+
 def test_what_mirrormaker_2_excludes_and_its_flow_does_not_is_reported_with_the_rule() -> None:
     seen = world()
     names = ["a.replica", "mm2x.internal", "mm2-offset-syncs.west.internal", "east.checkpoints.internal", "__x", "_y"]
