@@ -62,8 +62,19 @@ class Arrivals(threading.Thread):
             }
         )
         places = [TopicPartition(prefix + topic, partition) for topic, partition in self.numbers]
-        ends = [self._consumer.get_watermark_offsets(place, 20)[1] for place in places]
+        ends = [self._end(place) for place in places]
         self._consumer.assign([TopicPartition(p.topic, p.partition, end) for p, end in zip(places, ends, strict=True)])
+
+    def _end(self, place: TopicPartition) -> int:
+        """A broker of a busy machine tells of a new topic before it leads its partitions."""
+        give_up = time.monotonic() + 60
+        while True:
+            try:
+                return int(self._consumer.get_watermark_offsets(place, 20)[1])
+            except KafkaException:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.2)
 
     def run(self) -> None:
         while not self.over.is_set():

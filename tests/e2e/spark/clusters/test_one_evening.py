@@ -1,5 +1,5 @@
 """Java clients move under load: docs/how-to/one-evening.md line by line, from a real MirrorMaker 2 on secure clusters;
-and a cut-over that is killed at each step, with and without an authorizer.
+a cut-over that is killed at each step, with and without an authorizer; clients that keep the address of a proxy.
 
 What must hold: each record that a cluster accepted is read once.
 """
@@ -19,29 +19,36 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler_sandbox.install import jars, prerequisites
+from reconciler_sandbox.paths import STATE
+from reconciler_sandbox.releases import Release
 
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
 from tests.support.clusters import CreateTopic, secured_clusters
 from tests.support.jobs.environments import Running
+from tests.support.jobs.free_ports import free_ports
 from tests.support.lanes.mirrormaker_records import mirrormaker
 from tests.support.paths import ROOT
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(900)]
 PAGE, PARTITIONS, PATIENCE_S = ROOT / "docs/how-to/one-evening.md", 3, 240.0
-PROGRAM = Path(__file__).parent / "MovingClients.java"
+JAVA = Path(__file__).parent / "java_clients"
+PROGRAM = JAVA / "MovingClients.java"
+KROXYLICIOUS = Release(
+    "0.9.0", STATE / "jars" / "kroxylicious", JAVA / "jars.sha256", JAVA / "pom.xml", product="Kroxylicious"
+)
 LONGEST_STOP_S = 90.0  # of a machine that runs other tests; docs quote none
 
 
 class Application:
     """Of Java clients: a producer and a group of one topic. ``lines`` are what it has said so far."""
 
-    def __init__(self, folder: Path, topic: str, transaction: int) -> None:
+    def __init__(self, folder: Path, topic: str, transaction: int, address: str = "east") -> None:
         self.folder, self.topic = folder, topic
-        (folder / f"{topic}.address").write_text("east")
+        (folder / f"{topic}.address").write_text(address)
         self.said = folder / f"{topic}.said"
         command = [prerequisites.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", f"{jars.ensure()}{os.sep}*"]
         command += [str(PROGRAM), str(folder), topic, str(PARTITIONS), str(transaction)]
@@ -83,14 +90,14 @@ def java_settings(handle: ClusterHandle, who: str, password: str) -> dict[str, s
 
 
 @contextmanager
-def allowed(secure: Sandbox, topics: tuple[str, str]) -> Iterator[None]:
+def allowed(secure: Sandbox, topics: tuple[str, str], who: str = "user") -> Iterator[None]:
     """The applications may write and read on both sides."""
     mine = [
         rule
         for topic in topics
         for rule in rules(
-            f"allow User:user write topic {topic}", f"allow User:user read topic {topic}",
-            f"allow User:user read group {topic}-app", f"allow User:user write transactional_id {topic}-writer",
+            f"allow User:{who} write topic {topic}", f"allow User:{who} read topic {topic}",
+            f"allow User:{who} read group {topic}-app", f"allow User:{who} write transactional_id {topic}-writer",
         )
     ]  # fmt: skip
     admins = [AdminClient(handle.super_client()) for handle in secure.clusters.values()]
@@ -229,10 +236,6 @@ flows:
     groups: {{include: ['{orders}.*', '{payments}.*']}}
 mirrors:
   west: {{}}
-cutover:
-  hooks:
-    before: {{command: [{hook}]}}
-    switch: {{command: [{hook}]}}
 """
 STEPS = ("before", "fence", "verify-fence", "drain", "pause", "groups", "switch", "clients", "tail")
 
@@ -263,11 +266,9 @@ def test_java_clients_move_while_the_command_is_killed_at_each_step(
         (clients / f"{name}.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         if not secured:
             lines.append(f"  {name}: {{bootstrap_servers: [{handle.bootstrap_servers}]}}")
-    text = "\n".join(lines).replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin")
-    text += ENVIRONMENT.format(orders=orders, payments=payments, offsets=offsets, hook=hook)
-    (folder / "topology.yaml").write_text(text.replace("_MIRROR_PASSWORD", "_ADMIN_PASSWORD"))
-    environ = {"RECONCILER_STATE": str(tmp_path / "state"), "RECONCILER_ALLOW": f"hook:{hook.parent}/*"}
-    running, plan = Running(folder, sandbox.clusters, environ), tmp_path / "cutover.json"
+    hooks = f"before: {{command: [{hook}]}}, switch: {{command: [{hook}]}}"
+    running = environment(sandbox, folder, lines, (orders, payments), offsets, hooks, hook.parent)
+    plan = tmp_path / "cutover.json"
     applications: list[Application] = []
     try:
         running.apply()
@@ -281,19 +282,96 @@ def test_java_clients_move_while_the_command_is_killed_at_each_step(
                 assert cut_over(running, plan, step) == -SIGKILL, step
             assert cut_over(running, plan, "") == 0
             for each in applications:
-                after = len(each.numbers("w"))
-                until(lambda each=each, after=after: len(each.numbers("w")) > after + 50, each.said)  # type: ignore[misc]
-                each.end()
-                written = each.numbers("w")
-                assert written == list(range(len(written)))
-                assert sorted(each.numbers("r")) == written, "none is lost, none is read twice"
+                read_once(each)
                 assert secured == ("x " in each.said.read_text()), "a fence refused writes"
     finally:
-        for each in applications:
-            each.process.kill()
-            each.process.wait(60)
-            sys.stdout.write(f"== {each.topic}\n{each.said.read_text()[-600:]}")
+        ended(applications)
         running.stop()
+
+
+@pytest.mark.timeout(1500)
+def test_clients_behind_a_proxy_keep_their_address(
+    secure: Sandbox, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook writes the file from which the proxy gets its target; producers outlive the switch. No transactions:
+    this proxy speaks Kafka 3.9's protocol, in which brokers with transaction.version 2 refuse them."""
+    (orders, payments), who, port = (f"{unique}orders", f"{unique}payments"), f"{unique}app", free_ports()
+    clients, folder = tmp_path / "clients", tmp_path / unique
+    clients.mkdir()
+    folder.mkdir()
+    (clients / "target").write_text("east")
+    for name, handle in secure.clusters.items():
+        (clients / f"{name}.yaml").write_text(PROXY.format(servers=handle.bootstrap_servers, ca=handle.ca, port=port))
+        login = UserScramCredentialUpsertion(who, ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096), b"the same")
+        admin = AdminClient(handle.super_client())
+        admin.alter_user_scram_credentials([login])[who].result(30)
+    settings = java_settings(secure["east"], who, "the same")
+    settings |= {"bootstrap.servers": f"localhost:{port}", "security.protocol": "SASL_PLAINTEXT"}
+    (clients / "proxy.properties").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    hooks = f"switch: {{file: {{path: {clients}/target, text: west}}}}"
+    lines = secured_clusters(secure, monkeypatch)
+    running = environment(secure, folder, lines, (orders, payments), "same", hooks, clients)
+    plan, applications = tmp_path / "cutover.json", list[Application]()
+    command = [prerequisites.java(), "-Xmx256m", "-XX:TieredStopAtLevel=1"]
+    command += ["-cp", f"{jars.ensure(release=KROXYLICIOUS)}{os.sep}*", str(JAVA / "Proxy.java"), str(clients)]
+    log = tmp_path / "proxy.log"
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as proxy:
+        try:
+            running.apply()
+            until(lambda: "at east" in log.read_text(), log)
+            with allowed(secure, (orders, payments), who):
+                applications += [Application(clients, orders, 1, "proxy"), Application(clients, payments, 1, "proxy")]
+                for each in applications:
+                    until(lambda each=each: len(each.numbers("r")) > 100, each.said)  # type: ignore[misc]
+                words = ("--within", "150s", "--clients", "150s")
+                running.reconciler("cutover", "plan", str(folder), orders, "--out", str(plan), *words, code=2)
+                assert cut_over(running, plan, "") == 0
+                assert "at west" in log.read_text()
+                for each in applications:
+                    read_once(each)
+        finally:
+            ended(applications)
+            running.stop()
+            proxy.kill()
+
+
+PROXY = """
+virtualClusters:
+  clients:
+    targetCluster: {{bootstrap_servers: '{servers}', tls: {{trust: {{storeFile: {ca}, storeType: PEM}}}}}}
+    clusterNetworkAddressConfigProvider:
+      type: PortPerBrokerClusterNetworkAddressConfigProvider
+      config: {{bootstrapAddress: 'localhost:{port}', numberOfBrokerPorts: 3}}
+"""
+
+
+def environment(
+    sandbox: Sandbox, folder: Path, lines: list[str], topics: tuple[str, str], offsets: str, hooks: str, allows: Path
+) -> Running:
+    """``lines``: its clusters; ``allows``: the folder of its hooks."""
+    text = "\n".join(lines).replace("mirror: {sasl.username: mirror", "mirror: {sasl.username: admin")
+    text = text.replace("_MIRROR_PASSWORD", "_ADMIN_PASSWORD")
+    text += ENVIRONMENT.format(orders=topics[0], payments=topics[1], offsets=offsets)
+    (folder / "topology.yaml").write_text(f"{text}cutover: {{hooks: {{{hooks}}}}}\n")
+    environ = {"RECONCILER_STATE": str(folder.parent / "state"), "RECONCILER_ALLOW": f"hook:{allows}/*"}
+    return Running(folder, sandbox.clusters, environ)
+
+
+def read_once(application: Application) -> None:
+    """After some more records."""
+    after = len(application.numbers("w"))
+    until(lambda: len(application.numbers("w")) > after + 50, application.said)
+    application.end()
+    written = application.numbers("w")
+    assert written == list(range(len(written)))
+    assert sorted(application.numbers("r")) == written, "none is lost, none is read twice"
+
+
+def ended(applications: list[Application]) -> None:
+    for each in applications:
+        each.process.kill()
+        each.process.wait(60)
+        sys.stdout.write(f"== {each.topic}\n{each.said.read_text()[-600:]}")
 
 
 def cut_over(running: Running, plan: Path, step: str) -> int:
