@@ -287,8 +287,8 @@ def _ways(judged: Judged) -> str:
     before = sorted({judged.copied[key][0] for key in keys if key in judged.copied})
     if before:
         ways.insert(0, f"continue as flow {before[0]}, if that is its earlier name: {entry(before[0], flow.name)}")
-    # ``start`` only works for a flow that never ran; a running flow needs a seek.
-    if judged.first:
+    # ``start`` only works for a flow that never ran, into what no other flow copied; else it takes a seek.
+    if judged.first and not before:
         ways.append(f"copy only what comes from now on: flows.{flow.name}.start: latest")
         ways.append(f"copy all of it again: flows.{flow.name}.start: {AGAIN}")
     else:

@@ -216,6 +216,16 @@ def test_a_flow_that_was_renamed_without_moved_learns_its_earlier_name() -> None
     assert "moved: [{flow: east-to-west, from: before}]" in made.refused[0].todo
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest", "again"])
+def test_what_a_former_flow_copied_takes_a_seek_whatever_the_start(start: str) -> None:
+    """The job stops such partitions: the way on is no setting that may be written already."""
+    facts = replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("before", 40))})
+    made, _ = blocked(facts, flow("east", "west", SOURCE, start=Start(start)))
+    todo = made.refused[0].todo
+    assert "reconciler mirror seek ENV east-to-west --topic orders --to latest" in todo
+    assert "start:" not in todo
+
+
 def test_what_another_flow_of_this_environment_copied_waits_for_seek_as_the_job_does() -> None:
     theirs = {key: PositionMark(Owner("test")) for key in KEYS}
     facts = replace(FILLED, positions={"east-to-west": {}, "other": theirs})
