@@ -88,10 +88,13 @@ def test_a_lane_that_failed_and_copies_in_the_end_is_a_start() -> None:
     assert any("lane_failed" in line for line in watched.said) or watched.now < 3.0
 
 
-def test_a_flow_of_which_every_partition_stalled_does_not_copy() -> None:
-    each = condition("position_missing", topic="orders", partition=0)
-    stopped = mirror(replace(FLOW, state="degraded", conditions=(each,), stalled_partitions=4))
-    with pytest.raises(RunnerError, match="position_missing"):
+@pytest.mark.parametrize(("code", "partitions"), [("position_missing", 4), ("permission_denied", 0)])
+def test_a_flow_of_which_every_partition_stalled_does_not_copy(code: str, partitions: int) -> None:
+    """Of a topic that the target hides, the job knows no partition."""
+    each = condition(code, topic="orders", partition=0)
+    told = replace(FLOW, partitions=partitions, stalled_partitions=max(1, partitions))
+    stopped = mirror(replace(told, state="degraded", conditions=(each,)))
+    with pytest.raises(RunnerError, match=code):
         Watched([stopped]).run(stopped)
 
 
