@@ -47,9 +47,10 @@ class Compared:
         for said, shown in ((self.status, self.page), (self.page, self.status)):
             for part in said[0].essentials:
                 for begin, end, value in lasting(said, part):
-                    values = [r.essentials[part] for r in shown if begin <= r.answered and r.asked <= end + WITHIN_S]
-                    assert value in values, (
-                        f"{part} was {value} from {begin:.1f} to {end:.1f} s, the other said {values}"
+                    near = [r for r in shown if begin <= r.answered and r.asked <= end + WITHIN_S]
+                    others = [(round(r.asked, 1), round(r.answered, 1), r.essentials[part]) for r in near]
+                    assert value in (r.essentials[part] for r in near), (
+                        f"{part} was {value} from {begin:.1f} to {end:.1f} s, the other said {others}"
                     )
         assert self.page[-1].essentials == self.status[-1].essentials
         assert len(self.rows) >= 2, "the table was read while nothing changed"
@@ -63,13 +64,14 @@ class Compared:
 
 
 def lasting(readings: list[Reading], part: str) -> list[tuple[float, float, Any]]:
-    """From when to when a value stood for two seconds at least. What stands for less may lie between two readings of
-    one that asks each second."""
+    """From when to when a value lasted for two seconds at least. A shorter one may lie between two readings of a page
+    that asks each second. A reading was taken at an unknown moment between question and answer, so a value is sure
+    from its first answer to its last question."""
     spans: list[tuple[float, float, Any]] = []
     for reading in readings:
         value = reading.essentials[part]
         if spans and spans[-1][2] == value:
-            spans[-1] = (spans[-1][0], reading.answered, value)
+            spans[-1] = (spans[-1][0], reading.asked, value)
         else:
             spans.append((reading.answered, reading.answered, value))
     return [span for span in spans if span[1] - span[0] >= WITHIN_S]
