@@ -16,8 +16,8 @@ from bench.processes.fault_proxy import CUT, FLIP, HOLD, PASS, RATE, RESET, TRUN
 from bench.soak.load import TOPIC
 from bench.soak.world import ELECTED, HEARD_S, KEPT, SIDES, TWIN, VOTING, WAIT_S, SoakError, World
 from reconciler.errors import ExitCode
-from reconciler.model.state.lock import LOCK_TOPIC, lock_key
-from reconciler.replication.names import STATUS_TOPIC, position_group, status_key
+from reconciler.model.state.lock import lock_key
+from reconciler.replication.names import LOCK_TOPIC, STATUS_TOPIC, position_group, status_key
 
 Act = Callable[[World], None]
 LOST_RECORDS = 300

@@ -13,6 +13,7 @@ from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, different_configs, usual_configs
 from reconciler.model.replicas import ReplicaFacts
+from reconciler.replication.names import is_reserved
 from reconciler.resources.acls.diff import compare_access
 from reconciler.resources.flows.routes import Routing, find_routes, is_copy, selector_of
 from reconciler.resources.flows.same_offsets import compare_same_offsets
@@ -217,7 +218,7 @@ def _unmanaged(
         here = desired.get(name, frozenset())
         for unmanaged in sorted(cluster.topics.keys() - here):
             topic, ref = cluster.topics[unmanaged], TopicRef(name, unmanaged)
-            if ref in contested or ref in buried or topic.internal or topic.name.startswith("__"):
+            if ref in contested or ref in buried or topic.internal or is_reserved(topic.name):
                 continue
             if not any(is_copy(selector_of(flow), topic.name) for flow in silent):  # its source did not answer
                 yield Unmanaged(ref, len(topic.partitions))

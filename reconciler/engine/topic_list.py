@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.state.lock import LOCK_TOPIC
-from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import is_own_topic
 from reconciler.resources.flows.routes import hops_between
 from reconciler.resources.protected_names import is_protected
 
@@ -15,7 +14,6 @@ INTERNAL = "of Kafka itself"
 OURS = "of mirror jobs and this program"
 COMPANIONS = "of a companion of Kafka"
 UNMANAGED = "unmanaged"
-OUR_TOPICS = (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC, LOCK_TOPIC)
 OWNER_LABEL = "owner"
 
 
@@ -59,7 +57,7 @@ def topic_list(topology: Topology, live: LiveState) -> tuple[TopicRow, ...]:
         if not owner and there.internal:
             owner = INTERNAL
         elif not owner:
-            owner = OURS if there.name in OUR_TOPICS else COMPANIONS if is_protected(there.name) else UNMANAGED
+            owner = OURS if is_own_topic(there.name) else COMPANIONS if is_protected(there.name) else UNMANAGED
         offline = sum(partition.leader < 0 for partition in there.partitions)
         short = sum(len(partition.isr) < len(partition.replicas) for partition in there.partitions)
         counts = {"without a leader": offline, "under-replicated": short}

@@ -123,6 +123,8 @@ class Endpoint:
     bootstrap_servers: tuple[str, ...]
     client: Mapping[str, str] = field(default_factory=dict)
     cluster_id: str = field(default="", metadata=SPARSE)
+    topic_prefix: str = field(default="", metadata=SPARSE)
+    """Of the program's own topics there, see ``names.OwnTopics``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Names that both programs use: status topic, position groups, transactional ids, conditions and their runbooks."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 STATUS_TOPIC = "__mirror_status"
@@ -9,8 +10,48 @@ LAG_HOLDS_MS = 20_000
 another 10 s."""
 CONTROL_TOPIC = "__mirror_control"
 """Topic on a mirror's status cluster, by which hosts keep mirrors running: desired records and leases."""
+OFFSETS_TOPIC = "__mirror_offsets"
+"""On each flow's target: the exact offset map, see ``offset_map``."""
+OFFSETS_PARTITIONS = 8
+LOCK_TOPIC = "__reconciler"
+"""On each cluster: the lock of an environment, and records of what it owns."""
+OWN_TOPICS = (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC, LOCK_TOPIC)
 LONGEST_TOPIC = 249
 """Characters Kafka allows in a topic's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTopics:
+    """Names of the program's own topics on one cluster. ``prefix``: before all of them, for a cluster that leaves a
+    team only names with its prefix."""
+
+    prefix: str = ""
+
+    @property
+    def status(self) -> str:
+        return self.prefix + STATUS_TOPIC
+
+    @property
+    def control(self) -> str:
+        return self.prefix + CONTROL_TOPIC
+
+    @property
+    def offsets(self) -> str:
+        return self.prefix + OFFSETS_TOPIC
+
+    @property
+    def lock(self) -> str:
+        return self.prefix + LOCK_TOPIC
+
+
+def is_own_topic(name: str) -> bool:
+    """Whatever the prefix: other environments of the cluster may have chosen one."""
+    return name.endswith(OWN_TOPICS)
+
+
+def is_reserved(name: str) -> bool:
+    """Whether the name belongs to Kafka, a companion of it or this program, and never to an application."""
+    return name.startswith("__") or is_own_topic(name)
 
 
 def status_key(environment: str, mirror: str) -> str:
@@ -59,9 +100,6 @@ def marker_producer(flow: str) -> str:
     return f"mirror.{flow}.markers"
 
 
-OFFSETS_TOPIC = "__mirror_offsets"
-"""On each flow's target: the exact offset map, see ``offset_map``."""
-OFFSETS_PARTITIONS = 8
 ConditionCode = Literal[
     "authentication_failed",
     "corrupt_source_batch",

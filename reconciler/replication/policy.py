@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 
 from reconciler.replication.allowed import POLICY_GROUP, VARIABLE, policy_permitted
 from reconciler.replication.expressions.match import Expressions, expressions
+from reconciler.replication.names import is_own_topic
 
 HEARTBEATS = "heartbeats"
 NO_MATCH, EXCLUDED, INTERNAL = "no pattern matches", "excluded", "internal"
@@ -240,7 +241,7 @@ class TopicSelector:
                 return NO_MATCH
             if self.exclude.match(topic):
                 return EXCLUDED
-        if self.policy.is_internal_topic(topic):
+        if self.policy.is_internal_topic(topic) or is_own_topic(topic):
             return INTERNAL
         if is_cycle(self.policy, topic, self.target_alias):
             return CYCLE

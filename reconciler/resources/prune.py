@@ -11,6 +11,7 @@ from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveState
 from reconciler.replication.expressions.match import expressions
+from reconciler.replication.names import is_reserved
 from reconciler.resources.protected_names import is_state_of_an_application, protection_of
 from reconciler.resources.shrink_limit import AGREE, too_many
 from reconciler.text import counted, first_of, grouped
@@ -88,7 +89,7 @@ def _refusals(topology: Topology, live: LiveState, going: Mapping[str, Sequence[
     limit = topology.rules.shrink_limit
     for name, names in sorted(going.items()):
         cluster = live.known(name)
-        topics = [topic for topic in cluster.topics if not topic.startswith("__")] if cluster else []
+        topics = [topic for topic in cluster.topics if not is_reserved(topic)] if cluster else []
         if too_many(names, len(topics), limit, left=len(topics) - len(names)):
             problem = f"{len(names)} of {len(topics)} topics of {name} would be pruned, more than {limit.percent} %"
             todo = f"Check whether a file or flow is missing. If it is intended, {AGREE}"

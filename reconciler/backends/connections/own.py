@@ -25,9 +25,8 @@ Answer = TypeVar("Answer")
 
 def cluster_of(cluster: Cluster, principal: Principal) -> ClusterClient:
     """Opens nothing yet. Raises SecretError, or SettingError that names the setting. Inside a running loop."""
-    return ClusterClient(
-        cluster.name, cluster.bootstrap_servers, connection_settings(client_settings(cluster, principal))
-    )
+    settings = connection_settings(client_settings(cluster, principal))
+    return ClusterClient(cluster.name, cluster.bootstrap_servers, settings, topic_prefix=cluster.topic_prefix)
 
 
 class Visits:

@@ -13,7 +13,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal, cutovers_key
 from reconciler.model.state.last_apply import Applied, applied_key
 from reconciler.model.state.last_drill import LastDrill, drill_key
 from reconciler.model.state.left_by_apply import LeftCluster, left_key, loads
-from reconciler.model.state.lock import LOCK_TOPIC, LockRecord, journal_key, journal_transactional_id, lock_key
+from reconciler.model.state.lock import LockRecord, journal_key, journal_transactional_id, lock_key
 from reconciler.model.state.rejoin_journal import RejoinJournal, rejoin_key
 from reconciler.model.state.rollout_progress import Promotion, promotion_key
 from reconciler.replication.json_codec import Codec, JsonRecord
@@ -98,7 +98,7 @@ def read_holder(cluster: Cluster, environment: str, principal: Principal) -> Loc
 
 
 def _newest(cluster: Cluster, environment: str, principal: Principal) -> Mapping[str, bytes]:
-    log = LockLog(cluster, LOCK_TOPIC, lock_key(environment), "", principal)
+    log = LockLog(cluster, cluster.own_topics.lock, lock_key(environment), "", principal)
     try:
         return log.read_all() if log.exists() else {}
     finally:
@@ -116,7 +116,7 @@ class JournalLog:
     def __init__(self, cluster: Cluster, environment: str, principal: Principal) -> None:
         self.cluster = cluster
         writer = journal_transactional_id(environment)
-        self._log = LockLog(cluster, LOCK_TOPIC, journal_key(environment), writer, principal)
+        self._log = LockLog(cluster, cluster.own_topics.lock, journal_key(environment), writer, principal)
         self._open = False
 
     def read(self) -> Journal | None:

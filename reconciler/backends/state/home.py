@@ -2,9 +2,9 @@
 107)."""
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 
 from reconciler.backends.clusters.topics.write import NOT_LISTED
 from reconciler.backends.state.environment_records import ANOTHER_VERSION
@@ -21,8 +21,9 @@ from reconciler.model.state.home import Answers, Home, LockPlace, Sighting, dump
 from reconciler.model.state.last_apply import applied_key
 from reconciler.model.state.last_drill import drill_key
 from reconciler.model.state.left_by_apply import left_key
-from reconciler.model.state.lock import LOCK_TOPIC, Holder, lock_key, lock_topic_shapes
+from reconciler.model.state.lock import Holder, lock_key, lock_topic_shapes
 from reconciler.model.state.rollout_progress import promotion_key
+from reconciler.replication.names import LOCK_TOPIC
 
 Meet = Callable[[Cluster, bytes | None], None]
 """Raises BlockedError for a cluster whose id neither git nor the last apply's record, if any, confirms."""
@@ -37,7 +38,8 @@ def look(
     """Asks all clusters, or ``names``, in parallel. ``progress``: as for ``LockLog``. Never raises."""
     asked = list(topology.clusters if names is None else names)
     with ThreadPoolExecutor(max(1, len(asked))) as pool:
-        logs = (LockLog(topology.clusters[name], LOCK_TOPIC, "", "", principal, progress) for name in asked)
+        clusters = [topology.clusters[name] for name in asked]
+        logs = (LockLog(cluster, cluster.own_topics.lock, "", "", principal, progress) for cluster in clusters)
         return dict(zip(asked, pool.map(lambda log: _sighting(log, topology.environment), logs), strict=True))
 
 
@@ -52,13 +54,25 @@ def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
         records = {key: value for key, value in newest.items() if key in keys or key.startswith(several)}
         why = f"{ANOTHER_VERSION} it is not known where the lock is"
         subject, value = "the record of the lock's home", records.get(home_key(environment))
-        return Sighting(cluster_id, records, understood(value, loads, cluster.name, subject, why, "Use that version."))
+        home = understood(value, loads, cluster.name, subject, why, "Use that version.")
+        return Sighting(cluster_id, records, home, "" if records else _elsewhere(log, keys))
     except ClusterError as error:
         return error
     except ReconcilerError as error:
         return ClusterError(cluster.name, "other", error.what, error.why, error.todo)
     finally:
         log.close()
+
+
+def _elsewhere(log: LockLog, keys: Collection[str]) -> str:
+    """The lock topic of another prefix that has records of the environment, as after a change of the prefix; empty if
+    there is none that this principal may read."""
+    for topic in sorted(log.topics(LOCK_TOPIC) - {log.topic}):
+        other = LockLog(log.cluster, topic, "", "", log.principal)
+        with closing(other), suppress(ClusterError):
+            if other.read_all().keys() & set(keys):
+                return topic
+    return ""
 
 
 def _several(environment: str) -> tuple[str, ...]:
@@ -161,20 +175,21 @@ class HomeLock:
 
 
 def lock_topic_refused(
-    clusters: Mapping[str, ClusterReader], live: LiveState, home: str, made: Plan
+    clusters: Mapping[str, ClusterReader], live: LiveState, home: Cluster | None, made: Plan
 ) -> Mapping[Subject, str]:
     """Why brokers would refuse to create the lock's topic (a policy may refuse its name), validated before an apply.
     Empty if the topic exists, ``made`` changes nothing, or the principal may not ask."""
-    here = live.known(home) if home else None
-    if here is None or LOCK_TOPIC in here.topics or not made.changes:
+    here = live.known(home.name) if home is not None else None
+    if home is None or here is None or home.own_topics.lock in here.topics or not made.changes:
         return {}
     refusals: Mapping[Subject, str] = {}
     reason = Reason(Why.DECLARED, "apply keeps the lock of the environment there")
-    for factor, wanted in lock_topic_shapes(len(here.brokers)):  # an apply creates the first accepted shape
+    # An apply creates the first accepted shape.
+    for factor, wanted in lock_topic_shapes(len(here.brokers), home.own_configs):
         configs = tuple(ConfigChange(key, None, "", value, "") for key, value in wanted.items())
-        change = CreateTopic(TopicRef(home, LOCK_TOPIC), 1, factor, configs, Role.INTERNAL, reason)
+        change = CreateTopic(TopicRef(home.name, home.own_topics.lock), 1, factor, configs, Role.INTERNAL, reason)
         try:
-            refusals = clusters[home].validate([change])
+            refusals = clusters[home.name].validate([change])
         except ClusterError:
             return {}
         if not refusals or NOT_LISTED in refusals.values():

@@ -67,7 +67,11 @@ class KafkaLock:
         self.lease_ms = lease_ms
         self.steal: lock.Steal | None = None
         self._log = LockLog(
-            cluster, lock.LOCK_TOPIC, lock.lock_key(environment), lock.transactional_id(environment), progress=progress
+            cluster,
+            cluster.own_topics.lock,
+            lock.lock_key(environment),
+            lock.transactional_id(environment),
+            progress=progress,
         )
         self._mutex = threading.Lock()
         self._ended = threading.Event()

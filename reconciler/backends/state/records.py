@@ -13,14 +13,13 @@ from reconciler.backends.connections import errors
 from reconciler.backends.connections.requests import Requests, TopicRecords
 from reconciler.backends.wait_lines import WaitLines
 from reconciler.errors import BlockedError, ClusterError
-from reconciler.kafka.client.cluster import NO_ID, ClusterClient
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import COORDINATOR_MOVED, BrokerError, MalformedResponseError, WireError
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, look, settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.state.lock import (
-    LOCK_TOPIC,
     journal_key,
     journal_transactional_id,
     lock_key,
@@ -29,6 +28,7 @@ from reconciler.model.state.lock import (
     lock_topic_shapes,
     transactional_id,
 )
+from reconciler.replication.names import OwnTopics
 from reconciler.replication.records.compacted_topic import PATIENCE_S, CompactedTopic
 
 Record = TypeVar("Record")
@@ -37,14 +37,14 @@ LEADER_SECONDS = 60.0
 UNSTICK_SECONDS = 10.0
 """Seconds for ending a hanging transaction, which holds back the last stable offset."""
 _WRITE_SECONDS, _PAUSE_SECONDS = 15.0, 0.2
-_PLACE = (LOCK_TOPIC, 0)
 _log = logging.getLogger("reconciler.kafka")
 
 
-def make_topic(requests: Requests, topic: str) -> ClusterError | None:
-    """Creates the topic; returns the error, None also if another run has created it meanwhile."""
+def make_topic(requests: Requests, topic: str, chosen: Mapping[str, str]) -> ClusterError | None:
+    """Creates the topic, with ``chosen`` configs over the usual ones. Returns the error, None also if another run has
+    created it meanwhile."""
     failed: ClusterError | None = None
-    for factor, configs in lock_topic_shapes(len(requests.brokers())):
+    for factor, configs in lock_topic_shapes(len(requests.brokers()), chosen):
         failed = _failure_to_make(requests, topic, factor, configs)
         if failed is None or failed.kind == "exists":
             return None
@@ -94,17 +94,18 @@ class RecordLog:
     def read(self, *prefixes: str) -> Mapping[str, bytes]:
         """Key -> newest value, of keys with one of ``prefixes``. Empty if the topic does not exist."""
         # read_uncommitted: only the lock is written in transactions.
-        with closing(TopicRecords(self.cluster, self.principal, LOCK_TOPIC)) as records:
+        with closing(TopicRecords(self.cluster, self.principal, self.cluster.own_topics.lock)) as records:
             return records.values(*prefixes) or {}
 
     def write(self, entries: Mapping[str, bytes | None]) -> None:
         """All of them, or an error; None strikes an entry. Makes the topic where it is missing."""
         if not entries:
             return
-        with closing(TopicRecords(self.cluster, self.principal, LOCK_TOPIC)) as records:
-            if not records.ask(errors.describe_topic(LOCK_TOPIC), CompactedTopic.exists):
+        with closing(TopicRecords(self.cluster, self.principal, self.cluster.own_topics.lock)) as records:
+            topic = self.cluster.own_topics.lock
+            if not records.ask(errors.describe_topic(topic), CompactedTopic.exists):
                 with Requests(self.cluster, self.principal) as requests:
-                    if failed := make_topic(requests, LOCK_TOPIC):
+                    if failed := make_topic(requests, topic, self.cluster.own_configs):
                         raise failed
             records.append(entries.items(), 0, required=True)
 
@@ -155,13 +156,14 @@ class LockLog:
         # The first apply creates the topic; a plan cannot, because applying a plan needs the lock.
         with Requests(self.cluster, self.principal) as requests:
             brokers = len(requests.brokers())
-            failed = make_topic(requests, self.topic)
+            failed = make_topic(requests, self.topic, self.cluster.own_configs)
         if failed is None:
             return
         command = command_to_make(self.cluster.bootstrap_servers[0], self.topic, brokers)
         todo = f"{failed.todo}; or have it made once by a principal that may: {command}"
         if "POLICY_VIOLATION" in failed.what:
-            todo = f"{failed.todo} The name {self.topic} is fixed, and what brokers refuse they refuse everyone."
+            choice = f"clusters.{self.cluster.name}.internal_topics.prefix"
+            todo = f"{failed.todo} What brokers refuse they refuse everyone; another name is chosen by {choice}."
         raise ClusterError(
             failed.cluster,
             failed.kind,
@@ -172,6 +174,15 @@ class LockLog:
 
     def exists(self) -> bool:
         return self._records.ask(errors.describe_topic(self.topic), CompactedTopic.exists)
+
+    def topics(self, end: str) -> frozenset[str]:
+        """Topics of the cluster whose names end so, as far as this principal sees them."""
+
+        async def read(topic: CompactedTopic) -> frozenset[str]:
+            await topic.cluster.refresh(None)
+            return frozenset(name for name in topic.cluster.topics if name.endswith(end))
+
+        return self._records.ask(errors.DESCRIBE_CLUSTER, read)
 
     def identity(self) -> str:
         """The id of the answering cluster."""
@@ -266,14 +277,15 @@ class LockLog:
 
 
 async def end_unmarked(cluster: ClusterClient) -> None:
-    """Ends hanging transactions in ``__reconciler`` in the way their coordinator decided: readers of the lock would
+    """Ends hanging transactions in the lock topic in the way their coordinator decided: readers of the lock would
     otherwise wait for them for ever. Writers with a hanging transaction are fenced, and need one more attempt.
 
     Only an attempt: without the right, or with an old broker, the reader keeps waiting, and reports the transaction.
     """
+    place = (topic := OwnTopics(cluster.topic_prefix).lock, 0)
     try:
         async with asyncio.timeout(UNSTICK_SECONDS):
-            records = CompactedTopic(cluster, LOCK_TOPIC)
+            records = CompactedTopic(cluster, topic)
             await records.read()
             # Keys, even uncommitted ones, name environments, from which the transactional ids of all writers follow.
             environments = {key.partition("/")[2] for key in records.values(lock_key(""), journal_key(""))}
@@ -281,24 +293,24 @@ async def end_unmarked(cluster: ClusterClient) -> None:
                 for writer in (transactional_id(environment), journal_transactional_id(environment)):
                     # Usually another environment's transactional id, for which this principal has no rights.
                     with contextlib.suppress(BrokerError):
-                        await _end_if_hanging(cluster, Identity(cluster, writer, ""))
+                        await _end_if_hanging(cluster, Identity(cluster, writer, ""), place)
     except (WireError, TimeoutError) as error:
-        _log.debug("hanging transactions of %s on %s are left: %s", LOCK_TOPIC, cluster.name, type(error).__name__)
+        _log.debug("hanging transactions of %s on %s are left: %s", topic, cluster.name, type(error).__name__)
 
 
-async def _end_if_hanging(target: ClusterClient, identity: Identity) -> None:
+async def _end_if_hanging(target: ClusterClient, identity: Identity, place: Key) -> None:
     transaction = await identity.state()
     if transaction is None or transaction.open:  # the coordinator itself ends an open transaction
         return
-    if _PLACE not in (await look(target, [_PLACE])).of(transaction.producer_id):
+    if place not in (await look(target, [place])).of(transaction.producer_id):
         return
     await identity.start()
     try:
-        await settle(target, [_PLACE], identity)
+        await settle(target, [place], identity)
     except HangingTransactionError:
         # The result is not known. Committing is the safe choice: a lock that may be held then counts as held until its
         # lease expires.
-        await identity.finish([_PLACE], committed=True)
+        await identity.finish([place], committed=True)
 
 
 def understood(

@@ -15,8 +15,8 @@ from typing import assert_never
 from reconciler.model.acls import Operation
 from reconciler.model.environment.topology import Flow, Mirror, Principal, Topology
 from reconciler.model.reports.doctor import Rights
-from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster
-from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC, position_group
+from reconciler.model.state.lock import lock_cluster
+from reconciler.replication.names import position_group
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.quotas import quota_clusters
@@ -71,13 +71,15 @@ def desired_names(topology: Topology, cluster: str, routes: Sequence[Route]) -> 
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
-    record = {LOCK_TOPIC} if keeps_lock(topology, cluster) or _keeps_ownership(topology, cluster) else set()
-    return declared | remote | internal | record | {*_audit(topology, cluster)}
+    recorded = keeps_lock(topology, cluster) or _keeps_ownership(topology, cluster)
+    records = {topology.clusters[cluster].own_topics.lock} if recorded else set()
+    return declared | remote | internal | records | {*_audit(topology, cluster)}
 
 
 def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
     """Needed rights on the topics that this principal was asked about."""
     records = tuple(record_needs(topology, cluster, rights.principal, routes))
+    own = topology.clusters[cluster].own_topics
     match rights.principal:
         case Principal.PLAN:
             answered = tuple(sorted({*rights.operations, *rights.denied}))
@@ -86,7 +88,7 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
             described = Needed("DESCRIBE", answered, "--topic '*'", everything)
             return (described, Needed("DESCRIBE_CONFIGS", answered, "--topic '*'", values), *records)
         case Principal.APPLY:
-            changed = tuple(sorted({*rights.operations, *rights.denied} - {LOCK_TOPIC}))
+            changed = tuple(sorted({*rights.operations, *rights.denied} - {own.lock}))
             doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
             reasons = {
                 "DESCRIBE": "what it changes it must see",
@@ -107,31 +109,32 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
 def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
     """Read and Write on topics with records, including planned topics."""
     status, hosted = bool(_kept(topology, cluster)), hosts(topology, cluster)
+    own = topology.clusters[cluster].own_topics
     match principal:
         case Principal.PLAN:
             if status:
                 why = "plan could not know which definition a mirror runs with"
-                yield Needed.of("READ", STATUS_TOPIC, why)
+                yield Needed.of("READ", own.status, why)
                 if hosted:
-                    yield Needed.of("READ", CONTROL_TOPIC, why)
+                    yield Needed.of("READ", own.control, why)
             if keeps_lock(topology, cluster):
                 why = "plan could not detect a shrunken topology, nor an unknown cluster"
-                yield Needed.of("READ", LOCK_TOPIC, why)
+                yield Needed.of("READ", own.lock, why)
             elif _keeps_ownership(topology, cluster):
                 why = "plan could not know which access rules, quotas and users are ours"
-                yield Needed.of("READ", LOCK_TOPIC, why)
+                yield Needed.of("READ", own.lock, why)
             for topic in _audit(topology, cluster):
                 why = "drift could not name causes where the applies ran on other machines"
                 yield Needed.of("READ", topic, why)
         case Principal.APPLY:
-            topics = {STATUS_TOPIC: "mirror pause and resume could not be recorded"} if status else {}
+            topics = {own.status: "mirror pause and resume could not be recorded"} if status else {}
             if hosted:
-                topics[CONTROL_TOPIC] = HOSTS_NOT_ASKED
+                topics[own.control] = HOSTS_NOT_ASKED
             if keeps_lock(topology, cluster):
-                topics[LOCK_TOPIC] = "the lock of the environment is kept there; nothing could be applied"
+                topics[own.lock] = "the lock of the environment is kept there; nothing could be applied"
             elif _keeps_ownership(topology, cluster):
                 why = "no access rule, quota or user could be made, since it could not be written down as ours"
-                topics[LOCK_TOPIC] = why
+                topics[own.lock] = why
             # Read as well as Write: apply replaces these records by compare-and-set, so it reads them first.
             for topic, why in topics.items():
                 yield from (Needed.of(each, topic, why) for each in ("READ", "WRITE"))
@@ -141,19 +144,19 @@ def record_needs(topology: Topology, cluster: str, principal: Principal, routes:
                 yield Needed.of("READ", topic, why)
         case Principal.MIRROR:
             for flow in topology.flows.values():
-                yield from _of_flow(flow, cluster, [route for route in routes if route.flow == flow.name])
+                yield from _of_flow(topology, flow, cluster, [route for route in routes if route.flow == flow.name])
             if status:
-                yield Needed.of("WRITE", STATUS_TOPIC, "status and metrics of the job could not be shown")
-                yield Needed.of("READ", STATUS_TOPIC, "pause and resume would have no effect")
+                yield Needed.of("WRITE", own.status, "status and metrics of the job could not be shown")
+                yield Needed.of("READ", own.status, "pause and resume would have no effect")
             if hosted:
-                yield from (Needed.of(each, CONTROL_TOPIC, JOB_NOT_KEPT) for each in ("READ", "WRITE"))
+                yield from (Needed.of(each, own.control, JOB_NOT_KEPT) for each in ("READ", "WRITE"))
         case Principal.PROBE:
             pass
         case _:
             assert_never(principal)
 
 
-def _of_flow(flow: Flow, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:
+def _of_flow(topology: Topology, flow: Flow, cluster: str, routes: Sequence[Route]) -> Iterator[Needed]:
     """Rights of the job on the flow's topics on one of its clusters."""
     if flow.source == cluster:
         topics = tuple(sorted({route.source.name for route in routes}))
@@ -172,7 +175,7 @@ def _of_flow(flow: Flow, cluster: str, routes: Sequence[Route]) -> Iterator[Need
         if flow.keeps_offsets:
             why = f"{keeps}: empty records below the source's first one could not be deleted"
             yield Needed("DELETE", topics, pattern, why)
-    for topic in written_by(flow):
+    for topic in written_by(topology, flow):
         if topic.ref.cluster == cluster:
             yield Needed.of("WRITE", topic.ref.name, f"the mirror of flow {flow.name} {topic.reason}")
             yield Needed.of("READ", topic.ref.name, f"the mirror of flow {flow.name} reads back what it wrote")
@@ -189,7 +192,7 @@ def _kept(topology: Topology, cluster: str) -> list[Mirror]:
 
 
 def hosts(topology: Topology, cluster: str) -> bool:
-    """Whether the cluster has the ``CONTROL_TOPIC``, by which apply and mirror hosts communicate."""
+    """Whether the cluster has the control topic, by which apply and mirror hosts communicate."""
     return any(mirror.hosted for mirror in _kept(topology, cluster))
 
 

@@ -23,6 +23,7 @@ _NOT_READ = {
     ("flow", "groups"): "the job reads groups only with sync_offsets",
     ("cluster", "region"): "the job does not read it",
     ("cluster", "service"): "what a service offers is for plans; the job does not read it",
+    ("cluster", "internal_topics.configs"): "configs of topics; the job does not read them",
     ("cluster", "cluster_id"): "a running job learns it at its next start",
     ("cluster", "reassignment"): "how fast replicas move; the job moves none",
     ("cluster", "defaults"): "defaults are for topics; the job does not read them",

@@ -41,6 +41,7 @@ def promotion(source: Topology, target: Topology, names: Names) -> PromotionRepo
                 cluster_id=other.cluster_id,
                 region=other.region,
                 service=other.service,
+                topic_prefix=other.topic_prefix,
                 client=other.client,
                 principals=other.principals,
             )

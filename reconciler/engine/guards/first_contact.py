@@ -12,6 +12,7 @@ from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
 from reconciler.model.state.lock import lock_cluster
+from reconciler.replication.names import is_reserved
 from reconciler.text import BRIEF, counted, first_of, moment
 
 
@@ -33,7 +34,7 @@ def unmet(declared: Cluster, cluster: LiveCluster, applied: Applied | None) -> s
     before = applied.clusters.get(declared.name) if applied else None
     if declared.cluster_id is not None or before == cluster.cluster_id:
         return ""
-    held = sorted(name for name, topic in cluster.topics.items() if not (topic.internal or name.startswith("__")))
+    held = sorted(name for name, topic in cluster.topics.items() if not (topic.internal or is_reserved(name)))
     there = f"it holds {counted(len(held), 'topic')} ({first_of(held, BRIEF)})" if held else "it hides its topics"
     if before is not None:
         there = "it holds no topic" if cluster.sees_all and not held else there

@@ -15,7 +15,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts
 from reconciler.replication.handover import AGAIN
 from reconciler.resources.flows.routes import TopicHop, hops_between
-from reconciler.resources.topics.internal import written_by
+from reconciler.resources.topics.internal import of_mirrormaker
 
 _BEGIN_LATE = ("latest", "timestamp")
 
@@ -70,7 +70,7 @@ class Judged:
     def own_topics(self) -> frozenset[str]:
         """MirrorMaker 2's internal topics that the flow itself writes for clients, so that they do not show a running
         MirrorMaker 2."""
-        return frozenset(topic.ref.name for topic in written_by(self.flow))
+        return frozenset(topic.ref.name for topic in of_mirrormaker(self.flow))
 
     @property
     def twice(self) -> list[Key]:

@@ -9,13 +9,13 @@ from reconciler.engine.observe.verdict import not_copying
 from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, topology_digest
 from reconciler.engine.plan.order import after_replicas, place_of, planned
 from reconciler.engine.rollout.waves import course_of, in_waves
-from reconciler.engine.topic_list import OUR_TOPICS
 from reconciler.errors import Moved, Unknown
 from reconciler.model.changes import About, CreateTopic, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
 from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.plan import NO_EDITION, Basis, Edition, Plan, SeenCluster
+from reconciler.replication.names import OWN_TOPICS, is_own_topic
 from reconciler.resources.acls.authorizer.after_plan import judged, outlook
 from reconciler.resources.flows.routes import Routing, kept_less_by
 from reconciler.resources.replicas.placement import loads_of
@@ -105,8 +105,9 @@ def still_true(planned: Plan, now: Basis) -> tuple[Moved, ...]:
 
 
 _OUR_NAMES = (
-    f"Let the cluster's policy allow {', '.join(OUR_TOPICS)}, in which this program and its mirrors keep their records:"
-    " what it refuses, it refuses kafka-topics.sh, too. Nothing was changed"
+    f"Let the cluster's policy allow {', '.join(OWN_TOPICS)}, in which this program and its mirrors keep their records,"
+    " or choose other names by clusters.NAME.internal_topics.prefix: what it refuses, it refuses kafka-topics.sh, too."
+    " Nothing was changed"
 )
 
 
@@ -118,7 +119,7 @@ def with_broker_refusals(planned: Plan, refusals: Mapping[Subject, str], unasked
             subject,
             Reason(Why.BROKER_REFUSES, f"the brokers refuse the change of {subject}: {answer}"),
             _OUR_NAMES
-            if subject.name in OUR_TOPICS
+            if is_own_topic(subject.name)
             else "Correct what it names; this is the brokers' own check, nothing was changed",
         )
         for subject, answer in sorted(refusals.items(), key=lambda refusal: str(refusal[0]))

@@ -16,7 +16,6 @@ from reconciler.model.config_values import number
 from reconciler.model.environment.topology import Principal, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Planned
-from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC
 from reconciler.resources.acls.kind import AccessLinks, access_links, used_by_a_job
 from reconciler.resources.flows.routes import Routing, kept_less_by, sources_among
 from reconciler.resources.kind import world_of
@@ -126,9 +125,10 @@ def _links(
     rights: dict[str, tuple[str, ...]] = {}
     for name, mirror in topology.mirrors.items():
         flows = topology.flows_of(mirror)
-        kept = (STATUS_TOPIC, CONTROL_TOPIC) if mirror.hosted else (STATUS_TOPIC,)
+        own = topology.clusters[topology.status_cluster(mirror)].own_topics
+        kept = (own.status, own.control) if mirror.hosted else (own.status,)
         written = {route.remote for route in routing.routes if route.flow in mirror.flows}
-        written |= {topic.ref for flow in flows for topic in written_by(flow)}
+        written |= {topic.ref for flow in flows for topic in written_by(topology, flow)}
         written |= {TopicRef(topology.status_cluster(mirror), topic) for topic in kept} if flows else set()
         places[name] = tuple(sorted(written, key=_BY_NAME))
         sides = {side for flow in flows for side in (flow.source, flow.target)}

@@ -19,6 +19,7 @@ from reconciler.model.live import LiveCluster, LiveTopic, Source
 from reconciler.model.quotas import Quota
 from reconciler.model.users import ScramUser
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
+from reconciler.replication.names import is_own_topic
 from reconciler.replication.policy import DefaultReplicationPolicy
 from reconciler.resources.protected_names import owner_of
 from reconciler.text import counted, first_of, grouped
@@ -147,7 +148,7 @@ def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collec
     name = topic.name
     if not taking.chooses(name):
         return NOT_CHOSEN, "no --topic matches it"
-    if topic.internal or DefaultReplicationPolicy().is_internal_topic(name):
+    if topic.internal or DefaultReplicationPolicy().is_internal_topic(name) or is_own_topic(name):
         return INTERNAL, "Kafka, Connect or a mirror manages it itself"
     if hit := taking.exclude.first(name):
         return EXCLUDED, f"matches --exclude {hit}"

@@ -23,6 +23,7 @@ from reconciler.text import size_bytes
 
 _LEAST_IN_SYNC = "min.insync.replicas"
 _UNUSABLE = "${env:UNUSABLE}"
+_KEPT_BY_COMPACTION = {"cleanup.policy", "retention.ms", "retention.bytes"}
 
 
 def build_cluster(reading: Reading) -> Cluster:
@@ -48,6 +49,8 @@ def build_cluster(reading: Reading) -> Cluster:
             bytes_in_flight=reading.quantity(at, "bytes_in_flight", default=usual.bytes_in_flight, read=size_bytes),
             partitions_in_flight=reading.value(at, "partitions_in_flight", default=usual.partitions_in_flight),
         ),
+        topic_prefix=reading.value("internal_topics", "prefix", default=""),
+        own_configs=reading.mapping("internal_topics", "configs", each=topic_config),
         where=reading.place.where,
     )
 
@@ -82,6 +85,16 @@ def build_defaults(reading: Reading, *path: str) -> TopicDefaults:
 def read_undeclared(reading: Reading, *path: str) -> Undeclared | None:
     word = reading.value(*path, "undeclared", default=None)
     return None if word is None else Undeclared(word)
+
+
+def check_own_topics(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Configs under which the program's own topics would lose records."""
+    for cluster in topology.clusters.values():
+        for key in sorted(cluster.own_configs.keys() & _KEPT_BY_COMPACTION):
+            where = places.of(cluster, "internal_topics", "configs", key)
+            problem = f"cluster {cluster.name}: {key} is chosen for the program's own topics"
+            why = "They are compacted, and nothing in them expires: pauses, ownership and offset maps would be lost"
+            yield Problem("bad-value", where, problem, why, "Remove it")
 
 
 def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:

@@ -25,7 +25,7 @@ from reconciler.model.environment.topology import (
     Topology,
 )
 from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
-from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import is_own_topic
 from reconciler.resources.protected_names import protection_of
 from reconciler.text import sentence, suggestion
 
@@ -115,7 +115,7 @@ def check_topics(topology: Topology, places: Places) -> Iterator[Problem]:
             why = f"Kafka allows {allowed}; . and .. are taken"
             problem = f'the topic name "{name[:80]}" {wrong}'
             yield Problem("bad-topic-name", places.of(topic), problem, why, "Rename the topic")
-        elif name in KAFKA_TOPICS or name in (STATUS_TOPIC, OFFSETS_TOPIC, CONTROL_TOPIC):
+        elif name in KAFKA_TOPICS or is_own_topic(name):
             owner = "Kafka" if name in KAFKA_TOPICS else "the mirror job"
             why = f"{sentence(owner)} manages it itself"
             yield Problem(

@@ -23,6 +23,7 @@ def check(topology: Topology, places: Places = NO_PLACES) -> tuple[Problem, ...]
     # custom naming policies.
     problems = [
         *clusters.check_clusters(topology, places),
+        *clusters.check_own_topics(topology, places),
         *check_topics(topology, places),
         *flows.check_flows(topology, places),
         *mirrors.check_mirrors(topology, places),

@@ -52,11 +52,19 @@ class ClusterClient(BrokerConnections):
 
     ``controller``: the broker that takes requests for the controller, as the last metadata named it; -1 for none.
     ``cluster_id``: of the expected cluster, else of the one that answered first. No connection to another cluster
-    is used, whatever the addresses lead to meanwhile.
+    is used, whatever the addresses lead to meanwhile. ``topic_prefix``: of the program's own topics there.
     """
 
-    def __init__(self, name: str, bootstrap: Sequence[str], settings: ConnectionSettings, cluster_id: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        bootstrap: Sequence[str],
+        settings: ConnectionSettings,
+        cluster_id: str = "",
+        topic_prefix: str = "",
+    ) -> None:
         super().__init__(name, bootstrap, settings)
+        self.topic_prefix = topic_prefix
         self.topics: dict[str, TopicMetadata] = {}
         self.brokers: tuple[int, ...] = ()
         self.controller = NO_LEADER

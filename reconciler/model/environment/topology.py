@@ -20,6 +20,7 @@ from reconciler.replication.expressions.record_filter import Where as Selection
 from reconciler.replication.groups import EXCLUDED_GROUPS
 from reconciler.replication.handover import ChannelSettings, Deployment, Naming, Start
 from reconciler.replication.json_codec import SPARSE
+from reconciler.replication.names import OwnTopics
 
 # MirrorMaker 2's DefaultConfigPropertyFilter, config.properties.exclude (MirrorMaker 2.4 to 4.3)
 MM2_CONFIG_EXCLUDE = (
@@ -190,11 +191,19 @@ class Cluster:
     """The pace of moving replicas."""
     service: str = field(default="", metadata=SPARSE)
     """The service that runs it, see ``services``; empty: guessed from its addresses."""
+    topic_prefix: str = field(default="", metadata=SPARSE)
+    """Before the names of the program's own topics, see ``own_topics``."""
+    own_configs: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
+    """Configs of the program's own topics, over those that it chooses."""
     where: Where = field(default=NOWHERE, compare=False)
     not_contacted: str = field(default="", compare=False)
     """Changes of its connection since the base that credentials may not follow; else empty."""
     listable: tuple[str, ...] = field(default=(), compare=False)
     """Words of RECONCILER_ALLOW that would allow the change; empty if none can."""
+
+    @property
+    def own_topics(self) -> OwnTopics:
+        return OwnTopics(self.topic_prefix)
 
     def client_for(self, principal: Principal) -> dict[str, str]:
         return {**self.client, **self.principals.get(principal, {})}

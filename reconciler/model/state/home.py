@@ -10,6 +10,7 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.state import lock
 from reconciler.model.state.last_apply import applied_key
 from reconciler.replication.json_codec import Codec, JsonRecord
+from reconciler.replication.names import LOCK_TOPIC
 
 
 def home_key(environment: str) -> str:
@@ -30,13 +31,20 @@ _RECORD = JsonRecord(Home, "record of the lock's home", codec=Codec(lenient=True
 dumps, loads = _RECORD.dumps, _RECORD.loads
 
 
+class OtherPrefixError(BlockedError):
+    """The environment keeps its records under another prefix than git has. No plan can be right: it would rest on
+    empty records."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """A cluster's records of the environment: those beside its lock by key, and its copy of the home."""
+    """A cluster's records of the environment: those beside its lock by key, and its copy of the home. ``elsewhere``:
+    the topic of another prefix that has them."""
 
     cluster_id: str
     records: Mapping[str, bytes]
     home: Home | None = None
+    elsewhere: str = ""
 
 
 Answers = Mapping[str, Sighting | ClusterError]
@@ -65,6 +73,8 @@ def home_of(topology: Topology, answers: Answers, anew: bool = False) -> LockPla
     for name in sorted(topology.clusters):
         match answers.get(name):
             case Sighting() as sighting:
+                if sighting.elsewhere:
+                    _refuse_other_prefix(topology, name, sighting.elsewhere)
                 seen[name] = sighting
             case ClusterError() as error:
                 silent[name] = error
@@ -104,6 +114,17 @@ def _refuse_silent(topology: Topology, error: ClusterError, known: bool) -> NoRe
     keeps = f"Cluster {error.cluster} {'keeps' if known else 'may keep'} the lock of environment {topology.environment}"
     why = "\n".join(filter(None, (error.why, f"{keeps}, so nothing was begun, there or on another cluster.")))
     raise ClusterError(error.cluster, error.kind, error.what, why, error.todo)
+
+
+def _refuse_other_prefix(topology: Topology, cluster: str, topic: str) -> NoReturn:
+    now, prefix = topology.clusters[cluster].own_topics.lock, topic.removesuffix(LOCK_TOPIC)
+    key = f"clusters.{cluster}.internal_topics.prefix"
+    raise OtherPrefixError(
+        f"environment {topology.environment} keeps its records on {cluster} in {topic}, and git names {now}",
+        "Under other names the lock, ownership, pauses and offset maps would begin empty: our rules would count as"
+        " foreign ones, and a lost position would go unnoticed.",
+        f"Set {key} to '{prefix}'." if prefix else f"Take {key} away.",
+    )
 
 
 def _refuse_undeclared(topology: Topology, home: Home) -> NoReturn:

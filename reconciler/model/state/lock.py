@@ -1,6 +1,6 @@
 """The lock of an environment: holder, lease, and its JSON as written to Kafka. Frozen."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.errors import ReconcilerError
@@ -8,7 +8,6 @@ from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.replication.json_codec import JsonRecord
 from reconciler.text import time_words
 
-LOCK_TOPIC = "__reconciler"
 LOCK_TOPIC_REPLICAS = 3
 # Few keys, but a small record every few seconds while a run holds the lock: compaction has to keep up.
 LOCK_TOPIC_CONFIGS = {
@@ -46,13 +45,14 @@ def lock_topic_configs(replicas: int) -> dict[str, str]:
     return {**LOCK_TOPIC_CONFIGS, "min.insync.replicas": str(max(1, replicas - 1))}
 
 
-def lock_topic_shapes(brokers: int) -> Iterator[tuple[int, dict[str, str]]]:
+def lock_topic_shapes(brokers: int, chosen: Mapping[str, str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Factors and configs for the lock's topic, to try in turn: a broker policy may refuse the configs that are mere
-    wishes."""
+    wishes. ``chosen``: configs from git, which are none."""
     factors = lock_topic_factors(brokers)
-    yield from ((factor, lock_topic_configs(factor)) for factor in factors)
+    yield from ((factor, {**lock_topic_configs(factor), **chosen}) for factor in factors)
     for factor in factors:
-        yield factor, {key: value for key, value in lock_topic_configs(factor).items() if key not in WISHES}
+        needed = {key: value for key, value in lock_topic_configs(factor).items() if key not in WISHES}
+        yield factor, {**needed, **chosen}
 
 
 def lock_key(environment: str) -> str:

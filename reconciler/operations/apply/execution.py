@@ -34,7 +34,6 @@ from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.health import Sight
 from reconciler.model.reports.probe import Needs
 from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
-from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.model.state.rollout_progress import Promotion, promotion_key
 from reconciler.model.state.rollout_progress import dumps as promotion_text
 from reconciler.operations.apply.audit import Audit, Recorder, recorded
@@ -226,7 +225,7 @@ def answering(session: Session) -> Cluster | None:
     """The first answering cluster, by name, for commands that must work without the cluster that keeps the lock."""
     for name in sorted(session.topology.clusters):
         try:
-            session.clusters[name].read((LOCK_TOPIC,))
+            session.clusters[name].read((session.topology.clusters[name].own_topics.lock,))
         except ClusterError:
             continue
         return session.topology.clusters[name]

@@ -20,7 +20,6 @@ from reconciler.model.plan import Plan
 from reconciler.model.state import last_apply
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import NOTHING_RECORDED, LeftCluster, dumps, left_key, left_on
-from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.operations.session.session import Session
 from reconciler.resources.shrink_limit import shrunken
 
@@ -53,7 +52,7 @@ def require_met(session: Session, cluster: Cluster, record: bytes | None) -> Non
     with suppress(ValueError):
         applied = last_apply.loads(record) if record is not None else None
     reader = session.clusters[cluster.name]
-    if cluster.cluster_id is not None or LOCK_TOPIC in reader.read((LOCK_TOPIC,)).topics:
+    if cluster.cluster_id is not None or (topic := cluster.own_topics.lock) in reader.read((topic,)).topics:
         return
     live_cluster = reader.read()
     if what := unmet(cluster, live_cluster, applied):

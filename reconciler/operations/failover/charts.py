@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from reconciler.backends.clusters.groups import PartitionBounds
 from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.reports.failover import GroupOffset, Key, Leg, TranslatedPartition
-from reconciler.replication.names import OFFSETS_TOPIC
-from reconciler.replication.offsets.map import PartitionMap, Translation, beyond_copy
+from reconciler.replication.offsets.map import THE_MAP, PartitionMap, Translation, beyond_copy
 from reconciler.replication.offsets.two_way import Interleaved
 
 _NOTHING = PartitionMap(())
@@ -102,8 +101,8 @@ def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: Pa
     if destination is None:
         return offset
     if partition.offset is not None and partition.offset > destination.end:
-        says = f"the offset map ({OFFSETS_TOPIC})"
-        return replace(offset, translated=unbelieved(partition.offset, offset.destination, destination, says))
+        unused = unbelieved(partition.offset, offset.destination, destination, THE_MAP)
+        return replace(offset, translated=unused)
     if partition.offset is not None and partition.offset < destination.begin:
         partition = replace(partition, offset=destination.begin)
     if partition.exact:

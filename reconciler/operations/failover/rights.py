@@ -12,7 +12,6 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Flow, Principal
 from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Level
-from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.policy import TopicSelector
 from reconciler.text import BRIEF, counted, first_of
 
@@ -25,7 +24,7 @@ AskRights = Callable[[Cluster, Principal, Ask], Rights]
 @dataclass(frozen=True, slots=True)
 class StepNeeds:
     """Rights that planned steps need as one principal on one cluster. ``topics``, ``groups``: for setting offsets.
-    ``alters``, ``writes``: the reason for altering access rules, and for writing ``__mirror_status``; empty if not
+    ``alters``, ``writes``: the reason for altering access rules, and for writing the status topic; empty if not
     needed.
     """
 
@@ -38,7 +37,11 @@ class StepNeeds:
 
     @property
     def ask(self) -> Ask:
-        return Ask(self.topics, groups=self.groups[:GROUPS_ASKED], writes=(STATUS_TOPIC,) if self.writes else ())
+        return Ask(
+            self.topics,
+            groups=self.groups[:GROUPS_ASKED],
+            writes=(self.cluster.own_topics.status,) if self.writes else (),
+        )
 
 
 def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights) -> tuple[FailoverCheck, ...]:
@@ -69,9 +72,9 @@ def denied(needs: Collection[StepNeeds], *, lost: bool, ask: AskRights = rights)
             continue
         if isinstance(given.writes, Unknown):
             checks.append(_unasked(need, given.writes))
-        elif not given.writes.get(STATUS_TOPIC, True):
-            refusal = f"may not write topic {STATUS_TOPIC}"
-            checks.append(_stop(need, refusal, need.writes, "Write", f"--topic {STATUS_TOPIC}"))
+        elif not given.writes.get(status := need.cluster.own_topics.status, True):
+            refusal = f"may not write topic {status}"
+            checks.append(_stop(need, refusal, need.writes, "Write", f"--topic {status}"))
     return tuple(checks)
 
 

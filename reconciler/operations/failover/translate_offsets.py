@@ -15,7 +15,8 @@ from reconciler.kafka.client.cluster import LATEST, ClusterClient
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.model.environment.topology import Flow, Isolation, Topology
 from reconciler.model.reports.offsets import Key, TranslatedOffset, TranslateRequest, Translations
-from reconciler.replication.names import OFFSETS_TOPIC, position_group
+from reconciler.replication.names import position_group
+from reconciler.replication.offsets import map_topic
 from reconciler.replication.offsets.map import Translation, beyond_log
 from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.translate import ClusterSides, translate
@@ -76,7 +77,7 @@ async def _translated(
     except errors.BrokerError as error:
         if error.code != errors.UNKNOWN_TOPIC:
             raise
-        problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {OFFSETS_TOPIC}"
+        problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {map_topic.name_on(target)}"
         why = "Without it positions cannot be translated."
         todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
         raise ReconcilerError(problem, why, todo) from None

@@ -22,7 +22,6 @@ from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.apply.audit import Audit, recorded
 from reconciler.operations.session.session import Session, now_ms, open_session
-from reconciler.replication.names import STATUS_TOPIC
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 from reconciler.resources.mirrors.pause import (
     PauseRequest,
@@ -125,8 +124,9 @@ def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
     for cluster in sorted({place_of(session, scope.flow).name for scope in wanted}):
         session.records[cluster].pauses()
         if session.records[cluster].topic_missing:
+            topic = session.topology.clusters[cluster].own_topics.status
             raise ReconcilerError(
-                f"{cluster} has no topic {STATUS_TOPIC}: what is paused is not known",
+                f"{cluster} has no topic {topic}: what is paused is not known",
                 "Pauses are kept there. A job that runs continues with those that it has read.",
                 "Create the topic: reconciler apply ENV. Then run this again.",
             )

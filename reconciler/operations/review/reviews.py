@@ -52,7 +52,8 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
     refusals: dict[Subject, str] = {}
     unasked: dict[str, str] = {}
     with ThreadPoolExecutor(len(asked) + 1) as pool:
-        of_lock = pool.submit(lock_topic_refused, session.clusters, on.live, session.topology.lock_home, made)
+        home = session.topology.clusters.get(session.topology.lock_home)
+        of_lock = pool.submit(lock_topic_refused, session.clusters, on.live, home, made)
         answers = {key: pool.submit(session.clusters[key[0]].validate, some) for key, some in asked.items()}
         for (name, _), answer in answers.items():
             try:

@@ -23,7 +23,7 @@ from reconciler.model.copying import Copying, FlowLook, look
 from reconciler.model.environment.topology import Mirror, Principal, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.operations.session.moved_pauses import MovedPauses, moved_pauses
-from reconciler.replication.names import CONTROL_TOPIC, runbook_of
+from reconciler.replication.names import runbook_of
 from reconciler.resources.mirrors.handover import submission_of
 from reconciler.text import BRIEF, first_of
 
@@ -144,7 +144,7 @@ class MirrorRunners:
         declared = topology.mirrors.get(mirror)
         for cluster in [topology.status_cluster(declared)] if declared is not None else topology.clusters:
             live = seen.known(cluster) if seen is not None else None
-            if seen is None or (live is not None and CONTROL_TOPIC in live.topics):
+            if seen is None or (live is not None and topology.clusters[cluster].own_topics.control in live.topics):
                 with suppress(ClusterError):  # no host is declared, so a failed read stops nothing
                     hosted = self._on(cluster, mirror)
                     if hosted.is_kept():

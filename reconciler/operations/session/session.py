@@ -26,7 +26,7 @@ from reconciler.environment.load_clusters import NO_HEAD, Head
 from reconciler.errors import ClusterError, Problem, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
-from reconciler.model.state.home import home_of
+from reconciler.model.state.home import OtherPrefixError, home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import lock_cluster
@@ -187,10 +187,12 @@ class Session:
 
     def read_last_apply(self, consent: Consent = NOTHING_AGREED) -> ReadApply:
         """The record of the last apply; Unknown if the plan principal cannot read it. Raises ReconcilerError if the
-        apply principal cannot read it, unless ``consent`` covers an invalid record."""
+        apply principal cannot read it, unless ``consent`` covers an invalid record, and OtherPrefixError."""
         try:
             place = lock_cluster(self.topology) if self.topology.lock_home else self.find_home()
             return ReadApply(*read_last_apply(place, self.topology.environment, self.principal))
+        except OtherPrefixError:
+            raise
         except ReconcilerError as error:
             if isinstance(error, ClusterError) and error.kind == "invalid" and consent.shrink and consent.first_contact:
                 return ReadApply(None)

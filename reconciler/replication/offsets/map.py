@@ -97,6 +97,9 @@ def beyond_log(offset: int, key: tuple[str, int], cluster: str, end: int) -> str
     )
 
 
+THE_MAP = "the offset map"
+
+
 def beyond_copy(offset: int, key: tuple[str, int], end: int, says: str) -> str:
     """Why an offset from ``says`` is not used: the log of ``key`` ends before it, so a consumer set there would jump by
     auto.offset.reset, past records that it has not read."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError
-from reconciler.replication.names import OFFSETS_TOPIC
+from reconciler.replication.names import OwnTopics
 from reconciler.replication.offsets import codec
 from reconciler.replication.offsets.map import PartitionMap, Stretch
 
@@ -26,10 +26,15 @@ def holder_of(flow: str, key: Key, count: int) -> int:
     return zlib.crc32(f"{flow}/{key[0]}/{key[1]}".encode()) % count
 
 
+def name_on(target: ClusterClient) -> str:
+    return OwnTopics(target.topic_prefix).offsets
+
+
 async def partitions(target: ClusterClient) -> list[Key]:
     """Of the topic. Raises BrokerError, also when it is missing, or ConnectionLostError."""
-    await logs.leaders(target, [OFFSETS_TOPIC])
-    return [(OFFSETS_TOPIC, number) for number in target.topics[OFFSETS_TOPIC].leaders]
+    topic = name_on(target)
+    await logs.leaders(target, [topic])
+    return [(topic, number) for number in target.topics[topic].leaders]
 
 
 async def append(target: ClusterClient, flow: str, chunks: Mapping[Key, Sequence[logs.KeyValue]]) -> None:
@@ -38,7 +43,7 @@ async def append(target: ClusterClient, flow: str, chunks: Mapping[Key, Sequence
     records: dict[int, list[logs.KeyValue]] = {}
     for key, members in chunks.items():
         records.setdefault(holder_of(flow, key, count), []).extend(members)
-    await logs.append(target, OFFSETS_TOPIC, records)
+    await logs.append(target, name_on(target), records)
 
 
 async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: Collection[Key]) -> int:
@@ -49,7 +54,7 @@ async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: C
     await logs.leaders(source, sorted({topic for topic, _ in keys}))
     starts = await logs.begins(source, list(keys))
     count = len(await partitions(target))
-    parts = [(OFFSETS_TOPIC, n) for n in sorted({holder_of(flow, key, count) for key in keys})]
+    parts = [(name_on(target), n) for n in sorted({holder_of(flow, key, count) for key in keys})]
     by_partition: dict[Key, dict[int, tuple[bytes, int]]] = {key: {} for key in keys}
     """Beginning of a chunk -> its key and its end."""
     prefix = f"{flow}/".encode()
@@ -76,7 +81,7 @@ async def prune(source: ClusterClient, target: ClusterClient, flow: str, keys: C
 async def cut(target: ClusterClient, flow: str, key: Key, end: int) -> None:
     """Removes entries of target offsets from ``end`` on, after the target lost these records: copied again, they get
     other offsets. ``key``: source partition. Raises BrokerError or ConnectionLostError; repeating it is harmless."""
-    holder = (OFFSETS_TOPIC, holder_of(flow, key, len(await partitions(target))))
+    holder = (name_on(target), holder_of(flow, key, len(await partitions(target))))
     chunks: dict[bytes, bytes] = {}
     async for name, value in logs.read_whole(target, [holder]):
         with suppress(codec.ChunkError):
@@ -155,7 +160,7 @@ async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.I
 
 async def _read_newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> dict[Key, Record]:
     parts = await partitions(target)
-    holders = {key: (OFFSETS_TOPIC, holder_of(flow, key, len(parts))) for key in wanted}
+    holders = {key: (name_on(target), holder_of(flow, key, len(parts))) for key in wanted}
     newest: dict[Key, Record] = {}
     begins = await logs.begins(target, list(set(holders.values())))
     upper = await logs.ends(target, list(begins))
@@ -238,7 +243,7 @@ class MapReader:
         """
         target = self._target
         keys = await partitions(target)
-        topic_id = target.topics[OFFSETS_TOPIC].topic_id
+        topic_id = target.topics[name_on(target)].topic_id
         if topic_id != self._topic_id:  # recreated
             self._topic_id = topic_id
             self._read.clear()

@@ -10,7 +10,6 @@ from uuid import UUID
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
-from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets import close_gaps, codec, map_topic, position_metadata
 from reconciler.replication.offsets.map import Exactness, PartitionMap, Translation, beyond_copy, beyond_log
 
@@ -88,7 +87,9 @@ async def translate(
             all_translations = [
                 each
                 if far_end is None or (each.offset or 0) <= far_end
-                else Translation(None, Exactness.UNKNOWN, beyond_copy(each.offset or 0, twin, far_end, _THE_MAP))
+                else Translation(
+                    None, Exactness.UNKNOWN, beyond_copy(each.offset or 0, twin, far_end, "the offset map")
+                )
                 for each in all_translations
             ]
         if any(translation.offset is None for translation in all_translations):
@@ -104,9 +105,6 @@ async def translate(
             {(key, offset): translation for offset, translation in zip(asked, all_translations, strict=True)}
         )
     return translations
-
-
-_THE_MAP = f"the offset map ({OFFSETS_TOPIC})"
 
 
 async def _ends(cluster: ClusterClient | None, keys: Sequence[Key]) -> dict[Key, int]:

@@ -23,8 +23,7 @@ from reconciler.model.changes import (
 from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import ShrinkLimit, Topology
 from reconciler.model.live import LiveAccess, LiveState, Made
-from reconciler.model.state.lock import LOCK_TOPIC
-from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import is_own_topic
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, desired_rules, left_over
 from reconciler.resources.acls.read_only import denial
 from reconciler.resources.flows.routes import Routing
@@ -32,7 +31,6 @@ from reconciler.resources.shrink_limit import too_many_rules
 from reconciler.text import counted, grouped, nearest
 
 NOTED = 10
-OURS = frozenset({STATUS_TOPIC, CONTROL_TOPIC, OFFSETS_TOPIC, LOCK_TOPIC})
 """Topics of the program's own: apply makes them where something needs them."""
 NOT_PROBED = Reason(
     Why.NOT_PROBED, "done by an earlier run that was interrupted before it was confirmed, or that could not confirm it"
@@ -54,7 +52,7 @@ def compare_access(topology: Topology, live: LiveState, routing: Routing) -> Fin
                 continue
             names = routing.prospects.names(cluster)
             for name in literal_topics(rule):
-                known = name in names or name in live_cluster.hidden or name in OURS
+                known = name in names or name in live_cluster.hidden or is_own_topic(name)
                 if known or (cluster, name) in value or len(value) >= NOTED:
                     continue
                 value.add((cluster, name))

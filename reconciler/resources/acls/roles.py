@@ -24,8 +24,11 @@ from reconciler.model.acls import (
     ResourceType,
 )
 from reconciler.model.environment.topology import Flow, Topology
-from reconciler.model.state.lock import LOCK_TOPIC
-from reconciler.replication.names import CONTROL_TOPIC, STATUS_TOPIC, host_transactions, position_group
+from reconciler.replication.names import (
+    OwnTopics,
+    host_transactions,
+    position_group,
+)
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.internal import written_by
 from reconciler.text import BRIEF, first_of, grouped
@@ -121,7 +124,6 @@ def _rights(rule: AccessRule, role: AccessRole) -> Iterator[Right]:
                 TOPIC, (EVERY,), Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.ALTER_CONFIGS
             )
             yield from _each(CLUSTER, (ITSELF,), Operation.ALTER, Operation.ALTER_CONFIGS)
-            yield from _each(TOPIC, (NamePattern(LOCK_TOPIC),), Operation.READ, Operation.WRITE)
             yield from _each(TRANSACTION, (OUR_TRANSACTIONS,), Operation.WRITE)
         case AccessRole.MIRROR:
             return
@@ -135,7 +137,6 @@ def _looking() -> Iterator[Right]:
     yield from _each(GROUP, (EVERY,), Operation.DESCRIBE)
     yield from _each(TRANSACTION, (EVERY,), Operation.DESCRIBE)
     yield from _each(CLUSTER, (ITSELF,), Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS)
-    yield from _each(TOPIC, (NamePattern(STATUS_TOPIC), NamePattern(LOCK_TOPIC)), Operation.READ)
 
 
 def _each(resource: ResourceType, names: Iterable[NamePattern], *operations: Operation) -> Iterator[Right]:
@@ -187,18 +188,26 @@ def mirror_rights(flows: Iterable[Flow], topology: Topology, routes: Iterable[Ro
             if flow.groups.sync_offsets:
                 yield GROUP, EVERY_GROUP, Operation.READ
     # Topics that the job keeps for itself on `cluster`; it reads back what it wrote.
-    carrying = {flow.name for flow in wanted}
+    carrying, own = {flow.name for flow in wanted}, topology.clusters[cluster].own_topics
     for mirror in topology.mirrors.values():
         if carrying.intersection(mirror.flows) and topology.status_cluster(mirror) == cluster:
-            yield from _read_and_write(NamePattern(STATUS_TOPIC))
+            yield from _read_and_write(NamePattern(own.status))
             if mirror.hosted:
-                yield from _read_and_write(NamePattern(CONTROL_TOPIC))
+                yield from _read_and_write(NamePattern(own.control))
                 prefix = NamePattern(host_transactions(topology.environment), PatternType.PREFIXED)
                 yield TRANSACTION, prefix, Operation.WRITE
     for carried in sorted(carrying):
-        for topic in written_by(topology.flows[carried]):
+        for topic in written_by(topology, topology.flows[carried]):
             if topic.ref.cluster == cluster:
                 yield from _read_and_write(NamePattern(topic.ref.name))
+
+
+def own_rights(role: AccessRole | None, own: OwnTopics) -> Iterator[Right]:
+    """Rights of plan and apply on the status and lock topics of a cluster, whose names depend on its prefix."""
+    if role in (AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY):
+        yield from _each(TOPIC, (NamePattern(own.status), NamePattern(own.lock)), Operation.READ)
+    if role is AccessRole.RECONCILER_APPLY:
+        yield TOPIC, NamePattern(own.lock), Operation.WRITE
 
 
 def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> Iterator[Right]:
@@ -206,14 +215,15 @@ def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> 
     ``failover`` write pauses to the status topic."""
     if role not in (AccessRole.RECONCILER_PLAN, AccessRole.RECONCILER_APPLY):
         return
-    applies = role is AccessRole.RECONCILER_APPLY
+    applies, own = role is AccessRole.RECONCILER_APPLY, topology.clusters[cluster].own_topics
+    yield from own_rights(role, own)
     kept = [m for m in topology.mirrors.values() if m.flows and topology.status_cluster(m) == cluster]
     if kept and applies:
-        yield TOPIC, NamePattern(STATUS_TOPIC), Operation.WRITE
+        yield TOPIC, NamePattern(own.status), Operation.WRITE
     if any(mirror.hosted for mirror in kept):
-        yield TOPIC, NamePattern(CONTROL_TOPIC), Operation.READ
+        yield TOPIC, NamePattern(own.control), Operation.READ
         if applies:
-            yield TOPIC, NamePattern(CONTROL_TOPIC), Operation.WRITE
+            yield TOPIC, NamePattern(own.control), Operation.WRITE
     audit = topology.audit_place()
     if audit is not None and audit.cluster == cluster:
         yield TOPIC, NamePattern(audit.name), Operation.READ

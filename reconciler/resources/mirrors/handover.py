@@ -40,7 +40,9 @@ def mirror_handover(topology: Topology, mirror: Mirror) -> Handover:
         refresh_interval_ms=mirror.refresh_interval_ms,
         status_interval_ms=mirror.status_interval_ms,
         status=handover.StatusPlace(
-            _endpoint(status_cluster), names.STATUS_TOPIC, names.status_key(topology.environment, mirror.name)
+            _endpoint(status_cluster),
+            status_cluster.own_topics.status,
+            names.status_key(topology.environment, mirror.name),
         ),
         flows=tuple(_flow(topology, flow) for flow in sorted(topology.flows_of(mirror), key=lambda flow: flow.name)),
         metrics_port=mirror.metrics_port,
@@ -133,7 +135,8 @@ def _internal_topics(flow: Flow) -> handover.InternalTopics:
 
 def _endpoint(cluster: Cluster) -> handover.Endpoint:
     servers = tuple(sorted(set(cluster.bootstrap_servers)))
-    return handover.Endpoint(cluster.name, servers, cluster.client_for(Principal.MIRROR), cluster.cluster_id or "")
+    settings = cluster.client_for(Principal.MIRROR)
+    return handover.Endpoint(cluster.name, servers, settings, cluster.cluster_id or "", cluster.topic_prefix)
 
 
 def handovers(topology: Topology) -> dict[str, str]:

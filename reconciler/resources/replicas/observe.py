@@ -14,7 +14,7 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState, Source, different_configs
 from reconciler.model.ports import ClusterReader
 from reconciler.model.replicas import THROTTLED_REPLICAS, ReplicaFacts
-from reconciler.replication.names import STATUS_TOPIC
+from reconciler.replication.names import is_reserved
 from reconciler.resources.topics.defaults import layers_of, replication_factor
 
 
@@ -33,7 +33,7 @@ def matter(topology: Topology, cluster: LiveCluster) -> bool:
     """Whether replicas of a cluster matter. Errs towards True, because remote topics of flows are not computed here."""
     declared: list[tuple[str, int]] = []
     if factor := replication_factor(layers_of(topology, cluster.name)):
-        declared.append((STATUS_TOPIC, factor))
+        declared.append((topology.clusters[cluster.name].own_topics.status, factor))
     for entry in topology.topics.values():
         if entry.replication_factor and cluster.name in entry.clusters:
             declared.append((entry.name, entry.replication_factor))
@@ -46,7 +46,7 @@ def matter(topology: Topology, cluster: LiveCluster) -> bool:
         return False
     for topic in cluster.topics.values():
         named = wanted.get(topic.name)
-        factors = {named} if named else set() if topic.internal or topic.name.startswith("__") else flows
+        factors = {named} if named else set() if topic.internal or is_reserved(topic.name) else flows
         parts = topic.partitions
         if any(len(part.replicas) != factor or len(part.isr) != factor for factor in factors for part in parts):
             return True

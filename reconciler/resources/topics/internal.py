@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.replication import mirrormaker_records
-from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_PARTITIONS, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import OFFSETS_PARTITIONS, is_own_topic
 from reconciler.text import grouped
 
 # Each mirror writes a small record every few seconds, so compaction has to keep up. Nothing may expire: the topic also
@@ -48,16 +48,17 @@ def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
     """Each topic once, in order of cluster and name, with the reasons of all its mirrors."""
     by_mirror: list[tuple[str, InternalTopic]] = []
     for mirror in topology.mirrors.values():
+        place = topology.clusters[topology.status_cluster(mirror)]
         if mirror.flows:
-            status = TopicRef(topology.status_cluster(mirror), STATUS_TOPIC)
+            status = TopicRef(place.name, place.own_topics.status)
             by_mirror.append((mirror.name, InternalTopic(status, 1, STATUS_CONFIGS, "writes its status there")))
             if mirror.hosted:
-                control = TopicRef(topology.status_cluster(mirror), CONTROL_TOPIC)
+                control = TopicRef(place.name, place.own_topics.control)
                 by_mirror.append(
                     (mirror.name, InternalTopic(control, 1, CONTROL_CONFIGS, "is kept by hosts, which read there"))
                 )
         for flow in topology.flows_of(mirror):
-            for kept in written_by(flow):
+            for kept in written_by(topology, flow):
                 by_mirror.append((mirror.name, kept))
     written = tuple(by_mirror)
     writers = grouped(((topic.ref, topic.reason, topic.partitions), name) for name, topic in written)
@@ -65,15 +66,21 @@ def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
     topics: dict[TopicRef, InternalTopic] = {}
     for (ref, description, partitions), names in sorted(writers.items()):
         reason = f"mirror {', '.join(sorted(set(names)))} {description}"
-        topics.setdefault(ref, InternalTopic(ref, partitions, configs[ref], reason))
+        chosen = topology.clusters[ref.cluster].own_configs if is_own_topic(ref.name) else {}
+        topics.setdefault(ref, InternalTopic(ref, partitions, {**configs[ref], **chosen}, reason))
     return tuple(topics.values())
 
 
-def written_by(flow: Flow) -> Iterator[InternalTopic]:
+def written_by(topology: Topology, flow: Flow) -> Iterator[InternalTopic]:
     """The topics of one flow. ``reason`` ends a sentence that begins with its mirror."""
-    yield InternalTopic(
-        TopicRef(flow.target, OFFSETS_TOPIC), OFFSETS_PARTITIONS, OFFSETS_CONFIGS, "keeps its offset maps there"
-    )
+    offsets = TopicRef(flow.target, topology.clusters[flow.target].own_topics.offsets)
+    yield InternalTopic(offsets, OFFSETS_PARTITIONS, OFFSETS_CONFIGS, "keeps its offset maps there")
+    yield from of_mirrormaker(flow)
+
+
+def of_mirrormaker(flow: Flow) -> Iterator[InternalTopic]:
+    """MirrorMaker 2's internal topics that the flow writes for clients. Clients know them by name, so that no prefix
+    applies."""
     asked = flow.mirrormaker_topics
     separator = flow.internal_separator
     if asked.heartbeats is not None:

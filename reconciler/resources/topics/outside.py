@@ -132,12 +132,12 @@ def _changed(
     if topic is None:
         sides = f"{was}, {_partitions(before.partitions)}", NO_TOPIC
         why = COPIED_AGAIN.format(source=source) if source is not None else GONE
-        why = PAUSES_GONE if ref.name == STATUS_TOPIC else why
+        why = PAUSES_GONE if ref.name.endswith(STATUS_TOPIC) else why
         yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why, _copied(source))
         return
     if topic.topic_id != before.topic_id:
         why = COPY_RECREATED.format(source=source) if source is not None else RECREATED
-        why = PAUSES_GONE if ref.name == STATUS_TOPIC else why
+        why = PAUSES_GONE if ref.name.endswith(STATUS_TOPIC) else why
         now_id = f"topic id {topic.topic_id}"
         yield OutsideChange(Outside.RECREATED, subject, "", was, now_id, since, why, _copied(source))
     if (count := len(topic.partitions)) != before.partitions:

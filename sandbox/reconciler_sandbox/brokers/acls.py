@@ -29,8 +29,7 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from reconciler.model.state.lock import LOCK_TOPIC
-from reconciler.replication.names import CONTROL_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import CONTROL_TOPIC, LOCK_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.replication.policy import HEARTBEATS
 from reconciler_sandbox.errors import SandboxError
 from reconciler_sandbox.profiles import CLUSTERS

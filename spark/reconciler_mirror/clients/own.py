@@ -20,8 +20,8 @@ def cluster_of(endpoint: Endpoint) -> ClusterClient:
     name."""
     client = resolve(endpoint.client, os.environ, read_secret)
     try:
-        settings = connection_settings(client)
-        return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, settings, endpoint.cluster_id)
+        settings, prefix = connection_settings(client), endpoint.topic_prefix
+        return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, settings, endpoint.cluster_id, prefix)
     except SettingError as error:
         raise SettingError(f"cluster {endpoint.cluster}: {error}") from None
 

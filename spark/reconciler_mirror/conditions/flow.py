@@ -5,7 +5,7 @@ from itertools import groupby
 
 from reconciler.kafka.client.errors import SettingError, name_of
 from reconciler.replication.handover import FlowSettings
-from reconciler.replication.names import OFFSETS_TOPIC, ConditionCode, position_group, runbook_of
+from reconciler.replication.names import ConditionCode, OwnTopics, position_group, runbook_of
 from reconciler.replication.status import ReportedLoss
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.model.lane import GRANTS, Condition, LaneSpec
@@ -79,9 +79,10 @@ def takeover_refused(flow: FlowSettings, error: Exception) -> Condition:
 
 def offset_map_missing(spec: LaneSpec, code: int) -> Condition:
     """``code``: Kafka's error code for a write or read of the map."""
+    topic = OwnTopics(spec.target.topic_prefix).offsets
     return Condition(
         "offset_map_missing",
-        f"{spec.flow} is copied, but {spec.target.cluster} answers {name_of(code)} for {OFFSETS_TOPIC}: which offsets "
+        f"{spec.flow} is copied, but {spec.target.cluster} answers {name_of(code)} for {topic}: which offsets "
         "copies have is not written down. Groups are not synced exactly, a failover cannot translate their offsets, "
         "and a lost position or a shortened log is harder to tell",
         f"Run reconciler apply ENV: it creates the topic. If it is there: {GRANTS}.",

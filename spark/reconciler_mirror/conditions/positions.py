@@ -128,9 +128,10 @@ def position_regressed(
     copied_to: int,
     source_end: int | None = None,
     restored: TargetLoss | None = None,
+    offset_map: str = OFFSETS_TOPIC,
 ) -> Condition:
-    """``copied_to``: a lower bound of the last committed position, from the offset map; ``source_end``: the source's
-    log end, if known. ``restored``: the copy ends earlier, too."""
+    """``copied_to``: a lower bound of the last committed position, from topic ``offset_map``; ``source_end``: the
+    source's log end, if known. ``restored``: the copy ends earlier, too."""
     # Group and copy are both older: one backup may hold both, and then copying again from there duplicates nothing.
     if restored is not None:
         return Condition.of_partition(
@@ -147,10 +148,10 @@ def position_regressed(
         return Condition.of_partition(
             "position_regressed",
             spec,
-            f"is not copied: by {OFFSETS_TOPIC} it was copied up to source offset {copied_to}, but its log ends at "
+            f"is not copied: by {offset_map} it was copied up to source offset {copied_to}, but its log ends at "
             f"{source_end}, and the position in group {group} is {position}. Another client than the mirror wrote to "
-            f"{OFFSETS_TOPIC}, or the source lost records",
-            f"Check which principals may write to it: kafka-acls.sh --list --topic {OFFSETS_TOPIC}. Compare the "
+            f"{offset_map}, or the source lost records",
+            f"Check which principals may write to it: kafka-acls.sh --list --topic {offset_map}. Compare the "
             f"last records of both topics. Where the copy ends at source offset {position}, continue there: "
             f"{seek_to(spec, position)}.",
         )

@@ -23,9 +23,8 @@ from reconciler.replication.groups import (
 )
 from reconciler.replication.handover import GroupSettings
 from reconciler.replication.mirrormaker_records import Checkpoint
-from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets.codec import Ids
-from reconciler.replication.offsets.map import Gap, PartitionMap, Translation, beyond_copy
+from reconciler.replication.offsets.map import THE_MAP, Gap, PartitionMap, Translation, beyond_copy
 from reconciler.replication.offsets.map_topic import MapReader
 from reconciler_mirror.groups.translators import AsCommitted, BothWays, GapCloser
 
@@ -290,7 +289,7 @@ class GroupRounds:
             if entry.rewound and entry.last is not None and entry.last.downstream > end and key not in self._former:
                 entry.rewound = False
             if entry.downstream is not None and entry.downstream > end:
-                why = beyond_copy(entry.downstream, twin, end, f"the offset map ({OFFSETS_TOPIC})")
+                why = beyond_copy(entry.downstream, twin, end, THE_MAP)
                 reasons[group] = f"{key[0]}-{key[1]} (at {entry.committed.offset}): {why}"
                 _forget(entry)
         return reasons

@@ -14,7 +14,6 @@ from reconciler.kafka.client.cluster import ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError, ConnectionLostError, WireError
 from reconciler.kafka.client.small_topics import KeyValue, append
 from reconciler.replication.mirrormaker_records import OffsetSync
-from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets import map_topic
 from reconciler.replication.offsets.codec import MapPartition, OffsetChunk
 from reconciler_mirror import log_lines as logs
@@ -52,7 +51,7 @@ class MapWriter:
                 lane = self._lane
                 keys = {(p.spec.topic, p.spec.partition) for p in lane.partitions.values()}
                 if keys:
-                    await self._tried(OFFSETS_TOPIC, _pruned(lane, keys))
+                    await self._tried(map_topic.name_on(lane.target), _pruned(lane, keys))
 
     async def last(self) -> None:
         """Writes the runs of the last commits; gives up when the target does not answer."""
@@ -60,7 +59,7 @@ class MapWriter:
             async with asyncio.timeout(LAST_WRITE_WITHIN):
                 await self.write()
         except TimeoutError:
-            self._complain(OFFSETS_TOPIC, ConnectionLostError("no answer"))
+            self._complain(map_topic.name_on(self._lane.target), ConnectionLostError("no answer"))
 
     async def write(self) -> bool:
         """False after a failure, which the next call repeats. Never raises a WireError."""
@@ -79,8 +78,9 @@ class MapWriter:
         if not changed and now - self._looked < CHECK_EVERY and lane.unmapped is None:
             return True
         self._looked = now
-        written = await self._tried(OFFSETS_TOPIC, self._write(lane.target, changed) if changed else self._look())
-        error = self._failed.get(OFFSETS_TOPIC)
+        topic = map_topic.name_on(lane.target)
+        written = await self._tried(topic, self._write(lane.target, changed) if changed else self._look())
+        error = self._failed.get(topic)
         if written:
             lane.unmapped, self._refused_since = None, 0.0
         elif isinstance(error, BrokerError) and error.code in DENIED | {UNKNOWN_TOPIC}:
@@ -90,7 +90,7 @@ class MapWriter:
         return written
 
     async def _look(self) -> None:
-        await self._lane.target.refresh([OFFSETS_TOPIC])
+        await self._lane.target.refresh([map_topic.name_on(self._lane.target)])
         await map_topic.partitions(self._lane.target)
 
     async def _tried(self, topic: str, work: Awaitable[None]) -> bool:

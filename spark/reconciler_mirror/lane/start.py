@@ -9,7 +9,7 @@ from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 from reconciler.replication.offsets.codec import end_of
-from reconciler.replication.offsets.map_topic import Record, copied_before, newest_chunks
+from reconciler.replication.offsets.map_topic import Record, copied_before, name_on, newest_chunks
 from reconciler.replication.offsets.position_metadata import urlsafe
 from reconciler_mirror.conditions import lane as conditions
 from reconciler_mirror.conditions import positions as faults
@@ -205,7 +205,9 @@ class Starter:
                 source_end = None if isinstance(bounds, BrokerError) else bounds[1]
                 offsets = (lane.spec.group, known.offset, least[partition.source], source_end)
                 restored = await self._losses.shortened(partition)
-                lane.stop(partition, faults.position_regressed(partition.spec, *offsets, restored))
+                lane.stop(
+                    partition, faults.position_regressed(partition.spec, *offsets, restored, name_on(lane.target))
+                )
             elif known.same is not None and known.same.diverged is not None:
                 why = "a lane has found that before"
                 lane.stop(partition, faults.offsets_diverged(partition.spec, known.same.diverged, why))

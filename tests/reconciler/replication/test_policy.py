@@ -11,7 +11,9 @@ import pytest
 
 from reconciler.replication.allowed import allowed
 from reconciler.replication.mirrormaker_records import checkpoints_topic, offset_syncs_topic
+from reconciler.replication.names import OWN_TOPICS
 from reconciler.replication.policy import (
+    INTERNAL,
     TopicSelector,
     canonical_policy,
     is_checkpoints_topic,
@@ -209,3 +211,12 @@ def test_an_installed_package_may_declare_a_policy(tmp_path: Path, monkeypatch: 
 def test_a_hand_over_is_believed_because_apply_asked_before_it() -> None:
     selector = make_selector(["x"], [], "tests.support.policies:Suffixing", ".", "east", "west", trusted=True)
     assert selector.remote_name("x") == "x_from_east"
+
+
+@pytest.mark.parametrize("policy", ["default", "identity", "default-before-4.0", "identity-before-4.0"])
+def test_topics_of_mirrors_never_travel_whatever_prefix_another_environment_chose(policy: str) -> None:
+    flow = make_selector([".*"], [], policy, ".", "east", "west")
+    for name in OWN_TOPICS:
+        assert flow.why_not(name) is not None
+        assert flow.why_not(f"team-a.{name}") == INTERNAL
+    assert flow.why_not("team-a.mirror_status") is None

@@ -100,7 +100,7 @@ class AllowList:
             if _SETTING.fullmatch(key) is None:
                 yield (
                     f"spark_conf {key!r} is no name of a Spark setting",
-                    "Check which principals may write to __mirror_control.",
+                    "Check which principals may write to the control topic.",
                 )
             elif spark_settings.names_files(key):
                 for part in value.split(","):

@@ -139,7 +139,7 @@ class HostedMirror:
             entries = self._control.read()
             if self._control.missing:
                 raise RunnerError(
-                    f"mirror {self._mirror} cannot be handed to a host: the topic __mirror_control does not exist",
+                    f"mirror {self._mirror} cannot be handed to a host: its cluster has no control topic",
                     "Hosts read there what is desired.",
                     "Run reconciler apply ENV, which makes it for mirrors with hosted: true.",
                 )
@@ -262,7 +262,7 @@ class HostedMirror:
             " a host that starts takes it up. No job is started on this machine.",
             "Start a host with reconciler mirror host ENV --accept FILE, or take it back with reconciler mirror"
             f" stop ENV {self._flow}. If one runs, its log says why it cannot write: its principal needs Write on"
-            f" __mirror_control and on transactional ids that begin with mirror-host.{self._environment}. (reconciler"
+            f" the control topic and on transactional ids that begin with mirror-host.{self._environment}. (reconciler"
             " doctor ENV checks both). To run the job on this machine, take hosted away.",
         )
 

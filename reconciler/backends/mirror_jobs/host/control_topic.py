@@ -14,7 +14,7 @@ from reconciler.backends.connections.requests import TopicRecords
 from reconciler.errors import ClusterError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.state.mirror_control import LEASE_MS, HostLease
-from reconciler.replication.names import CONTROL_TOPIC, host_transactions
+from reconciler.replication.names import host_transactions
 from reconciler.replication.records.compacted_topic import CompactedTopic
 
 OURS = "reconciler."
@@ -42,13 +42,13 @@ class ControlStore(Protocol):
 
 class ControlTopic:
     """``ControlStore`` in Kafka; thread-safe. A repeated write of a key costs one transaction, unless another process
-    has written it since."""
+    has written it since. ``topic``: the cluster's control topic if empty."""
 
-    def __init__(self, cluster: Cluster, environment: str, principal: Principal, topic: str = CONTROL_TOPIC) -> None:
+    def __init__(self, cluster: Cluster, environment: str, principal: Principal, topic: str = "") -> None:
         self.cluster = cluster
-        self.topic = topic
+        self.topic = topic or cluster.own_topics.control
         self._prefix = host_transactions(environment) if principal is Principal.MIRROR else f"{OURS}{environment}."
-        self._records = TopicRecords(cluster, principal, topic, committed=True)
+        self._records = TopicRecords(cluster, principal, self.topic, committed=True)
         self._missing = False
 
     @property

@@ -68,7 +68,7 @@ class ClusterHost:
         try:
             entries = self.control.read()
             if self.control.missing:
-                self._say_once(f"{name}: waiting for its topic __mirror_control, which apply makes")
+                self._say_once(f"{name}: waiting for its topic {self._cluster.own_topics.control}, which apply makes")
                 return
 
             # The presence record lets ``apply`` name the hosts that it asked. It is written again if it was deleted.
@@ -91,7 +91,7 @@ class ClusterHost:
                 self._say_once(
                     f"{name}: left alone, since no mirror can have such a name:"
                     f" {first_of([repr(mirror[:100]) for mirror in strange], BRIEF)}. A writer other than apply put"
-                    " that into __mirror_control: check which principals may write there"
+                    f" that into {self._cluster.own_topics.control}: check which principals may write there"
                 )
             else:
                 self._trouble = ""

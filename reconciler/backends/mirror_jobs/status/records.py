@@ -16,7 +16,7 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication import status
-from reconciler.replication.names import STATUS_TOPIC, status_key
+from reconciler.replication.names import status_key
 from reconciler.replication.records.compacted_topic import Newest
 from reconciler.replication.records.pauses import Pause, Scope, pauses_in
 from reconciler.replication.status import FORMER_LAG_HEADER, StatusRecord
@@ -153,17 +153,18 @@ class StatusRecords:
         cluster: Cluster,
         environment: str,
         principal: Principal = Principal.PLAN,
-        topic: str = STATUS_TOPIC,
+        topic: str = "",
         moved_from: Sequence[str] = (),
     ) -> None:
-        """``moved_from``: former names of the environment, the last one first."""
+        """``topic``: the cluster's status topic if empty. ``moved_from``: former names of the environment, the last one
+        first."""
         self.cluster = cluster
         self.environment = environment
         self.moved_from = tuple(moved_from)
-        self.topic = topic
+        self.topic = topic or cluster.own_topics.status
         self.topic_missing = False
         """Whether the topic was missing at the last read."""
-        self._records = TopicRecords(cluster, principal, topic, tail=TAIL_RECORDS)
+        self._records = TopicRecords(cluster, principal, self.topic, tail=TAIL_RECORDS)
         self._listening = Listening()
         self._lock = threading.Lock()
 
@@ -248,5 +249,5 @@ class StatusRecords:
 def write_records(cluster: Cluster, principal: Principal, values: Mapping[str, bytes | None]) -> None:
     """Writes pauses, and orders to drivers in deploy mode cluster, which jobs read there. ``values``: by key, None
     deletes. Raises ClusterError, possibly after a part was written."""
-    with closing(TopicRecords(cluster, principal, STATUS_TOPIC)) as records:
+    with closing(TopicRecords(cluster, principal, cluster.own_topics.status)) as records:
         records.append(values.items())

@@ -10,11 +10,11 @@ from reconciler.model import acls
 from reconciler.model.changes import About, AclChange, DeleteAcl, Reason, Refused, Subject, Why
 from reconciler.model.environment.topology import OURS, Flow, Principal, Topology
 from reconciler.model.reports.probe import Needs
-from reconciler.model.state.lock import LOCK_TOPIC, lock_cluster, transactional_id
+from reconciler.model.state.lock import lock_cluster, transactional_id
 from reconciler.replication.names import transactional_id as lane_id
 from reconciler.resources.acls.authorizer.decide import Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import locked_out, upheld_by
-from reconciler.resources.acls.roles import bindings, clusters_of, expand_stable, flows_of, mirror_rights
+from reconciler.resources.acls.roles import bindings, clusters_of, expand_stable, flows_of, mirror_rights, own_rights
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.internal import internal_topics
 
@@ -156,7 +156,8 @@ def _needed(
     if kind is Principal.MIRROR:
         yield from bindings(role, mirror_rights(flows, topology, routes, cluster))
         return
-    for acl in expand_stable(role):
+    own = bindings(role, own_rights(role.role, topology.clusters[cluster].own_topics))
+    for acl in (*expand_stable(role), *own):
         if (acl.resource, acl.operation) not in _SELDOM:
             yield acl
 
@@ -173,4 +174,4 @@ def _known(
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
     lock = (transactional_id(topology.environment),) if lock_cluster(topology).name == cluster else ()
-    return frozenset(remote | declared | internal | {LOCK_TOPIC}), lock
+    return frozenset(remote | declared | internal | {topology.clusters[cluster].own_topics.lock}), lock

@@ -18,7 +18,8 @@ from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
 from reconciler.kafka.records.batches import seal
 from reconciler.kafka.records.records import encode
-from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, dumps, lock_key, transactional_id
+from reconciler.model.state.lock import Holder, LockRecord, dumps, lock_key, transactional_id
+from reconciler.replication.names import LOCK_TOPIC
 from reconciler.replication.records import compacted_topic
 from tests.support.clusters import real_cluster, verify_partitions
 from tests.support.lanes.raw import cluster_of, record

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -319,3 +319,12 @@ def test_two_that_begin_at_once_with_other_clusters_do_not_both_begin(world: Wor
 
     homes.look = look  # type: ignore[assignment]  # the fixture puts it back
     assert take(declared("hub", "west"), "one") is None or seen[0] is None
+
+
+def test_records_under_another_prefix_are_named_and_left() -> None:
+    clusters = {"east": replace(Cluster("east", ("east:9092",)), topic_prefix="b.")}
+    answers = {"east": Sighting("east", {}, elsewhere="a.__reconciler")}
+    with pytest.raises(BlockedError) as refused:
+        home_of(Topology(ENV, clusters, {}, {}, {}), answers)
+    assert "a.__reconciler, and git names b.__reconciler" in refused.value.what
+    assert refused.value.todo == "Set clusters.east.internal_topics.prefix to 'a.'."

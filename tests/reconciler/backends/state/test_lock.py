@@ -17,7 +17,8 @@ from reconciler.backends.state import records
 from reconciler.backends.state.lock import KafkaLock, this_process
 from reconciler.backends.state.records import LockLog
 from reconciler.errors import BlockedError, ClusterError, LockHeld
-from reconciler.model.state.lock import LOCK_TOPIC, Holder, LockRecord, Steal, dumps, loads
+from reconciler.model.state.lock import Holder, LockRecord, Steal, dumps, loads
+from reconciler.replication.names import LOCK_TOPIC
 from tests.support.clusters import real_cluster
 from tests.support.waiting import until
 

@@ -58,7 +58,7 @@ def test_as_many_replicas_as_there_are_brokers_for_and_one_may_be_away(
     brokers: int, answers: list[int | None], asked: list[tuple[int, str]], failed: str | None
 ) -> None:
     seen = Broker(brokers, *answers)
-    error = make_topic(cast(Any, seen), "__reconciler")
+    error = make_topic(cast(Any, seen), "__reconciler", {})
     assert seen.asked == asked
     assert (error.kind if error else None) == failed
 

@@ -14,7 +14,7 @@ from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, CreateTopic, Subject, TopicChange
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
-from reconciler.model.state.lock import LOCK_TOPIC
+from reconciler.replication.names import LOCK_TOPIC
 from tests.support.builders import cluster, topic, topology
 from tests.support.fakes.cluster import FakeCluster
 
@@ -45,7 +45,7 @@ def made_plan(*there: str) -> tuple[LiveState, Plan]:
 def refused(answer: str | ClusterError, *there: str) -> tuple[Mapping[str, str], Asked]:
     live, made = made_plan(*there)
     asked = Asked(answer)
-    found = lock_topic_refused({"east": asked}, live, "east", made)  # type: ignore[dict-item]
+    found = lock_topic_refused({"east": asked}, live, cluster("east"), made)  # type: ignore[dict-item]
     return {str(subject): words for subject, words in found.items()}, asked
 
 
@@ -65,7 +65,7 @@ def test_nothing_is_asked_where_it_is_there_or_nothing_would_be_applied() -> Non
     assert refused("no", LOCK_TOPIC)[1].made == []
     live, made = made_plan()
     asked = Asked("no")
-    assert lock_topic_refused({"east": asked}, live, "east", replace(made, changes=())) == {}  # type: ignore[dict-item]
+    assert lock_topic_refused({"east": asked}, live, cluster("east"), replace(made, changes=())) == {}  # type: ignore[dict-item]
     assert asked.made == []
 
 

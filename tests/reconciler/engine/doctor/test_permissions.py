@@ -15,10 +15,9 @@ from reconciler.model.environment.topology import Carry, Groups, OffsetsKept, Pr
 from reconciler.model.live import LiveState
 from reconciler.model.quotas import KEYS, Quota, entity
 from reconciler.model.reports.doctor import Ask, DoctorVerdict, Finding, Rights
-from reconciler.model.state.lock import LOCK_TOPIC
 from reconciler.model.users import ScramUser
 from reconciler.replication.handover import Naming
-from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
+from reconciler.replication.names import LOCK_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.resources.acls.roles import TOPIC, mirror_rights
 from reconciler.resources.flows.routes import find_routes
 from tests.support.builders import cluster, flow, topic, topology

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -68,9 +69,15 @@ def test_remote_names_that_would_be_too_long() -> None:
     assert check(topology(topic("a" * 244, "east"), flow("east", "west"))) == ()
 
 
-@pytest.mark.parametrize("name", ["__consumer_offsets", "__mirror_status", "__mirror_offsets"])
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__mirror_status", "a.__mirror_offsets"])
 def test_internal_topics_are_not_declared(name: str) -> None:
     assert _only(topology(topic(name))).code == "internal-topic"
+
+
+@pytest.mark.parametrize("key", ["cleanup.policy", "retention.ms", "retention.bytes"])
+def test_own_topics_cannot_be_made_to_forget(key: str) -> None:
+    assert _only(topology(replace(cluster("east"), own_configs={key: "1"}), topic("orders"))).code == "bad-value"
+    assert check(topology(replace(cluster("east"), own_configs={"segment.bytes": "1048576"}), topic("orders"))) == ()
 
 
 class TestMetricNames:

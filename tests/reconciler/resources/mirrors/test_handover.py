@@ -252,3 +252,15 @@ def test_a_job_refuses_what_moves_offsets(changed: dict[str, Any], said: str) ->
     (text,) = handovers(built(one=replace(FLOW, offsets=OffsetsKept.SAME, **changed))).values()
     with pytest.raises(HandoverError, match=said):
         parse(text)
+
+
+def test_a_prefix_of_own_topics_reaches_the_job_and_none_changes_nothing() -> None:
+    plain = built()
+    assert "topic_prefix" not in json.dumps(mirror_handover(plain, MIRROR))
+    chosen = topology(EAST, replace(cluster("west"), topic_prefix="team-a."), FLOW, MIRROR)
+    handover = mirror_handover(chosen, MIRROR)
+    jsonschema.validate(handover, schema_of("mirror"))
+    settings = parse(handover)
+    assert settings.status.topic == "team-a.__mirror_status"
+    assert [settings.flows[0].target.topic_prefix, settings.flows[0].source.topic_prefix] == ["team-a.", ""]
+    assert of_flow(chosen) != of_flow(plain)
