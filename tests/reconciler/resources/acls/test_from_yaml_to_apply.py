@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,7 @@ from reconciler.engine.plan.file import dumps, loads
 from reconciler.engine.plan.fingerprints import observe_again
 from reconciler.environment.load import load
 from reconciler.errors import ClusterError, ExitCode, Unknown
-from reconciler.model.acls import AccessRole, Unsupported
+from reconciler.model.acls import AccessRole, Operation, Unsupported
 from reconciler.model.changes import About, Subject
 from reconciler.model.plan import Result
 from reconciler.render.plan.text import plan_text
@@ -269,3 +270,15 @@ def test_the_page_about_access_loads() -> None:
     loaded = load({"access.yaml": text}, "test")
     assert len(loaded.access) == 10
     assert {one.role for one in loaded.access} >= set(AccessRole)
+
+
+def test_roles_of_the_reconciler_name_own_topics_by_the_prefix_of_each_cluster() -> None:
+    declared = env('access: [{role: reconciler-apply, principal: "User:ci", clusters: [east, west]}]')
+    prefixed = replace(declared.clusters["west"], topic_prefix="team-a.")
+    planned = world().plan(replace(declared, clusters={**declared.clusters, "west": prefixed}))
+    written = {
+        name: {acl.name for acl in made(planned, name) if acl.operation is Operation.WRITE} for name in ("east", "west")
+    }
+    assert "__reconciler" in written["east"]
+    assert "team-a.__reconciler" in written["west"]
+    assert "__reconciler" not in written["west"]

@@ -260,7 +260,7 @@ def test_a_prefix_of_own_topics_reaches_the_job_and_none_changes_nothing() -> No
     chosen = topology(EAST, replace(cluster("west"), topic_prefix="team-a."), FLOW, MIRROR)
     handover = mirror_handover(chosen, MIRROR)
     jsonschema.validate(handover, schema_of("mirror"))
-    settings = parse(handover)
+    settings = parse(json.dumps(handover))
     assert settings.status.topic == "team-a.__mirror_status"
     assert [settings.flows[0].target.topic_prefix, settings.flows[0].source.topic_prefix] == ["team-a.", ""]
     assert of_flow(chosen) != of_flow(plain)
