@@ -193,5 +193,5 @@ def test_garbage_is_written_over(asked: Asked) -> None:
 def test_without_the_topic_it_says_what_makes_it(asked: Asked) -> None:
     asked.world.control.missing = True
     asked.hosts.clear()
-    with pytest.raises(RunnerError, match="__mirror_control does not exist"):
+    with pytest.raises(RunnerError, match="its cluster has no control topic"):
         asked.run()
