@@ -60,6 +60,10 @@ def answering(*parts: bytes, certificate: Path | None = None) -> Iterator[str]:
                 for number, part in enumerate(parts):
                     time.sleep(0.1 if number else 0)
                     client.sendall(part)
+                # A close with unread bytes of the request resets the connection, and the answer can be lost.
+                client.shutdown(socket.SHUT_WR)
+                while client.recv(65_536):
+                    pass
 
         thread = threading.Thread(target=answer)
         thread.start()
