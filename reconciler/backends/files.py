@@ -340,7 +340,7 @@ def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path
             Where(str(link)),
             f"a link leads to {name}, {unknown or 'which git does not track'}",
             why,
-            todo or f"{add} {shlex.quote(name)}; or remove the link",
+            todo or f"Remove the link{'' if name.startswith('.git/') else f', or: {add} {shlex.quote(name)}'}",
         )
         for link, name in names.items()
         if not held.get(name, "").startswith(REGULAR)

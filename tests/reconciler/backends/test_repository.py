@@ -347,6 +347,7 @@ def test_what_git_does_not_track_is_not_read(repo: git.Repo, target: str) -> Non
         texts, (problem,) = read_readable(prod(repo))
         assert (problem.code, list(texts)) == ("untracked-link", [str(prod(repo) / "topology.yaml")])
         assert "hunter2" not in str(problem)
+        assert (problem.todo == "Remove the link") == ("/.git/" in target), "git never tracks its own files"
 
 
 def test_a_new_file_is_read_in_its_place_and_through_a_link_once_git_tracks_it(repo: git.Repo) -> None:
