@@ -104,7 +104,7 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     monkeypatch.setattr(batch_start, "newest_chunks", nothing)
     has_ids = NO_ID not in known_of
     topics = {"east.orders": SimpleNamespace(topic_id=TARGET_ID if has_ids else NO_ID)}
-    target = SimpleNamespace(topics=topics, positions=answer, list_offsets=ends)
+    target = SimpleNamespace(topics=topics, positions=answer, list_offsets=ends, topic_prefix="")
     spec: Any = SimpleNamespace(
         flow="f", state="f", group="mirror.f", claim=Claim(1, "app"), start_offsets={}, start_kind="earliest",
         start_timestamp_ms=None, work=SimpleNamespace(provenance=False), partitions=(), isolation="read_committed",
