@@ -49,7 +49,7 @@ def test_a_chunk_that_is_being_written_is_taken_out_too(monkeypatch: pytest.Monk
         lane: Any = SimpleNamespace(
             partitions={KEY: place},
             spec=SimpleNamespace(state="flow", offset_syncs=None, flow="flow", lane=0),
-            target=SimpleNamespace(list_offsets=ends),
+            target=SimpleNamespace(list_offsets=ends, topic_prefix=""),
             ids=lambda _: IDS,
             mapping=asyncio.Lock(),
             unmapped=None,
