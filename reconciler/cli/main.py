@@ -1,5 +1,7 @@
 """The CLI: commands import, status, verify, run, sandbox; every other command is added here, too."""
 
+from __future__ import annotations
+
 import secrets
 import sys
 import time

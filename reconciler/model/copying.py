@@ -55,7 +55,7 @@ def look(flow: FlowStatus) -> FlowLook:
         return _said(flow, Copying.UNKNOWN, whole[0])
     if flow.state in ("starting", "unknown"):
         return FlowLook(flow.name, Copying.NOT_YET)
-    if stopping and flow.partitions <= flow.stalled_partitions:
+    if stopping and 0 < flow.stalled_partitions >= flow.partitions:
         return _said(flow, Copying.NO, stopping[0])
     # The lag of a stopped partition may stay unknown for good.
     if flow.partitions and flow.lag_unknown_partitions > (flow.stalled_partitions if stopping else 0):

@@ -4,6 +4,8 @@ Most of the program is imported by the commands themselves: clusters are read me
 little of it.
 """
 
+from __future__ import annotations
+
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
