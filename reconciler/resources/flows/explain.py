@@ -11,7 +11,6 @@ from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.reports.explain import FlowAnswer
 from reconciler.replication import policy
 from reconciler.replication.expressions.match import expressions, has_part
-from reconciler.replication.names import is_reserved
 from reconciler.text import first_of, grouped
 
 
@@ -93,7 +92,8 @@ def idle_names(
 
 def _expected(topology: Topology, flow: Flow, selector: policy.TopicSelector, name: str, why: str) -> bool:
     """Whether leaving this topic out is expected: it is internal, excluded by the flow, or a copy on its way back."""
-    if is_reserved(name) or _OF_MIRRORMAKER.fullmatch(name):
+    own = topology.clusters[flow.source].topic_prefix
+    if name.removeprefix(own).startswith("__") or _OF_MIRRORMAKER.fullmatch(name):
         return True
     if why == policy.EXCLUDED:
         return expressions(flow.exclude_topics).match(name)

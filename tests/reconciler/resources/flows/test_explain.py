@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.model.plan import Plan
 from reconciler.replication.handover import Naming
-from tests.support.builders import flow, topic, topology, world
+from tests.support.builders import cluster, flow, topic, topology, world
 
 
 def told(plan: Plan) -> list[str]:
@@ -77,6 +77,16 @@ def test_what_mirrormaker_2_excludes_and_its_flow_does_not_is_reported_with_the_
     older = flow("east", "west", ".*", exclude_topics=said.exclude_topics, naming=Naming("default-before-4.0"))
     [note] = told(seen.plan(topology(older)))
     assert "1 topic of east that its expressions match: a-internal (internal topics never travel)" in note
+
+
+def test_a_name_of_our_own_topics_under_a_foreign_prefix_is_reported() -> None:
+    """MirrorMaker 2 carries it, and an application may have chosen such a name."""
+    seen = world()
+    for name in ("team-a.__mirror_offsets", "app__reconciler"):
+        seen.clusters["east"].put(name)
+    declared = topology(cluster("east", topic_prefix="team-a."), cluster("west"), flow("east", "west", ".*"))
+    [note] = [line for line in told(seen.plan(declared)) if "does not carry" in line]
+    assert "1 topic of east that its expressions match: app__reconciler (internal topics never travel)" in note
 
 
 def test_remote_topics_on_their_way_back_are_no_news() -> None:
