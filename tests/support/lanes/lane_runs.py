@@ -296,3 +296,27 @@ def conditions(reports: Sequence[LaneProgress]) -> list[Condition]:
     for report in reports:
         seen.update(dict.fromkeys(report.conditions))
     return list(seen)
+
+
+@contextmanager
+def copied_while_written(
+    flow: Flow, write: Callable[[Flow, threading.Event], None], seconds: float
+) -> Iterator[UntilControl]:
+    """A lane that keeps offsets copies while ``write`` writes, until its event is set. At the end, all is copied."""
+    enough = threading.Event()
+    writing = threading.Thread(target=write, args=(flow, enough))
+    writing.start()
+    lane = flow.lane(keeps_offsets=True, claim=Claim(1, "application"))
+    control = UntilControl(lane.partitions, lambda _: False, seconds)
+    copying = threading.Thread(target=control.copy, args=(lane,))
+    copying.start()
+    try:
+        control.until_all_copy()
+        yield control
+    finally:
+        enough.set()
+        writing.join()
+        control.done = flow.at_end()
+        copying.join(200)
+        control.finished = True
+    assert control.reports[-1].conditions == ()

@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
-from reconciler_mirror.model.lane import Claim
 from reconciler_sandbox.handles import Sandbox
 
-from tests.support.lanes.lane_runs import Flow, UntilControl
+from tests.support.lanes.lane_runs import Flow, copied_while_written
 from tests.support.lanes.truth import assert_equal, map_topic
 
 pytestmark = pytest.mark.timeout(600)
@@ -33,15 +32,7 @@ def test_leaders_that_are_stopped_in_turn_leave_both_sides_equal(
     create_topic(flow.source, flow.topic, PARTITIONS)
     create_topic(flow.target, flow.remote, PARTITIONS)
     map_topic(flow.target)
-    enough = threading.Event()
-    writing = threading.Thread(target=_in_transactions, args=(flow, enough))
-    writing.start()
-    lane = flow.lane(keeps_offsets=True, claim=Claim(1, "application"))
-    control = UntilControl(lane.partitions, lambda _: False, 500 * ROUNDS)
-    copying = threading.Thread(target=control.copy, args=(lane,))
-    copying.start()
-    try:
-        control.until_all_copy()
+    with copied_while_written(flow, _in_transactions, 500 * ROUNDS) as control:
         for _ in range(ROUNDS):
             for broker in (1, 2, 3):
                 flow.target.stop(broker)
@@ -50,13 +41,6 @@ def test_leaders_that_are_stopped_in_turn_leave_both_sides_equal(
                 finally:
                     flow.target.start(broker)
                 control.until_all_copy()
-    finally:
-        enough.set()
-        writing.join()
-        control.done = flow.at_end()
-        copying.join(150)
-        control.finished = True
-    assert control.reports[-1].conditions == ()
     assert_equal(flow)
 
 

@@ -13,11 +13,10 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, NewTopic
-from reconciler_mirror.model.lane import Claim
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from tests.support.clusters import EAST, CreateTopic
-from tests.support.lanes.lane_runs import Flow, UntilControl
+from tests.support.lanes.lane_runs import Flow, UntilControl, copied_while_written
 from tests.support.lanes.load import mixed
 from tests.support.lanes.truth import PAIR, assert_equal, ends, map_topic
 from tests.support.waiting import until
@@ -39,25 +38,10 @@ def test_what_an_unclean_election_lost_is_copied_again_to_its_offsets(
     create_topic(flow.source, flow.topic, PAIR)
     _two_replicas(flow)
     map_topic(flow.target)
-    enough = threading.Event()
-    writing = threading.Thread(target=_writing, args=(flow, enough))
-    writing.start()
-    lane = flow.lane(keeps_offsets=True, claim=Claim(1, "application"))
-    control = UntilControl(lane.partitions, lambda _: False, 400 * ROUNDS)
-    copying = threading.Thread(target=control.copy, args=(lane,))
-    copying.start()
-    try:
-        control.until_all_copy()
+    with copied_while_written(flow, _writing, 400 * ROUNDS) as control:
         for _ in range(ROUNDS):
             _elect_uncleanly(flow, control)
             control.until_all_copy()
-    finally:
-        enough.set()
-        writing.join()
-        control.done = flow.at_end()
-        copying.join(200)
-        control.finished = True
-    assert control.reports[-1].conditions == ()
     assert_equal(flow)
 
 
