@@ -312,7 +312,7 @@ STOPS = {
     "web page": (IdentityAnswer("<html>", headers={"Content-Type": "text/html"}), "text/html, not JSON"),
     "redirect": (IdentityAnswer("", 302, {"Location": "http://127.0.0.1:1/"}), "it answered 302, a redirect"),
     "no end": (IdentityAnswer("x" * (web.LARGEST + 100_000)), "its answer does not end"),
-    "hangs": (None, "no answer within 0.3 s"),
+    "hangs": (None, "no whole answer within 0.3 s"),
     "role": (
         IdentityAnswer("<E><Code>AccessDenied</Code><Message>not authorized</Message></E>", 403),
         f"403, AccessDenied: not authorized. Let the identity of key {brokers.KEY} assume role {ROLE}",

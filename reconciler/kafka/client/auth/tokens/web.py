@@ -1,6 +1,8 @@
 """One request to an identity endpoint, within the time that a login can wait, and what its answer means."""
 
+import io
 import json
+import socket
 import ssl
 import time
 import urllib.error
@@ -9,7 +11,8 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from email.message import Message
-from http.client import HTTPException, IncompleteRead, InvalidURL
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead, InvalidURL
+from typing import Any
 
 from reconciler.kafka.address import url_address
 from reconciler.kafka.client.auth.login_file import content_of
@@ -74,6 +77,54 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _InTime(io.RawIOBase):
+    """What a socket receives within its timeout in all: by itself, that begins again with each byte."""
+
+    def __init__(self, sock: socket.socket, received: io.RawIOBase) -> None:
+        self._socket, self._received, self._until = sock, received, time.monotonic() + (sock.gettimeout() or 0.0)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        if (left := self._until - time.monotonic()) <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._received.readinto(buffer)
+
+    def close(self) -> None:
+        self._received.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, sock: socket.socket, *more: Any, **named: Any) -> None:
+        super().__init__(sock, *more, **named)
+        self.fp = io.BufferedReader(_InTime(sock, self.fp.detach()))
+
+
+class _HttpConnection(HTTPConnection):
+    response_class = _Response
+
+
+class _HttpsConnection(HTTPSConnection):
+    response_class = _Response
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(_HttpConnection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, trusted: ssl.SSLContext) -> None:
+        super().__init__(context=trusted)
+        self._trusted = trusted
+
+    def https_open(self, request: urllib.request.Request) -> HTTPResponse:
+        return self.do_open(_HttpsConnection, request, context=self._trusted)
+
+
 def ask(
     endpoint: IdentityEndpoint,
     headers: Mapping[str, str],
@@ -89,15 +140,14 @@ def ask(
     request = urllib.request.Request(endpoint.url, body, dict(headers), method=method)  # noqa: S310 - scheme is checked
     # A redirect would carry the secret to an address that the settings do not name. A local endpoint, such as a cloud's
     # metadata server, is never reached by a proxy.
-    handlers: list[urllib.request.BaseHandler] = [NoRedirect()]
+    handlers: list[urllib.request.BaseHandler] = [NoRedirect(), _Http()]
     if endpoint.local:
         handlers.append(urllib.request.ProxyHandler({}))
     if endpoint.url.startswith("https"):
         try:
-            handlers.append(urllib.request.HTTPSHandler(context=trusting(endpoint.oauth, "https.ca")))
+            handlers.append(_Https(trusting(endpoint.oauth, "https.ca")))
         except OSError as error:
             raise SettingError(f"https.ca.location or https.ca.pem cannot be used: {error}") from None
-    until = time.monotonic() + SECONDS
     try:
         try:
             answer = urllib.request.build_opener(*handlers).open(request, timeout=SECONDS)
@@ -108,7 +158,7 @@ def ask(
             while part := answer.read1(65_536):
                 parts.append(part)
                 size += len(part)
-                if size > LARGEST or time.monotonic() > until:
+                if size > LARGEST:
                     raise TokenRefusedError(
                         f"no token from {where}: its answer does not end. {endpoint.todo}", busy=True
                     )
@@ -129,7 +179,7 @@ def _silent(endpoint: IdentityEndpoint, reason: object) -> str:
     todo = endpoint.todo if endpoint.local else f"Check that {at} runs, and that this machine reaches it"
     match reason:
         case TimeoutError():
-            return f"no answer within {SECONDS:g} s. {todo}"
+            return f"no whole answer within {SECONDS:g} s. {todo}"
         case ssl.SSLCertVerificationError():
             why = reason.verify_message.rstrip(".")
             return f"its certificate is not accepted: {why}. Name its CA in https.ca.location, and the host it is for"

@@ -196,16 +196,24 @@ def test_what_does_not_answer_as_an_endpoint_does_is_one_sentence(sent: bytes, s
     assert said.format(url=url) in str(told.value)
 
 
-@pytest.mark.parametrize("status", [b"200 OK", b"400 Bad Request", b"503 Busy"])
-def test_an_answer_that_comes_byte_by_byte_is_given_up(monkeypatch: pytest.MonkeyPatch, status: bytes) -> None:
-    """Each byte comes within the timeout of a socket."""
-    monkeypatch.setattr(web, "SECONDS", 0.3)
+@pytest.mark.parametrize(
+    "before", [b"", b"HTTP/1.1 200 OK\r\n", *(b"HTTP/1.1 %d A\r\n\r\n" % i for i in (200, 400, 503))]
+)
+@pytest.mark.parametrize("tls", [False, True])
+def test_an_answer_that_comes_byte_by_byte_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, before: bytes, tls: bool
+) -> None:
+    """Each byte comes within the timeout of a socket, whether of the status, of a header or of the body."""
+    monkeypatch.setattr(web, "SECONDS", 0.5)
+    authority, certificate = ShortLived(tmp_path), tmp_path / "issuer.pem"
+    authority.issue(certificate, "issuer", 60)
+    trusted = {"https.ca.location": str(authority.ca)} if tls else {}
     began = time.monotonic()
     with (
-        answering(b"HTTP/1.1 " + status + b"\r\n\r\n", *[b"x"] * 50) as url,
-        pytest.raises(web.TokenRefusedError, match="its answer does not end") as told,
+        answering(before, *[b"x"] * 50, certificate=certificate if tls else None) as url,
+        pytest.raises(web.TokenRefusedError, match=r"no whole answer within 0\.5 s") as told,
     ):
-        oidc.token(settings(url, **{"client.secret": SECRET}), {})
+        oidc.token({**settings(url, **{"client.secret": SECRET}), **trusted}, {})
     assert told.value.busy
     assert time.monotonic() < began + 3
 
@@ -247,7 +255,7 @@ def test_an_endpoint_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(web, "SECONDS", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(web.TokenRefusedError, match=r"no answer within 0\.3 s") as told:
+        with pytest.raises(web.TokenRefusedError, match=r"no whole answer within 0\.3 s") as told:
             oidc.token(settings(url, **{"client.secret": SECRET}), {})
     assert told.value.busy
 
