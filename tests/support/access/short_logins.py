@@ -45,20 +45,17 @@ def provide(settings):
 _ENTRY = "[reconciler.token_providers]\nacme = acme_tokens:provide\n"
 
 
-def _nothing() -> None: ...
-
-
 @dataclass(frozen=True)
 class Login:
-    """``clients``: settings for each cluster. ``said``: of each refusal, what a condition has to say; empty where
-    nothing gives logins that could refuse them. ``refuse`` and ``allow``: what gives the logins."""
+    """``clients``: settings for each cluster. ``said``: of each refusal, what a condition has to say. ``refuse`` and
+    ``allow``: what gives the logins, or takes them."""
 
     clusters: Mapping[str, ClusterHandle]
     clients: Mapping[str, Mapping[str, str]]
     environ: Mapping[str, str]
     said: str
-    refuse: Callable[[], None] = _nothing
-    allow: Callable[[], None] = _nothing
+    refuse: Callable[[], None]
+    allow: Callable[[], None]
 
 
 @contextlib.contextmanager
@@ -178,43 +175,22 @@ def of_kdc(realm: Sandbox) -> Iterator[Login]:
 
 
 @contextlib.contextmanager
-def of_password() -> Iterator[Login]:
-    """PLAIN, in sessions of a minute: its passwords lie in the brokers' configuration."""
-    with _issuer_and_brokers() as (_, sandbox):
-        written = {"sasl.password": "${env:PASSWORD_OF_ADA}"}
-        clients = {name: brokers.client(handle, "PLAIN") | written for name, handle in sandbox.clusters.items()}
-        yield Login(sandbox.clusters, clients, {"PASSWORD_OF_ADA": brokers.PASSWORD}, "")
-
-
-@contextlib.contextmanager
-def of_scram(folder: Path) -> Iterator[Login]:
-    """Sessions of a minute; brokers get another password, and the file that has it is renewed later."""
-    secret = folder / "password"
+def of_password(folder: Path, mechanism: str) -> Iterator[Login]:
+    """PLAIN or SCRAM in sessions of a minute; brokers get another password, and the file that has it is renewed
+    later. SCRAM-SHA-512 goes over TLS."""
+    secret, another, authority = folder / "password", "another-of-ada", ShortLived(folder)
     secret.write_text(brokers.PASSWORD)
-    with _issuer_and_brokers() as (_, sandbox):
+    more = {"sasl.password": f"${{file:{secret}}}"}
+    if mechanism == "SCRAM-SHA-512":
+        more["ssl.ca.location"] = str(authority.ca)
 
-        def renew() -> None:
-            secret.write_text("another-of-ada")
+    def renew() -> None:
+        secret.write_text(another)
 
-        def refuse() -> None:
-            for cluster in sandbox.clusters.values():
-                brokers.set_password(cluster, "another-of-ada")
-
-        written = {"sasl.password": f"${{file:{secret}}}"}
-        clients = {name: brokers.client(handle, "SCRAM-SHA-256") | written for name, handle in sandbox.clusters.items()}
-        yield Login(sandbox.clusters, clients, {}, "SCRAM-SHA-256", refuse, renew)
-
-
-@contextlib.contextmanager
-def of_secure(sandbox: Sandbox) -> Iterator[Login]:
-    """SCRAM-SHA-512 over TLS, with sessions as long as the brokers'."""
-    variables = {name: f"PASSWORD_OF_{name.upper()}" for name in sandbox.clusters}
-    environ = {variables[name]: handle.passwords["admin"] for name, handle in sandbox.clusters.items()}
-    clients = {
-        name: handle.client() | {"sasl.password": f"${{env:{variables[name]}}}"}
-        for name, handle in sandbox.clusters.items()
-    }
-    yield Login(sandbox.clusters, clients, environ, "")
+    with _issuer_and_brokers(authority) as (_, sandbox):
+        clients = {name: brokers.client(handle, mechanism) | more for name, handle in sandbox.clusters.items()}
+        said = f"refused {mechanism}: "
+        yield Login(sandbox.clusters, clients, {}, said, lambda: brokers.set_password(sandbox, another), renew)
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """Brokers that prove tokens for real: Kafka's own validator with the keys of an issuer, and one that does as MSK does.
 
 On ports further than any of the sandbox, listener SASL takes PLAIN, SCRAM-SHA-256 and the tokens of an issuer; IAM
-presigned URLs of AWS; GOOGLE tokens in Google's envelope; TLS certificates of an authority of the test.
+presigned URLs of AWS; GOOGLE tokens in Google's envelope; TLS certificates of an authority of the test; SECURE
+SCRAM-SHA-512 over TLS.
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ KEY, AWS_SECRET, SESSION, REGION = (
     "ses/sion+of=tests",
     "eu-west-1",
 )
-_PORTS = {"SASL": 5, "IAM": 6, "GOOGLE": 7, "TLS": 8}
-_LISTENERS = {"AWS_MSK_IAM": "IAM", "GCP": "GOOGLE"}
+_PORTS = {"SASL": 5, "IAM": 6, "GOOGLE": 7, "TLS": 8, "SECURE": 9}
+_LISTENERS = {"AWS_MSK_IAM": "IAM", "GCP": "GOOGLE", "SCRAM-SHA-512": "SECURE"}
 _SECURITY = "org.apache.kafka.common.security"
-_OURS = ("MskIamValidator", "GoogleValidator")
+_OURS = ("MskIamValidator", "GoogleValidator", "PasswordsOfFile")
+_PASSWORDS = "password-of-ada"
 _VALIDATORS = {
     "SASL": f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler",
     "IAM": _OURS[0],
@@ -47,12 +49,12 @@ _VALIDATORS = {
 
 
 def client(cluster: ClusterHandle, mechanism: str) -> dict[str, str]:
-    """``mechanism``: of listener SASL, or AWS_MSK_IAM for listener IAM, or GCP for listener GOOGLE."""
+    """``mechanism``: of listener SASL or SECURE, or AWS_MSK_IAM for listener IAM, or GCP for listener GOOGLE."""
     listener = _LISTENERS.get(mechanism, "SASL")
     made = {
         "bootstrap.servers": address(cluster, listener),
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "OAUTHBEARER" if listener != "SASL" else mechanism,
+        "security.protocol": "SASL_SSL" if listener == "SECURE" else "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER" if listener in ("IAM", "GOOGLE") else mechanism,
     }
     if listener == "IAM":
         return {**made, "sasl.oauthbearer.method": "aws_msk_iam", "sasl.oauthbearer.aws.region": REGION}
@@ -76,7 +78,12 @@ def token_brokers(
     with pytest.MonkeyPatch.context() as patch, guardian.guarded_home() as home:
         signer = authority or ShortLived(home)
         signer.issue(home / "broker.pem", "broker", 86_400)
-        same = {**_of_issuer(issuer), **_of_tls(home, signer), "connections.max.reauth.ms": str(session_ms)}
+        same = {
+            **_of_issuer(issuer),
+            **_of_passwords(),
+            **_of_tls(home, signer),
+            "connections.max.reauth.ms": str(session_ms),
+        }
 
         def listeners(broker: SandboxBroker) -> dict[str, str]:
             return {**_of_listeners(broker), **same}
@@ -89,13 +96,13 @@ def token_brokers(
             f"-javaagent:{agent(home, *sources)}",
             f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={issuer.url}/keys",
             *(f"-Dmsk.{name}={value}" for name, value in told.items()),
+            f"-Dpasswords.of.file={home / _PASSWORDS}",
         )
         profile = Profile("tokens", 1, 1, 1, secure=False, heap="256m", jvm=jvm, clusters=clusters)
         base, reserved = ports.reserve_block()
         with reserved:
             sandbox = bring_up(Launch(profile, home, base))
-        for cluster in sandbox.clusters.values():
-            set_password(cluster, PASSWORD)
+        set_password(sandbox, PASSWORD)
         yield sandbox
 
 
@@ -105,16 +112,13 @@ def _of_listeners(broker: SandboxBroker) -> dict[str, str]:
     return {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in at.items()),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,IAM:SASL_PLAINTEXT,"
-        "GOOGLE:SASL_PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT",
+        "GOOGLE:SASL_PLAINTEXT,TLS:SSL,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
     }
 
 
 def _of_issuer(issuer: Issuer) -> dict[str, str]:
     made = {
         "listener.name.sasl.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,OAUTHBEARER",
-        "listener.name.sasl.plain.sasl.jaas.config": f"{_SECURITY}.plain.PlainLoginModule required "
-        f'user_ada="{PASSWORD}";',
-        "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{_SECURITY}.scram.ScramLoginModule required;",
         "sasl.oauthbearer.jwks.endpoint.url": f"{issuer.url}/keys",
         "sasl.oauthbearer.expected.audience": AUDIENCE,
         "sasl.oauthbearer.expected.issuer": ISSUER,
@@ -127,15 +131,30 @@ def _of_issuer(issuer: Issuer) -> dict[str, str]:
     return made
 
 
+def _of_passwords() -> dict[str, str]:
+    plain, scram = "listener.name.sasl.plain.sasl", f"{_SECURITY}.scram.ScramLoginModule required;"
+    return {
+        f"{plain}.jaas.config": f"{_SECURITY}.plain.PlainLoginModule required;",
+        f"{plain}.server.callback.handler.class": _OURS[2],
+        "listener.name.sasl.scram-sha-256.sasl.jaas.config": scram,
+        "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.secure.scram-sha-512.sasl.jaas.config": scram,
+    }
+
+
 def _of_tls(home: Path, authority: ShortLived) -> dict[str, str]:
-    made = {"client.auth": "required", "keystore.type": "PEM", "keystore.location": str(home / "broker.pem")}
+    made = {"keystore.type": "PEM", "keystore.location": str(home / "broker.pem")}
     made |= {"truststore.type": "PEM", "truststore.location": str(authority.ca)}
-    return {f"listener.name.tls.ssl.{name}": value for name, value in made.items()}
+    named = {f"listener.name.{of}.ssl.{name}": value for of in ("tls", "secure") for name, value in made.items()}
+    return {**named, "listener.name.tls.ssl.client.auth": "required"}
 
 
-def set_password(cluster: ClusterHandle, password: str) -> None:
-    """By SCRAM."""
-    of = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096)
-    credential = UserScramCredentialUpsertion(CLIENT, of, password.encode())
-    admin = AdminClient(cluster.super_client())  # one that is collected ends its requests
-    admin.alter_user_scram_credentials([credential])[CLIENT].result(60)
+def set_password(sandbox: Sandbox, password: str) -> None:
+    """By SCRAM and PLAIN."""
+    (sandbox.home / _PASSWORDS).write_text(password)
+    for cluster in sandbox.clusters.values():
+        admin = AdminClient(cluster.super_client())  # one that is collected ends its requests
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            info = ScramCredentialInfo(mechanism, 4096)
+            credential = UserScramCredentialUpsertion(CLIENT, info, password.encode())
+            admin.alter_user_scram_credentials([credential])[CLIENT].result(60)
