@@ -54,18 +54,13 @@ def unpack(version: int, frame: memoryview, names: Mapping[UUID, str]) -> Fetche
     throttle, error, session = reader.fixed(_HEAD)
     partitions: list[FetchedPartition] = []
     for _ in range(reader.count()):
-        topic = _name(reader) if version == NAMES else names.get(reader.uuid(), "")
+        topic = reader.string() if version == NAMES else names.get(reader.uuid(), "")
+        if version == NAMES and not topic:
+            raise ValueError("a topic has no name")
         partitions += [_partition(reader, topic) for _ in range(reader.count())]
         reader.tags()
     reader.finish()
     return Fetched(throttle, error, session, tuple(partitions))
-
-
-def _name(reader: ResponseReader) -> str:
-    name = reader.string()
-    if not name:
-        raise ValueError("a topic has no name")
-    return name
 
 
 def _partition(reader: ResponseReader, topic: str) -> FetchedPartition:

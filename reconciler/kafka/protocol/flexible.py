@@ -61,11 +61,11 @@ class ResponseReader:
 
     __slots__ = ("at", "frame")
 
-    def __init__(self, frame: memoryview, *, tagged: bool = True, views: bool = False) -> None:
-        """``tagged``: whether the header has tags; that of ApiVersions never has (KIP-482). ``views``: what ``take``
-        and ``raw`` give is not copied out of ``frame``."""
+    def __init__(self, frame: memoryview, *, at: int = 4, tagged: bool = True, views: bool = False) -> None:
+        """``at``: where it begins to read. ``tagged``: whether the header has tags; that of ApiVersions never has
+        (KIP-482). ``views``: what ``take`` and ``raw`` give is not copied out of ``frame``."""
         self.frame: bytes = cast(bytes, frame) if views else bytes(frame)
-        self.at = 4
+        self.at = at
         if tagged:
             self.tags()
 

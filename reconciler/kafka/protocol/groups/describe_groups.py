@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, count, reading, string
+from reconciler.kafka.protocol.flexible import NO_TAGS, ClassicReader, ResponseReader, count, reading, string
 
 LIST_GROUPS, DESCRIBE_GROUPS, CONSUMER_GROUP_DESCRIBE = 16, 15, 69
 LIST_LOWEST, LIST_NEWEST = 3, 5
@@ -127,20 +127,17 @@ def _classic(reader: ResponseReader) -> DescribedGroup:
 
 
 def _assigned(raw: bytes) -> tuple[Key, ...]:
-    """ConsumerProtocolAssignment of any version; other protocols (Connect's) have bytes of their own: nothing."""
+    """ConsumerProtocolAssignment of any version; other protocols (Connect's) have bytes of their own: nothing. Brokers
+    pass on what a group's leader wrote without a look at it."""
+    reader = ClassicReader(memoryview(raw), at=2)  # after the version
+    entries: list[Key] = []
     try:
-        _, topics = struct.unpack_from(">hi", raw)
-        at, entries = 6, []
-        for _ in range(topics):
-            (size,) = struct.unpack_from(">h", raw, at)
-            name = raw[at + 2 : at + 2 + size].decode()
-            at += 2 + size
-            (number,) = struct.unpack_from(">i", raw, at)
-            entries += [(name, partition) for partition in struct.unpack_from(f">{number}i", raw, at + 4)]
-            at += 4 + 4 * number
-        return tuple(entries)
-    except (struct.error, UnicodeDecodeError):
+        for _ in range(reader.count()):
+            topic, size = reader.string(), reader.count()
+            entries += [(topic, partition) for partition in struct.unpack(f">{size}i", reader.take(4 * size))]
+    except (struct.error, ValueError):
         return ()
+    return tuple(entries)
 
 
 @reading("a ConsumerGroupDescribe")

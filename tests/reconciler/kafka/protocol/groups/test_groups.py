@@ -26,7 +26,7 @@ from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.flexible import count, string
 from reconciler.kafka.protocol.groups import describe_groups as group_members
 from reconciler.kafka.protocol.groups import group_offsets
-from reconciler.kafka.protocol.groups.describe_groups import GroupKind, ListedGroup
+from reconciler.kafka.protocol.groups.describe_groups import DescribedGroup, GroupKind, ListedGroup
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
 
 NAMES = st.text(min_size=1, max_size=200)
@@ -168,8 +168,14 @@ def test_a_listing_of_groups(version: int) -> None:
 def test_members_and_what_they_read() -> None:
     read = DescribeGroupsRequest.decode(BytesIO(group_members.pack_describe(["g", "h"])), version=5)
     assert (read.groups, read.include_authorized_operations) == (["g", "h"], False)
+    _, (found,) = described(struct.pack(">hih", 1, 1, 1) + b"t" + struct.pack(">iiii", 2, 0, 3, -1))
+    assert (found.group, found.state, found.assignor) == ("g", "Stable", "range")
+    assert found.members[0].assigned == (("t", 0), ("t", 3))
+
+
+def described(assignment: bytes) -> tuple[int, list[DescribedGroup]]:
+    """A group's leader writes the assignment; brokers pass it on as it is."""
     group = DescribeGroupsResponse.DescribedGroup
-    assignment = struct.pack(">hih", 1, 1, 1) + b"t" + struct.pack(">iiii", 2, 0, 3, -1)
     member = group.DescribedGroupMember(
         member_id="m-1",
         group_instance_id=None,
@@ -188,9 +194,25 @@ def test_members_and_what_they_read() -> None:
         ],
         version=5,
     )  # fmt: skip
-    _, (found,) = group_members.unpack_describe(frame(answer))
-    assert (found.group, found.state, found.assignor) == ("g", "Stable", "range")
-    assert found.members[0].assigned == (("t", 0), ("t", 3))
+    return group_members.unpack_describe(frame(answer))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "assignment",
+    [
+        b"",
+        b"\0",
+        struct.pack(">hi", 1, 2**31 - 1),
+        struct.pack(">hihi", 1, 2**31 - 1, 0, 0) + struct.pack(">hq", -6, 0),  # a name that leads back to its beginning
+        struct.pack(">hih", 1, 1_000_000, -1) + bytes(100),
+        struct.pack(">hihi", 1, 1, 0, 2**31 - 1),
+        struct.pack(">hih", 1, 1, 1) + b"\xff" + struct.pack(">ii", 1, 0),
+    ],
+)
+def test_an_assignment_that_no_consumer_writes_assigns_nothing(assignment: bytes) -> None:
+    _, (found,) = described(assignment)
+    assert [member.assigned for member in found.members] == [()]
 
 
 @given(st.binary(max_size=60))
