@@ -10,6 +10,8 @@ from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading,
 
 DELETE_RECORDS, VERSION = 21, 2
 TIMEOUT_MS = 10_000
+UNKNOWN = -1
+"""UNKNOWN_SERVER_ERROR: the answer leaves the partition out."""
 _PARTITION = struct.Struct(">iq")
 _ANSWER = struct.Struct(">iqh")
 
@@ -31,8 +33,8 @@ async def delete_records(cluster: ClusterClient, before: Mapping[Key, int]) -> N
 async def _at(cluster: ClusterClient, node: int, before: Mapping[Key, int]) -> None:
     connection = await cluster.control(node)
     errors = await connection.ask((DELETE_RECORDS, VERSION, True), pack(before, TIMEOUT_MS), unpack)
-    for (topic, partition), error in errors.items():
-        check(error, f"deleting the records of {topic}-{partition} before offset {before[topic, partition]}")
+    for key, offset in before.items():
+        check(errors.get(key, UNKNOWN), f"deleting the records of {key[0]}-{key[1]} before offset {offset}")
 
 
 def pack(before: Mapping[Key, int], timeout_ms: int) -> bytes:

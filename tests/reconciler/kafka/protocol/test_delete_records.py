@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol.delete_records import pack, unpack
+from reconciler.kafka.client.errors import BrokerError, MalformedResponseError
+from reconciler.kafka.protocol.delete_records import delete_records, pack, unpack
 
 
 def answer(error: int) -> bytes:
@@ -31,3 +34,17 @@ def test_each_partition_has_its_error(error: int) -> None:
 def test_half_an_answer_is_malformed(size: int) -> None:
     with pytest.raises(MalformedResponseError):
         unpack(memoryview(answer(0)[:size]))
+
+
+@pytest.mark.parametrize("answered", [{}, {("other", 0): 0}])
+def test_a_partition_without_an_answer_is_not_taken_for_done(answered: dict[tuple[str, int], int]) -> None:
+    async def ask(*_: object) -> dict[tuple[str, int], int]:
+        return answered
+
+    async def control(_: int) -> SimpleNamespace:
+        return SimpleNamespace(ask=ask)
+
+    cluster = SimpleNamespace(name="west", control=control, by_leader=lambda keys: {1: list(keys)})
+    with pytest.raises(BrokerError, match="deleting the records of t-3 before offset 70") as raised:
+        asyncio.run(delete_records(cast(Any, cluster), {("t", 3): 70}))
+    assert raised.value.code == -1
