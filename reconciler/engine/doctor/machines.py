@@ -11,8 +11,8 @@ from reconciler.model.reports.doctor import ExecutorLook, Finding, Machine, Spar
 from reconciler.replication.handover import CLUSTER
 from reconciler.text import BRIEF, counted
 
-_RELEASE = re.compile(r"(?:pyspark|Spark) (([0-9]+)\.[0-9]+[^ ]*)")
-_LEAST_JAVA = {"3": 8}
+_RELEASE = re.compile(r"(?:pyspark|Spark) (([0-9]+)\.([0-9]+)[^ ]*)")
+_LEAST_JAVA = {3: 8}
 """Spark's major version -> the Java release of its class files. Other and unknown versions need 17."""
 LEAST_FREE = 1 << 30
 _EVERY_HOST = ("0.0.0.0", "::")  # noqa: S104  # compared, not bound
@@ -22,24 +22,28 @@ ABOUT_EXECUTORS = ("lane_without_task", "executor_unfit")
 """Conditions (docs/mirror/conditions.md) about faulty or missing executors."""
 
 
-def _release(spark: str | Unknown) -> tuple[str, str]:
-    """Release and major version of Spark; empty if unknown."""
+def _release(spark: str | Unknown) -> tuple[str, int, int]:
+    """Release, major and minor version of Spark; empty and 0 if unknown."""
     match = None if isinstance(spark, Unknown) else _RELEASE.match(spark)
-    return (match[1], match[2]) if match else ("", "")
+    return (match[1], int(match[2]), int(match[3])) if match else ("", 0, 0)
 
 
 def machine_findings(machine: Machine) -> Iterator[Finding]:
     """Checks of the machine that runs drivers in client mode: Java for its Spark, and disk space for logs."""
     java, spark, disk = (Check(THIS_MACHINE, name) for name in ("java", "spark", "disk"))
+    release, major, minor = _release(machine.spark)
     if isinstance(machine.java, Unknown):
         yield java.problem(machine.java.error, "Spark runs on Java", machine.java.todo)
-    elif machine.java < (least := _LEAST_JAVA.get(_release(machine.spark)[1], 17)):
+    elif machine.java < (least := _LEAST_JAVA.get(major, 17)):
         todo = f"Install Java {least} or newer, or set JAVA_HOME to it"
-        yield java.problem(f"Java {machine.java}", f"Spark {_release(machine.spark)[1] or 4} needs Java {least}", todo)
+        yield java.problem(f"Java {machine.java}", f"Spark {major or 4} needs Java {least}", todo)
     else:
         yield java.ok(f"Java {machine.java}")
     if isinstance(machine.spark, Unknown):
         yield spark.problem(machine.spark.error, "the mirror job is a Spark application", machine.spark.todo)
+    elif release and not (3, 5) <= (major, minor) < (5, 0):
+        todo = "Let SPARK_HOME name a Spark 3.5 or 4, or unset it: then the pyspark of [mirror] is used"
+        yield spark.problem(machine.spark, "the mirror job needs Spark 3.5 or 4", todo)
     else:
         yield spark.ok(machine.spark)
     if isinstance(machine.free_bytes, Unknown):
@@ -103,7 +107,7 @@ def master_findings(mirror: Mirror, master: SparkMaster, ours: str | Unknown = "
         return
 
     # Patch releases of Spark are compatible with each other, minor releases may not be.
-    here, _ = _release(ours)
+    here, *_ = _release(ours)
     text = f"{mirror.master}: {master.reached}" + (f", Spark {master.version}" if master.version else "")
     if master.version and here and master.version.split(".")[:2] != here.split(".")[:2]:
         why = "driver and executors speak Spark's own protocol and pickle for each other, which differ between releases"

@@ -285,6 +285,22 @@ def test_the_machine() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("spark", "verdict"),
+    [
+        ("Spark 3.3.4 of SPARK_HOME: /usr/lib/spark/bin/spark-submit", DoctorVerdict.PROBLEM),  # HDInsight 5.1
+        ("pyspark 3.4.3", DoctorVerdict.PROBLEM),
+        ("Spark 3.5.5-amzn-1 of SPARK_HOME: /usr/lib/spark/bin/spark-submit", DoctorVerdict.OK),
+        ("pyspark 4.10.0", DoctorVerdict.OK),
+        ("Spark 5.0.0 of SPARK_HOME: /opt/spark/bin/spark-submit", DoctorVerdict.PROBLEM),
+        ("spark-submit of SPARK_HOME: /opt/spark/bin/spark-submit", DoctorVerdict.OK),
+    ],
+)
+def test_a_release_of_spark_that_mirrors_do_not_run_on_is_a_problem(spark: str, verdict: DoctorVerdict) -> None:
+    _, found, _ = machine_findings(Machine(17, spark, 5 << 30, "runs"))
+    assert (found.check, found.verdict, found.text) == ("spark", verdict, spark)
+
+
 def test_the_verdict_comes_first_and_a_warning_alone_is_no_failure() -> None:
     parts = [Finding("cluster east", "x", one, f"text of {one}", "why", ("a command",)) for one in DoctorVerdict]
     bad = Checkup("env", tuple(parts))
