@@ -167,6 +167,11 @@ class Unknown:
         return self.error if self.error.startswith(f"{self.subject} ") else f"{self.subject}: {self.error}"
 
     @property
+    def with_todo(self) -> str:
+        """The problem and its remedy, as an obstacle or in place of a value."""
+        return f"{self.error}. {self.todo}".rstrip()
+
+    @property
     def what(self) -> str:
         """The problem without its reason: equal for everything that one cause leaves unknown."""
         return self.error.partition(". ")[0]

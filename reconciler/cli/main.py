@@ -72,7 +72,7 @@ def version() -> None:
     width = max(map(len, releases))
     for name, value in releases.items():
         if isinstance(value, Unknown):
-            console.show(f"{name:<{width}}  unknown: {value.error}. {value.todo}".rstrip())
+            console.show(f"{name:<{width}}  unknown: {value.with_todo}".rstrip())
         else:
             console.show(f"{name:<{width}}  {value}")
 

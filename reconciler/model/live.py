@@ -281,6 +281,12 @@ class JobState(StrEnum):
     FAILED = "failed"
     STALE = "stale"
 
+    @property
+    def runs(self) -> bool:
+        """Its application runs, or begins to: it has given partitions their positions, and its next commit would
+        overwrite any other."""
+        return self in (JobState.STARTING, JobState.RUNNING)
+
 
 @dataclass(frozen=True, slots=True)
 class LiveMirror:

@@ -137,7 +137,7 @@ def drill_lines(topology: Topology, drills: Drills, now_ms: int) -> list[str]:
 
 def drill_words(flow: str, goals: Objectives, drills: Drills, now_ms: int) -> str:
     if isinstance(drills, Unknown):
-        return f"unknown: {drills.error}. {drills.todo}"
+        return f"unknown: {drills.with_todo}"
     last = drills.get(flow)
     if last is None:
         return f"none yet, although objectives are declared: reconciler drill ENV {flow}"

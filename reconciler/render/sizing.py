@@ -108,4 +108,4 @@ def sizing_code(mirrors: Sequence[MirrorSize]) -> ExitCode:
 def _unknowns(mirrors: Sequence[MirrorSize]) -> set[str]:
     sizes = [size for mirror in mirrors for size in mirror.flows]
     parts = [part for size in sizes for part in (size.rate, size.disk_bytes)]
-    return {f"{part.error}. {part.todo}".rstrip(". ") for part in parts if isinstance(part, Unknown)}
+    return {part.with_todo.rstrip(". ") for part in parts if isinstance(part, Unknown)}

@@ -3,8 +3,6 @@
 Nothing here raises: an unreadable part is unknown, and the rest is reported.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence

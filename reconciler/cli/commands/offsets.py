@@ -166,7 +166,7 @@ def export(
     elif file is not None:
         count = write(sides, partitions, side, file)
     for each in (each for each in partitions if each.unknown):
-        say(f"not exported, {each.source[0]}-{each.source[1]}: {each.unknown}")
+        say(f"not exported, {each.name}: {each.unknown}")
     show(f"{count:,} records written to {file or topic}")
     if any(each.unknown for each in partitions):
         raise typer.Exit(ExitCode.ERROR)

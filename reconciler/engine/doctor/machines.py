@@ -150,7 +150,7 @@ def task_findings(mirror: Mirror, live: LiveMirror | Unknown | None) -> Iterator
     if isinstance(live, Unknown):
         yield check.unread(live)
         return
-    if live is None or live.state not in (JobState.STARTING, JobState.RUNNING):
+    if live is None or not live.state.runs:
         state = "it has not run yet" if live is None else f"the mirror is {live.state}"
         todo = "Start it (reconciler apply ENV), or let an application look: doctor --executors"
         yield check.unknown(f"their packages, secrets and network were not checked: {state}", "", todo)

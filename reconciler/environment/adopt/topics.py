@@ -140,7 +140,7 @@ def _notes(live: LiveCluster) -> Iterator[str]:
 
 def _unread(kind: str, *answers: object) -> Iterator[str]:
     if unknown := next((answer for answer in answers if isinstance(answer, Unknown)), None):
-        yield f"no {kind} is declared: {unknown.error}. {unknown.todo}"
+        yield f"no {kind} is declared: {unknown.with_todo}"
 
 
 def _why_not(cluster: str, topic: LiveTopic, taking: AdoptOptions, names: Collection[str]) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ from reconciler.errors import Unknown
 from reconciler.model.acls import AclBinding
 from reconciler.model.live import LiftedCopies
 from reconciler.replication.status import PartitionLag
-from reconciler.text import total
+from reconciler.text import first_of, total
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -51,7 +51,7 @@ class ConsumerMove:
 
 
 class Level(StrEnum):
-    """STOPS: nothing happens until someone acts. WARNS: the move continues, with this consequence."""
+    """In order of weight. WARNS: the move continues, with this consequence. STOPS: nothing happens before someone acts."""
 
     FINE = "fine"
     WARNS = "warns"
@@ -70,6 +70,12 @@ class FailoverCheck:
     """The remedy, as a command if there is one."""
 
 
+def worst_first(checks: Iterable[FailoverCheck]) -> tuple[FailoverCheck, ...]:
+    """Those that stop the move, then warnings; among equals in the order in which they were made."""
+    weights = list(Level)
+    return tuple(sorted(checks, key=lambda check: -weights.index(check.level)))
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionState:
     """One source partition of the drained flow. None: not known."""
@@ -82,6 +88,11 @@ class PartitionState:
     """The flow may copy up to here: the last stable offset, or the high watermark for read_uncommitted."""
     written: int | None = None
     """The high watermark."""
+
+    @property
+    def name(self) -> str:
+        """Of the source partition, for people: ``orders-3``."""
+        return f"{self.source[0]}-{self.source[1]}"
 
     @property
     def left(self) -> int | None:
@@ -295,9 +306,19 @@ class PartedPartition:
     last_ms: int | None = None
 
     @property
+    def name(self) -> str:
+        """Of the source partition, for people: ``orders-3``."""
+        return f"{self.source[0]}-{self.source[1]}"
+
+    @property
     def diverged(self) -> bool:
         """Both sides have records of their own, so neither can be filled up from the other."""
         return self.source_records > 0 and self.target_records > 0
+
+
+def not_compared(parted: Iterable[PartedPartition]) -> str:
+    """Words that name the partitions that could not be compared, each with the reason; empty if there are none."""
+    return first_of([f"{each.name}: {each.unknown}" for each in parted if each.unknown])
 
 
 def diverged_topics(parted: Iterable[PartedPartition]) -> frozenset[str]:

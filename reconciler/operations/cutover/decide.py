@@ -52,7 +52,7 @@ def fence_of(
     if isinstance(rules, Unsupported):
         return FenceChosen(obstacle=f"{cluster}: {rules.why}, so nothing can keep producers from writing there")
     if isinstance(rules, Unknown):
-        return FenceChosen(obstacle=f"{rules.error}. {rules.todo}")
+        return FenceChosen(obstacle=rules.with_todo)
     # In Kafka a deny rule wins over every allow rule, so denying ``User:*`` would stop mirrors, too. On topics that a
     # mirror writes, the fence therefore denies each producer that an allow rule names.
     everyone = frozenset(denial(topic) for topic in topics if topic not in writers)

@@ -17,7 +17,7 @@ from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, ProducerSeen, TopicSeen
-from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way
+from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way, worst_first
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.cutover import decide
 from reconciler.operations.cutover.live import chosen_groups, gate_faults, partition_states, topic_idents
@@ -141,8 +141,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         *_under_way(session, plan),
         *decide.checks_of_left_out(_left_out(switch, idents.keys(), plan), move),
     )
-    levels = list(Level)[::-1]
-    plan = replace(plan, checks=tuple(sorted(checks, key=lambda check: levels.index(check.level))))
+    plan = replace(plan, checks=worst_first(checks))
     return replace(plan, steps=tuple(decide.steps_of(plan)))
 
 

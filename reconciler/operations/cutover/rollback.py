@@ -42,15 +42,7 @@ class CutoverRollback:
             except ReconcilerError as error:
                 lost = (unkept(error, "finds all taken back"),)
         groups = tuple(group_seen(move, ()) for move in self._groups)
-        return CutoverReport(
-            "rollback",
-            self.plan,
-            steps,
-            lost,
-            groups,
-            None,
-            self.world.now() - began,
-        )
+        return CutoverReport("rollback", self.plan, steps, lost, groups, seconds=self.world.now() - began)
 
     def _own(self) -> dict[str, int]:
         """Partition -> records that clients wrote at the destination since the fence. Raises ReconcilerError if other

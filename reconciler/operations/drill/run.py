@@ -20,7 +20,7 @@ from reconciler.model.state.last_drill import LastDrill, drill_key, dumps
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover.plan import CutoverRequest, planned
 from reconciler.operations.drill import decide, live, measure, steps
-from reconciler.operations.failover.decide import ALIVE, move_of
+from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, now_ms, open_session
@@ -98,8 +98,7 @@ def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
     standing = []
     if back:
         job = steering.job_of(session, back)
-        runs = isinstance(job, LiveMirror) and job.state.value in ALIVE
-        if runs and not steering.pauses_of(session, back):
+        if isinstance(job, LiveMirror) and job.state.runs and not steering.pauses_of(session, back):
             standing = [back]
     survey = Survey(session.topology, move_of(session.topology, Way.FAILOVER, flow.name))
     return decide.places_of(session.topology, flow, canary, standing, survey.destination.partitions().keys())

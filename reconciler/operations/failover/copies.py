@@ -38,9 +38,9 @@ class ReadOnlyCopies:
         if access is None or isinstance(access.acls, Unsupported):
             return CopiesSeen()
         if isinstance(access.acls, Unknown):
-            return CopiesSeen(kept, obstacle=f"{access.acls.error}. {access.acls.todo}")
+            return CopiesSeen(kept, obstacle=access.acls.with_todo)
         if isinstance(access.owned, Unknown):
-            return CopiesSeen(kept, obstacle=f"{access.owned.error}. {access.owned.todo}")
+            return CopiesSeen(kept, obstacle=access.owned.with_todo)
         # A custom replication policy may not know the source of a remote topic; the record has the flow of each rule.
         selector, topics, maker = selector_of(self._flow), self._topics, denial_grant(self._flow, "").maker
         made_for = {rule for rule, made in access.owned.items() if made.maker == maker}

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
+from reconciler.model.live import JobState
 from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import (
     ConsumerMove,
@@ -16,6 +18,8 @@ from reconciler.model.reports.failover import (
     PartitionState,
     Way,
     diverged_topics,
+    not_compared,
+    worst_first,
 )
 from reconciler.replication.groups import idle
 from reconciler.resources.flows.routes import declared_flow
@@ -23,7 +27,7 @@ from reconciler.resources.mirrors.pause import FAILOVER, failed_over_to
 from reconciler.text import counted, first_of, moment, time_words
 
 _STARTED = "; started for it: "
-ALIVE = ("starting", "running")
+_RUNS = (JobState.STARTING, JobState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +102,8 @@ def move_of(topology: Topology, way: Way, name: str) -> ConsumerMove:
 
 def checks_of(facts: FailoverFacts, request: FailoverRequest) -> tuple[FailoverCheck, ...]:
     """All findings, the worst first."""
-    order = list(Level)[::-1]
-    checks = (
-        *_clusters(facts, request),
-        *_flow(facts, request),
-        *same_offsets_checks(facts, request),
-        *_groups(facts),
-        *_copies(facts),
-        *facts.hidden,
-        *facts.denied,
-    )
-    return tuple(sorted(checks, key=lambda check: order.index(check.level)))
+    made = (_clusters(facts, request), _flow(facts, request), same_offsets_checks(facts, request))
+    return worst_first(chain(*made, _groups(facts), _copies(facts), facts.hidden, facts.denied))
 
 
 def _warning(code: str, text: str, todo: str = "") -> FailoverCheck:
@@ -149,7 +144,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
     if isinstance(flow.partitions, Unknown):
         yield FailoverCheck("positions", Level.STOPS, f"positions of {name} are not known: {flow.partitions.error}")
     mine = ours(flow.pause_reason)
-    runs = flow.job in ALIVE
+    runs = flow.job in _RUNS
     if flow.paused_by and not mine:
         why = f": {flow.pause_reason}" if flow.pause_reason else ""
         yield _warning("paused", f"{name} was paused by {flow.paused_by}{why}")
@@ -258,7 +253,7 @@ def _copies(facts: FailoverFacts) -> Iterator[FailoverCheck]:
 
 def unread_ends(partitions: Sequence[PartitionState]) -> str:
     """Names of source partitions without a reported end, in words; empty if there are none."""
-    return first_of([f"{each.source[0]}-{each.source[1]}" for each in partitions if each.end is None])
+    return first_of([each.name for each in partitions if each.end is None])
 
 
 def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
@@ -277,8 +272,8 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
     rejoins = request.diverged is not None
     unknown = [each for each in facts.parted if each.unknown]
     if unknown:
-        whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown])
-        text = f"whether {counted(len(unknown), 'partition')} are the same on both sides is not known: {whys}"
+        text = f"whether {counted(len(unknown), 'partition')} are the same on both sides is not known: "
+        text += not_compared(unknown)
         todo = f"Compare them: reconciler verify ENV {move.flow}"
         yield FailoverCheck("parted-unknown", Level.STOPS if rejoins else Level.WARNS, text, todo)
     known, topics = [each for each in facts.parted if not each.unknown], diverged_topics(facts.parted)
@@ -312,7 +307,7 @@ def same_offsets_checks(facts: FailoverFacts, request: FailoverRequest) -> Itera
 def _listed(partitions: Sequence[PartedPartition], move: ConsumerMove) -> str:
     """Partitions with the counts of both sides; at a failback the destination is the flow's source."""
     each_words = [
-        f"{each.source[0]}-{each.source[1]} from {each.at:,} on ({each.source_records:,} on {move.destination} up to "
+        f"{each.name} from {each.at:,} on ({each.source_records:,} on {move.destination} up to "
         f"{each.source_end:,}, {each.target_records:,} on {move.origin} up to {each.target_end:,})"
         for each in partitions
     ]

@@ -66,9 +66,9 @@ class Fence:
         if isinstance(rules, Unsupported):
             return FenceSeen(obstacle=f"{name}: {rules.why}, so nothing can keep producers from writing there")
         if isinstance(rules, Unknown):
-            return FenceSeen(obstacle=f"{rules.error}. {rules.todo}")
+            return FenceSeen(obstacle=rules.with_todo)
         if isinstance(made, Unknown):
-            return FenceSeen(obstacle=f"{made.error}. {made.todo}")
+            return FenceSeen(obstacle=made.with_todo)
         # A renamed copy has no producers besides its flow, so it needs no fence.
         return FenceSeen(made, frozenset(map(denial, {*topics} - brought.keys())) - rules)
 

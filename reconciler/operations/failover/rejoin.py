@@ -12,7 +12,7 @@ from typing import Protocol
 
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import KeepDiverged
-from reconciler.model.reports.failover import FailoverStep, PartedPartition, StepResult, diverged_topics
+from reconciler.model.reports.failover import FailoverStep, PartedPartition, StepResult, diverged_topics, not_compared
 from reconciler.model.state.rejoin_journal import RejoinJournal, RejoinTopic
 from reconciler.operations.cutover.world import StepEnd
 from reconciler.text import counted, first_of
@@ -127,7 +127,7 @@ class RejoinPlan:
         yield FailoverStep("compare", PLANNED, f"compare both sides; nothing is moved unless {self.source} has it all")
 
     def words(self, own: Sequence[PartedPartition]) -> str:
-        places = [f"{p.source[0]}-{p.source[1]} {p.at:,} to {p.source_end:,} ({p.source_records:,})" for p in own]
+        places = [f"{p.name} {p.at:,} to {p.source_end:,} ({p.source_records:,})" for p in own]
         count = counted(sum(each.source_records for each in own), "record")
         to = f" in {self.place}" if self.place else ""
         return f"{count} that only {self.source} has{to}: {first_of(places)}"
@@ -289,8 +289,7 @@ class Rejoin:
 
     def _known(self) -> tuple[PartedPartition, ...]:
         parted = self.world.parted()
-        if unknown := [each for each in parted if each.unknown]:
-            whys = first_of([f"{each.source[0]}-{each.source[1]}: {each.unknown}" for each in unknown])
+        if whys := not_compared(parted):
             why = "A partition that cannot be compared may have records of its own. Nothing more was done."
             raise ReconcilerError(f"whether both sides are the same is not known: {whys}", why, self._again)
         return parted

@@ -70,7 +70,7 @@ class LiveRejoin:
             return {}
         live = self.session.clusters[self.flow.source].read(sorted(names))
         for hidden in live.hidden.values():
-            raise ReconcilerError(hidden.error, "Whether it exists is not known. Nothing was deleted.", hidden.todo)
+            known(hidden, "Whether it exists is not known. Nothing was deleted.")
         topics: dict[str, RejoinTopic] = {}
         for name, topic in live.topics.items():
             known(topic.configs, "Without its configs it could not be created again as it was. Nothing was deleted.")
@@ -219,7 +219,7 @@ class LiveRejoin:
             kept, mine = topic_for(name, self.flow.name), [each for each in partitions if each.source[0] == name]
             there = self.session.clusters[target.name].read([kept])
             for hidden in there.hidden.values():
-                raise ReconcilerError(hidden.error, "Nothing was deleted.", hidden.todo)
+                known(hidden, "Nothing was deleted.")
             if kept not in there.topics:
                 self._create_kept(name, kept)
             count += keep_in_topic(self.sides, mine, target, kept)

@@ -11,7 +11,7 @@ from reconciler.backends.clusters.groups import Side
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, known
 from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.environment.topology import Principal
-from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.live import LiveMirror
 from reconciler.model.reports.failover import (
     ConsumerMove,
     CopiesSeen,
@@ -80,7 +80,7 @@ class Switch:
             fence = FenceSeen()
         else:
             made = self.fence.made()
-            fence = FenceSeen(obstacle=f"{made.error}. {made.todo}") if isinstance(made, Unknown) else FenceSeen(made)
+            fence = FenceSeen(obstacle=made.with_todo) if isinstance(made, Unknown) else FenceSeen(made)
 
         # Steps and rights follow from the groups with their due offsets set.
         away = self.move.way is Way.FAILBACK and self.survey.lost is not None
@@ -388,7 +388,7 @@ def _left_of(goal: tuple[PartitionState, ...], positions: Mapping[tuple[str, int
 
 
 def _runs(job: LiveMirror | Unknown | None) -> bool:
-    return isinstance(job, LiveMirror) and job.state in (JobState.STARTING, JobState.RUNNING)
+    return isinstance(job, LiveMirror) and job.state.runs
 
 
 def _offsets_words(offsets: int | None) -> str:

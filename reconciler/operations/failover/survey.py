@@ -11,17 +11,24 @@ from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side
 from reconciler.backends.connections.own import Visits
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Isolation, Topology
-from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.live import LiveMirror
 from reconciler.model.reports import failover
-from reconciler.operations.failover.charts import Chart, by_checkpoint, of_both, settled, translated, unbelieved
+from reconciler.operations.failover.charts import (
+    Chart,
+    as_they_are,
+    by_checkpoint,
+    of_both,
+    settled,
+    translated,
+    unbelieved,
+)
 from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
 from reconciler.operations.failover.group_offsets import bounded, least
 from reconciler.operations.failover.rights import hidden
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.names import LAG_HOLDS_MS
-from reconciler.replication.offsets.map import PartitionMap, beyond_log
+from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.position_metadata import urlsafe
-from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.policy import TopicSelector, is_heartbeats
 from reconciler.replication.records.pauses import Pause
 from reconciler.replication.status import FlowStatus, LastLag
@@ -109,11 +116,9 @@ class Survey:
         name = self.move.drained
         pause, job = levers.pauses.get(name), levers.jobs.get(name)
         flow = job.flows.get(name) if isinstance(job, LiveMirror) else None
-        lag, running = None, False
-        if isinstance(job, LiveMirror):
-            running = job.state in (JobState.STARTING, JobState.RUNNING)
-            if flow is not None:
-                lag = known_lag(flow, job.updated_at_ms, self._selectors[name], int(time.time() * 1000))
+        lag, running = None, isinstance(job, LiveMirror) and job.state.runs
+        if isinstance(job, LiveMirror) and flow is not None:
+            lag = known_lag(flow, job.updated_at_ms, self._selectors[name], int(time.time() * 1000))
         return failover.DrainedFlow(
             self.partitions(),
             job.state.value if isinstance(job, LiveMirror) else "not known" if isinstance(job, Unknown) else "absent",
@@ -226,11 +231,11 @@ class Survey:
                 offsets = tuple(settled(it, begins.get(it.origin), ends.get(it.destination)) for it in own)
                 yield failover.GroupMove(group, state, there.states.get(group, failover.GroupState()), least(offsets))
 
-    def _chart(self, leg: failover.Leg, here: GroupsSeen) -> Chart:
+    def _chart(self, leg: failover.Leg, seen: GroupsSeen) -> Chart:
         """Translates all committed offsets of the groups on topics of the leg."""
         source, target = (self.origin, self.destination) if leg.forward else (self.destination, self.origin)
         wanted: dict[failover.Key, set[int]] = {}
-        for offsets in here.offsets.values():
+        for offsets in seen.offsets.values():
             for (topic, partition), committed in offsets.items():
                 if (twin := self._twin(leg, topic)) is not None:
                     wanted.setdefault((topic if leg.forward else twin, partition), set()).add(committed.offset)
@@ -242,20 +247,12 @@ class Survey:
             query = PositionsQuery(flow.state_name, wanted, remote, not leg.forward, committed_only)
             return Chart(leg, maps, positions, translations(source, target, query))
 
-        # With same offsets each offset translates to itself, within the destination's log.
         there = {key: (remote(key[0]), key[1]) if leg.forward else key for key in wanted}
         own_keys = {key: key if leg.forward else (remote(key[0]), key[1]) for key in wanted}
         bounds, own = self.destination.bounds(there.values()), self.origin.bounds(own_keys.values())
         ends = {key: bounds[twin].end for key, twin in there.items() if twin in bounds}
-        beyond = {
-            (key, at): beyond_log(at, twin, self.origin.name, own[twin].end)
-            for key, twin in own_keys.items()
-            for at in wanted[key]
-            if twin in own and at > own[twin].end
-        }
-        pairs = [(key, at) for key, some in wanted.items() for at in some]
-        carried = {(key, at): as_committed(at, ends.get(key), beyond.get((key, at), "")) for key, at in pairs}
-        return Chart(leg, {}, {}, carried, same=True)
+        here = {key: (twin, own[twin].end) for key, twin in own_keys.items() if twin in own}
+        return Chart(leg, {}, {}, as_they_are(wanted, here, self.origin.name, ends), same=True)
 
     def _twin(self, leg: failover.Leg, topic: str) -> str | None:
         """The topic's counterpart at the destination; None if the flow does not carry the topic."""

@@ -15,10 +15,10 @@ from reconciler.kafka.client.cluster import LATEST, ClusterClient
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.model.environment.topology import Flow, Isolation, Topology
 from reconciler.model.reports.offsets import Key, TranslatedOffset, TranslateRequest, Translations
+from reconciler.operations.failover.charts import as_they_are
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets import map_topic
-from reconciler.replication.offsets.map import Translation, beyond_log
-from reconciler.replication.offsets.same import as_committed
+from reconciler.replication.offsets.map import Translation
 from reconciler.replication.offsets.translate import ClusterSides, translate
 from reconciler.replication.policy import TopicSelector
 
@@ -96,8 +96,7 @@ async def _as_they_are(
     *,
     reverse: bool,
 ) -> dict[tuple[Key, int], Translation]:
-    """With same offsets each offset translates to itself, within the other side's log. ``sides``: source and target;
-    ``wanted``: by source partition."""
+    """Asks both sides for log ends. ``sides``: source and target; ``wanted``: by source partition."""
     places = [{key: key for key in wanted}, {key: (remote(key[0]), key[1]) for key in wanted}]
     ends: list[dict[Key, int]] = []
     for cluster, keys in zip(sides, places, strict=True):
@@ -107,13 +106,8 @@ async def _as_they_are(
             answers = await cluster.list_offsets(dict.fromkeys(keys.values(), LATEST), committed=False)
         ends.append({key: end for key, its in keys.items() if isinstance(end := answers.get(its), int)})
     near, far = (1, 0) if reverse else (0, 1)
-    translations: dict[tuple[Key, int], Translation] = {}
-    for key, at in ((key, at) for key, offsets in wanted.items() for at in offsets):
-        cluster, end, beyond = sides[near], ends[near].get(key), ""
-        if cluster is not None and end is not None and at > end:
-            beyond = beyond_log(at, places[near][key], cluster.name, end)
-        translations[key, at] = as_committed(at, ends[far].get(key), beyond)
-    return translations
+    here, cluster = {key: (places[near][key], end) for key, end in ends[near].items()}, sides[near]
+    return as_they_are(wanted, here, cluster.name if cluster is not None else "", ends[far])
 
 
 async def _asked(

@@ -17,7 +17,6 @@ from reconciler.environment.importers.positions.judge import Inheritance, Positi
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow, Isolation, Principal, TopicRef
-from reconciler.model.live import JobState
 from reconciler.model.options import CONNECTOR
 from reconciler.operations.mirror.pause import job_of
 from reconciler.operations.mirror.seek import unreported
@@ -181,8 +180,8 @@ def _judged(session: Session, flow: Flow, request: ImportRequest, before: Record
     carriers = [mirror.name for mirror in session.topology.mirrors.values() if flow.name in mirror.flows]
     job = job_of(session, flow.name) if carriers else None
     if isinstance(job, Unknown):
-        obstacles.append(f"whether mirror {carriers[0]} runs is not known: {job.error}. {job.todo}")
-    elif job is not None and job.state in (JobState.RUNNING, JobState.STARTING) and flow.name in job.flows:
+        obstacles.append(f"whether mirror {carriers[0]} runs is not known: {job.with_todo}")
+    elif job is not None and job.state.runs and flow.name in job.flows:
         problem = f"mirror {job.name} runs with the flow, so its partitions have begun somewhere already"
         obstacles.append(
             f"{problem}. Check with reconciler mirror seek ENV {flow.name} --topic T, or stop it before it is given a"

@@ -11,7 +11,7 @@ from pathlib import Path
 from reconciler.backends.files import is_taken
 from reconciler.errors import BlockedError, ExitCode
 from reconciler.model.environment.topology import Flow, Principal
-from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.live import LiveMirror
 from reconciler.model.options import CONNECTOR
 from reconciler.model.reports.verify import Verification, VerificationRequest
 from reconciler.model.state.last_apply import Consent
@@ -82,5 +82,4 @@ def _carriers(session: Session, flows: Iterable[str]) -> Sequence[str]:
 
 def _has_begun(session: Session, flow: Flow) -> bool:
     job = job_of(session, flow.name) if _carriers(session, [flow.name]) else None
-    running = (JobState.RUNNING, JobState.STARTING)
-    return isinstance(job, LiveMirror) and job.state in running and flow.name in job.flows
+    return isinstance(job, LiveMirror) and job.state.runs and flow.name in job.flows

@@ -165,7 +165,7 @@ def history_page(view: LiveView, now_ms: int) -> tuple[Region, ...]:
 def _chain(report: ChainReport | Unknown) -> tuple[str, str]:
     """State and why."""
     if isinstance(report, Unknown):
-        return pill("unknown", "unknown"), safe(f"{report.error}. {report.todo}")
+        return pill("unknown", "unknown"), safe(report.with_todo)
     if report.broken is not None:
         return pill("broken", "problem"), safe(f"{report.broken.problem}, at {report.broken.at}")
     if report.doubts:

@@ -58,7 +58,7 @@ def rollout_value(status: RolloutStatus, now_ms: int) -> Mapping[str, Any]:
 
 def rollout_lines(status: RolloutStatus, now_ms: int) -> list[str]:
     if isinstance(status.promotion, Unknown):
-        lines = [f"rollout: unknown: {status.promotion.error}. {status.promotion.todo}"]
+        lines = [f"rollout: unknown: {status.promotion.with_todo}"]
     elif status.under_way:
         holder = _holder(status, now_ms)
         lines = [f"rollout: under way, {'by ' + holder if holder else 'and no run continues with it'}"]

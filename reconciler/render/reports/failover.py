@@ -113,13 +113,12 @@ def _one_sided(report: Report) -> list[tuple[str, ...]]:
     head = ("partition", "from", "up to", f"only on {source}", "up to", f"only on {target}", f"times on {source}")
     rows: list[tuple[str, ...]] = [head]
     for each in report.seen.parted[:MOST_ROWS]:
-        name = f"{each.source[0]}-{each.source[1]}"
         numbers = (each.at, each.source_end, each.source_records, each.target_end, each.target_records)
         times = ""
         if each.first_ms is not None and each.last_ms is not None:
             times = f"{moment(each.first_ms)} to {moment(each.last_ms)}"
         shown = ("?",) * 5 if each.unknown else tuple(f"{number:,}" for number in numbers)
-        rows.append((name, *shown, each.unknown or times))
+        rows.append((each.name, *shown, each.unknown or times))
     return rows
 
 
@@ -280,11 +279,11 @@ def parted_text(
         )
     rows = [("partition", "the same below", f"only on {source}", "up to", f"only on {target}", "up to", "")]
     for each in partitions:
-        name, numbers = f"{each.source[0]}-{each.source[1]}", (each.at, each.source_records, each.source_end)
-        ours = [f"{number:,}" for number in (*numbers, each.target_records, each.target_end)]
+        counts = (each.at, each.source_records, each.source_end, each.target_records, each.target_end)
+        ours = [f"{count:,}" for count in counts]
         behind = "the copy is behind" if each.source_records else "the target continues"
         said = each.unknown or ("diverged" if each.diverged else behind)
-        rows.append((name, *(("?",) * 5 if each.unknown else ours), said))
+        rows.append((each.name, *(("?",) * 5 if each.unknown else ours), said))
     diverged, unknown = sum(each.diverged for each in partitions), sum(bool(each.unknown) for each in partitions)
     parts = [f"{diverged} diverged"] if diverged else []
     parts += [f"{unknown} unknown"] if unknown else []

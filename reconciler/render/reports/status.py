@@ -96,7 +96,7 @@ def _unknown_value(unknown: Unknown) -> dict[str, Any]:
 def unknown_words(unknown: Unknown, live: LiveState) -> str:
     """The error of a silent cluster is in its own line alone."""
     silent = [name for name, cluster in live.clusters.items() if getattr(cluster, "what", "") == unknown.what]
-    return f"unknown, as cluster {silent[0]} is" if silent else f"unknown: {unknown.error}. {unknown.todo}"
+    return f"unknown, as cluster {silent[0]} is" if silent else f"unknown: {unknown.with_todo}"
 
 
 def lock_line(lock: Lock, live: LiveState, now_ms: int) -> str:
@@ -231,7 +231,7 @@ def lag_of_all(live: LiveState) -> str:
 
 def cluster_words(cluster: LiveCluster | Unknown) -> str:
     if isinstance(cluster, Unknown):
-        return f"unknown: {cluster.error}. {cluster.todo}"
+        return f"unknown: {cluster.with_todo}"
     value = _cluster(cluster)
     words = f"{counted(value['brokers'], 'broker')}, {counted(value['topics'], 'topic')}, id {cluster.cluster_id}"
     bad = {key: value[key] for key in ("leaderless_partitions", "under_replicated_partitions") if value[key]}

@@ -72,7 +72,7 @@ def watch_frame(
 
 def _rows(name: str, mirror: LiveMirror | Unknown, left: Mapping[tuple[str, str], str]) -> Iterator[tuple[str, ...]]:
     if isinstance(mirror, Unknown):
-        yield f"(mirror {name})", _UNKNOWN, *_NO_FIGURES, f"{mirror.error}. {mirror.todo}"
+        yield f"(mirror {name})", _UNKNOWN, *_NO_FIGURES, mirror.with_todo
         return
     if not mirror.flows:
         yield f"(mirror {name})", mirror.state.value, *_NO_FIGURES, mirror.detail

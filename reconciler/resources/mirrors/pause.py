@@ -67,7 +67,7 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
         return f"{flow.source} did not answer, so whether {scope.topic} exists there was not checked: {source.error}"
     topic = source.topics.get(scope.topic)
     if (hidden := source.hidden.get(scope.topic)) is not None:
-        return f"{hidden.error}. {hidden.todo}"
+        return hidden.with_todo
     if topic is None:
         raise ReconcilerError(
             f"{flow.source} has no topic {scope.topic}",

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow
-from reconciler.model.live import JobState, LiveMirror
+from reconciler.model.live import LiveMirror
 from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.mirrors.pause import reported_pauses
@@ -107,7 +107,7 @@ def require_still(mirror: LiveMirror | Unknown | None, scope: Scope, partitions:
             "A copy that runs would write over the position with its next commit.",
             mirror.todo,
         )
-    if mirror is None or mirror.state not in (JobState.RUNNING, JobState.STARTING):
+    if mirror is None or not mirror.state.runs:
         return
     flow = mirror.flows.get(scope.flow)
     if flow is None:

@@ -41,7 +41,6 @@ _STATES = {
     "superseded": JobState.STOPPED,
     "failed": JobState.FAILED,
 }
-_ALIVE = (JobState.STARTING, JobState.RUNNING)
 
 Lost = Callable[[LiveMirror], bool]
 
@@ -74,7 +73,7 @@ def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
     ended."""
     state = _STATES[record.state]
     silent_ms = now_ms - record.updated_at_ms
-    if state in _ALIVE and silent_ms > _stale_after_ms(record):
+    if state.runs and silent_ms > _stale_after_ms(record):
         state = JobState.STALE
     words = (record.detail, "stopping" if record.state == "stopping" else "", f"host {record.host}")
     return LiveMirror(
@@ -84,7 +83,7 @@ def _mirror(record: StatusRecord, now_ms: int) -> LiveMirror:
         fingerprint=record.fingerprint,
         started_at_ms=record.started_at_ms,
         updated_at_ms=record.updated_at_ms,
-        late_ms=max(0, silent_ms - LATE_INTERVALS * record.status_interval_ms) if state in _ALIVE else 0,
+        late_ms=max(0, silent_ms - LATE_INTERVALS * record.status_interval_ms) if state.runs else 0,
         pid=record.pid,
         host=record.host,
         run=record.run,
@@ -204,7 +203,7 @@ class StatusRecords:
 
         # The record says that the job runs, but is overdue or from the future: the clock of its machine, or ours, may
         # be wrong.
-        in_doubt = _STATES[record.state] in _ALIVE and abs(now_ms - record.updated_at_ms) > _stale_after_ms(record)
+        in_doubt = _STATES[record.state].runs and abs(now_ms - record.updated_at_ms) > _stale_after_ms(record)
         if not in_doubt or patience > LISTEN_AT_MOST_SECONDS or lost(mirror):
             return mirror
         speaks = self._listening.speaks(key, patience)
