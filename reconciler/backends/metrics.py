@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest, start_http_server
 
 from reconciler.errors import ReconcilerError
-from reconciler.model.environment.topology import Objectives
+from reconciler.model.environment.flow_settings import Objectives
 from reconciler.model.reports.drill import DrillVerdict
 from reconciler.model.reports.health import Figures, Health
 from reconciler.model.state.last_drill import LastDrill

@@ -1,18 +1,20 @@
 """The plan of a cut-over and the report of its run: text, Markdown, HTML, JSON. ``page_in`` also shows other reports of
 titled lists, such as a drill's."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, assert_never
 
+from reconciler.engine.plan.file import SavedKind
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, GroupSeen, TopicSeen
 from reconciler.model.reports.failover import FailoverStep, Level, StepResult
 from reconciler.render.escape import lines_of, markdown
 from reconciler.render.plan.html import report_html
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.report_json import report_json
+from reconciler.render.report_json import FORMAT_VERSION, report_json
 from reconciler.render.reports.failover import check_sections
 from reconciler.render.style import PLAIN, Format, Style
+from reconciler.replication.json_codec import Codec
 from reconciler.text import counted, first_of, moment, time_words, total
 
 _SHOWN, _ROWS = 5, 40
@@ -166,3 +168,28 @@ def page_in(form: Format, page: ReportPage, json: Callable[[], str], style: Styl
             return report_html(page)
         case _:
             assert_never(form)
+
+
+_CODEC, _KIND = Codec(), "cutoverplan"
+_DERIVED = ("kind", "format_version", "verdict", "exit_code")
+
+
+def _document(plan: CutoverPlan) -> dict[str, Any]:
+    head = {"format_version": FORMAT_VERSION, "kind": _KIND, "verdict": plan_verdict(plan)}
+    return {**head, "exit_code": int(plan.exit_code), **_CODEC.encoded(plan)}
+
+
+def _plan(document: Mapping[str, Any]) -> CutoverPlan:
+    return _CODEC.decoded(CutoverPlan, {key: value for key, value in document.items() if key not in _DERIVED})
+
+
+PLAN_FILE = SavedKind(
+    _KIND,
+    "plan of a cut-over",
+    "reports/cutover-plan.schema.json",
+    "Make a new one with cutover plan --out, and do not edit it.",
+    FORMAT_VERSION,
+    _document,
+    _plan,
+)
+"""The saved plan, which ``cutover apply`` and ``rollback`` read."""

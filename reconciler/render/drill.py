@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import Objectives, Topology
+from reconciler.model.environment.flow_settings import Objectives
+from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.drill import DrillReport, DrillVerdict, ObjectiveSeen
 from reconciler.model.reports.failover import FailoverStep
 from reconciler.model.state.last_drill import LastDrill

@@ -8,7 +8,8 @@ from reconciler_sandbox.profiles import PROFILES, cluster_id_of
 from reconciler.backends.files import read_environment
 from reconciler.environment.declarations.values import is_secret
 from reconciler.environment.load import load
-from reconciler.model.environment.topology import OURS, Carry, Delivery, Principal, Topology
+from reconciler.model.environment.flow_settings import Carry, Delivery
+from reconciler.model.environment.topology import OURS, Principal, Topology
 from tests.support.paths import ENVIRONMENTS
 
 NAMES = sorted(path.name for path in ENVIRONMENTS.iterdir() if path.is_dir() and not path.name.startswith("."))

@@ -35,7 +35,7 @@ from reconciler.model.state import (
     rejoin_journal,
     rollout_progress,
 )
-from reconciler.operations.cutover import plan_file
+from reconciler.render.cutover import PLAN_FILE
 from reconciler.replication import status
 from reconciler.replication.offsets import codec
 from reconciler.replication.records import pauses
@@ -152,7 +152,7 @@ def main() -> None:
     RECORDS.write_text(json.dumps(frozen(was), indent=2, ensure_ascii=False) + "\n", "utf-8")
     plan = RELEASE / "plan.json"
     plan.write_text(planfile.dumps(planfile.loads(plan.read_text("utf-8"))), "utf-8")
-    CUTOVER.write_text(plan_file.dumps(example(CutoverPlan)), "utf-8")
+    CUTOVER.write_text(PLAN_FILE.dumps(example(CutoverPlan)), "utf-8")
     for path in RELEASE.glob("*.handovers.json"):
         name = path.name.removesuffix(".handovers.json")
         folder = next(place / name for place in (ROOT / "environments", RELEASE) if (place / name).is_dir())

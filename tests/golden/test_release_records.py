@@ -10,7 +10,7 @@ import pytest
 from reconciler_mirror.lane.positions import LanePosition
 
 from reconciler.model.state import audit_chain
-from reconciler.operations.cutover import plan_file
+from reconciler.render.cutover import PLAN_FILE
 from reconciler.replication.handover_reader import parse
 from reconciler.replication.offsets import position_metadata
 from tests.golden.formats import CUTOVER, FORMATS, PLACE, RECORDS, RELEASE, SCOPE, frozen
@@ -105,7 +105,7 @@ def test_a_later_hand_over_is_refused_by_its_number() -> None:
 
 def test_a_plan_of_a_cut_over_of_the_release_before_is_read_as_written() -> None:
     saved = CUTOVER.read_text("utf-8")
-    assert plan_file.dumps(plan_file.loads(saved)) == saved
+    assert PLAN_FILE.dumps(PLAN_FILE.loads(saved)) == saved
 
 
 def test_the_audit_record_of_the_release_before_is_a_whole_chain() -> None:

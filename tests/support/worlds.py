@@ -7,7 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.model.environment.topology import ConfigSync, TopicDefaults, Topology, Undeclared
+from reconciler.model.environment.flow_settings import ConfigSync
+from reconciler.model.environment.topology import TopicDefaults, Topology, Undeclared
 from reconciler.model.live import Source
 from reconciler.replication.handover import Naming
 from tests.support.builders import World, cluster, flow, topic, topology

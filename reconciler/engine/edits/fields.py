@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.model.changes import ConfigChange, Risk
 from reconciler.model.config_values import human, same
-from reconciler.model.environment import topology
+from reconciler.model.environment import flow_settings, topology
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.reports.edit import FieldChange
 from reconciler.replication.handover import Start
@@ -32,19 +32,19 @@ _MILLISECONDS = {
 }  # fmt: skip
 _BYTES = {"throttle_bytes_per_second", "bytes_in_flight", "rate_limit"}
 _YAML_NAMES: dict[tuple[type, str], str] = {
-    (topology.AccessSync, "enabled"): "sync",
+    (flow_settings.AccessSync, "enabled"): "sync",
     (topology.Cluster, "prune_topics"): "prune.topics",
     (topology.Flow, "configs"): "sync_topic_configs",
     (topology.Flow, "headers"): "headers.add",
     (topology.Flow, "moved_from"): "moved",
     (topology.Flow, "selection"): "where",
-    (topology.Groups, "interval_ms"): "interval",
-    **{(topology.Objectives, f"{name}_ms"): name for name in ("rto", "rpo", "drill_every")},
+    (flow_settings.Groups, "interval_ms"): "interval",
+    **{(flow_settings.Objectives, f"{name}_ms"): name for name in ("rto", "rpo", "drill_every")},
     (topology.Mirror, "refresh_interval_ms"): "refresh_interval",
     (topology.Mirror, "status_interval_ms"): "status_interval",
-    (topology.MirrorMakerTopics, "heartbeats"): "heartbeats_interval",
-    (topology.MirrorMakerTopics, "internal_separator"): "internal_topic_separator",
-    (topology.MirrorMakerTopics, "offset_syncs"): "offset_syncs_location",
+    (flow_settings.MirrorMakerTopics, "heartbeats"): "heartbeats_interval",
+    (flow_settings.MirrorMakerTopics, "internal_separator"): "internal_topic_separator",
+    (flow_settings.MirrorMakerTopics, "offset_syncs"): "offset_syncs_location",
     (ReassignmentPace, "throttle"): "throttle_bytes_per_second",
     (Start, "timestamp_ms"): "timestamp",
     (topology.Topic, "class_name"): "class",
@@ -181,7 +181,7 @@ def _copies(field: FieldChange, flow: topology.Flow, after: topology.Topology) -
     topics = f"{counted(count, 'remote topic')} of declared topics, and of what else it carries"
     if flow.read_only:
         means = f"stops other writers of {topics}; the live plan shows who loses the right"
-    elif field.before == topology.CopyMode.READ_ONLY:
+    elif field.before == flow_settings.CopyMode.READ_ONLY:
         means = f"whom rules let write may do so again: {topics}; their records are mixed with the mirror's"
     else:
         return replace(field, means="nothing is denied by it")

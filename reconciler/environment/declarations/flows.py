@@ -12,6 +12,7 @@ from reconciler.environment.yaml.locations import Places, Step, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
 from reconciler.errors import Problem
+from reconciler.model.environment import flow_settings
 from reconciler.model.environment import topology as declared
 from reconciler.replication.expressions import record_filter
 from reconciler.replication.expressions.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
@@ -37,7 +38,7 @@ def build_flow(reading: Reading) -> declared.Flow:
         goes_on = {code for code, entry in node.entries.items() if entry.value.data == "continue"}
     else:
         goes_on = {*CONTINUABLE} if reading.value("on_condition", default="stop") == "continue" else set()
-    standard, groups, of_tools = declared.ConfigSync(), declared.Groups(), "mirrormaker_topics"
+    standard, groups, of_tools = flow_settings.ConfigSync(), flow_settings.Groups(), "mirrormaker_topics"
     tests, carry = reading.node("where"), reading.value("provenance", default=None)
     beats, syncs = (reading.value(of_tools, field, default=False) for field in ("heartbeats", "offset_syncs"))
     return declared.Flow(
@@ -51,19 +52,19 @@ def build_flow(reading: Reading) -> declared.Flow:
             separator=reading.value("naming", "separator", default="."),
         ),
         replication_factor=reading.value("replication_factor", default=None),
-        delivery=declared.Delivery(reading.value("delivery", default="exactly_once")),
-        isolation=declared.Isolation(reading.value("isolation", default="read_committed")),
+        delivery=flow_settings.Delivery(reading.value("delivery", default="exactly_once")),
+        isolation=flow_settings.Isolation(reading.value("isolation", default="read_committed")),
         start=_start(reading),
         lanes=reading.value("lanes", default=2),
         rate_limit=_rate_limit(reading),
         on_condition=MappingProxyType(dict.fromkeys(sorted(goes_on), "continue")),
-        configs=declared.ConfigSync(
+        configs=flow_settings.ConfigSync(
             enabled=reading.value("sync_topic_configs", "enabled", default=standard.enabled),
             exclude=reading.expressions("sync_topic_configs", "exclude", default=standard.exclude),
             use_defaults_from=reading.value("sync_topic_configs", "use_defaults_from", default="target"),
             carry_undeclared_limits=reading.value("sync_topic_configs", "carry_undeclared_limits", default=False),
         ),
-        groups=declared.Groups(
+        groups=flow_settings.Groups(
             include=reading.expressions("groups", "include", default=groups.include),
             exclude=reading.expressions("groups", "exclude", default=groups.exclude),
             sync_offsets=reading.value("groups", "sync_offsets", default=False),
@@ -71,7 +72,7 @@ def build_flow(reading: Reading) -> declared.Flow:
             follow_rewinds=reading.value("groups", "follow_rewinds", default=False),
             both_ways=reading.value("groups", "both_ways", default=False),
         ),
-        mirrormaker_topics=declared.MirrorMakerTopics(
+        mirrormaker_topics=flow_settings.MirrorMakerTopics(
             heartbeats=reading.interval(of_tools, "heartbeats_interval", default=HEARTBEATS_INTERVAL_MS)
             if beats
             else None,
@@ -80,16 +81,16 @@ def build_flow(reading: Reading) -> declared.Flow:
         ),
         selection=None if tests is None else _selection(tests, reading),
         headers=_additions(reading),
-        provenance=None if carry is None else declared.Carry(carry),
-        offsets=declared.OffsetsKept(reading.value("offsets", default=declared.OffsetsKept.TRANSLATED.value)),
+        provenance=None if carry is None else flow_settings.Carry(carry),
+        offsets=flow_settings.OffsetsKept(reading.value("offsets", default=flow_settings.OffsetsKept.TRANSLATED.value)),
         filler_limit=reading.value("filler_limit", default=None),
         objectives=_objectives(reading),
-        access=declared.AccessSync(
+        access=flow_settings.AccessSync(
             enabled=reading.value("access", "sync", default=False),
             groups=reading.value("access", "groups", default=False),
             principals=reading.mapping("access", "principals", each=label),
         ),
-        copies=None if (copies := reading.value("copies", default=None)) is None else declared.CopyMode(copies),
+        copies=None if (copies := reading.value("copies", default=None)) is None else flow_settings.CopyMode(copies),
         labels=reading.mapping("labels", each=label),
         where=reading.place.where,
     )
@@ -131,7 +132,7 @@ def _start(reading: Reading) -> Start:
     return Start("timestamp", moment)
 
 
-def _objectives(reading: Reading) -> declared.Objectives | None:
+def _objectives(reading: Reading) -> flow_settings.Objectives | None:
     """None for an empty section."""
     written = {f"{name}_ms": reading.node("objectives", name) for name in ("rto", "rpo", "drill_every")}
     times = {
@@ -139,7 +140,7 @@ def _objectives(reading: Reading) -> declared.Objectives | None:
         for field, node in written.items()
         if node is not None
     }
-    return declared.Objectives(**times) if times else None
+    return flow_settings.Objectives(**times) if times else None
 
 
 def _rate_limit(reading: Reading) -> int | None:

@@ -6,7 +6,8 @@ from itertools import product
 
 from reconciler.environment.yaml.locations import Places, Step
 from reconciler.errors import Problem
-from reconciler.model.environment.topology import Delivery, Flow, Isolation, Topology
+from reconciler.model.environment.flow_settings import Delivery, Isolation
+from reconciler.model.environment.topology import Flow, Topology
 from reconciler.replication.policy import policy_word
 from reconciler.resources.flows.names.automata import Language, UndecidedError, both, shortest
 from reconciler.resources.flows.names.carried import FlowNaming

@@ -8,114 +8,18 @@ from typing import Any, TypeVar
 
 from reconciler.errors import NOWHERE, Where
 from reconciler.model.acls import AccessRule
+from reconciler.model.environment import flow_settings
 from reconciler.model.environment.hooks import CutoverHook
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.webhooks import Webhook
 from reconciler.model.quotas import Quota
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.users import ScramUser
-from reconciler.replication import handover
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Where as Selection
-from reconciler.replication.groups import EXCLUDED_GROUPS
 from reconciler.replication.handover import ChannelSettings, Deployment, Naming, Start
 from reconciler.replication.json_codec import SPARSE
 from reconciler.replication.names import OwnTopics
-
-# MirrorMaker 2's DefaultConfigPropertyFilter, config.properties.exclude (MirrorMaker 2.4 to 4.3)
-MM2_CONFIG_EXCLUDE = (
-    r"follower\.replication\.throttled\.replicas",
-    r"leader\.replication\.throttled\.replicas",
-    r"message\.timestamp\.difference\.max\.ms",
-    r"message\.timestamp\.type",
-    r"unclean\.leader\.election\.enable",
-    r"min\.insync\.replicas",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigSync:
-    """MirrorMaker 2's topic config sync: the configs of a source that its copies follow."""
-
-    enabled: bool = True
-    exclude: tuple[str, ...] = MM2_CONFIG_EXCLUDE
-    """Expressions of config names that are left to the copy."""
-    use_defaults_from: str = "target"
-    """``target`` or ``source`` (KIP-894): the cluster with the default of configs that the source does not override."""
-    carry_undeclared_limits: bool = field(default=False, metadata=SPARSE)
-    """Carries even an undeclared lower limit of the source, without asking each time."""
-
-
-GROUPS_INTERVAL_MS = 3_000
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Consumer groups of a flow, and the sync of their offsets to the target."""
-
-    include: tuple[str, ...] = (".*",)
-    exclude: tuple[str, ...] = EXCLUDED_GROUPS
-    """MirrorMaker 2's by default; exclusions win."""
-    sync_offsets: bool = False
-    """False: only a failover reads groups."""
-    interval_ms: int = GROUPS_INTERVAL_MS
-    follow_rewinds: bool = False
-    """A group that goes back at the source goes back at the target, too."""
-    both_ways: bool = field(default=False, metadata=SPARSE)
-    """For a flow that keeps offsets: commits of groups on the target are synced to the source, too."""
-
-
-@dataclass(frozen=True, slots=True)
-class MirrorMakerTopics:
-    """MirrorMaker 2's internal topics, for its tools. Checkpoints come with synced groups, the others only on
-    request."""
-
-    heartbeats: int | None = None
-    """Interval in ms, or None."""
-    offset_syncs: str | None = None
-    """Cluster of the topic: ``source`` or ``target``; None: not written."""
-    internal_separator: bool = True
-    """``replication.policy.internal.topic.separator.enabled`` (KIP-949): False for names as before 3.1."""
-
-
-class OffsetsKept(StrEnum):
-    """Offsets of copies. TRANSLATED: the target's own, with an offset map between both. SAME: record 4711 of the source
-    is record 4711 of the copy."""
-
-    TRANSLATED = handover.TRANSLATED
-    SAME = handover.SAME
-
-
-class CopyMode(StrEnum):
-    """Writers of a flow's remote topics, as far as rules decide. READ_ONLY: only the mirror. WRITABLE: all principals
-    that the cluster's rules allow; rules of READ_ONLY are removed."""
-
-    READ_ONLY = "read_only"
-    WRITABLE = "writable"
-
-
-@dataclass(frozen=True, slots=True)
-class Objectives:
-    """Objectives of a flow, which drills measure, in milliseconds; None: not declared."""
-
-    rto_ms: int | None = None
-    """Objective for the time until a group has read a record written at the target."""
-    rpo_ms: int | None = None
-    """Objective for the age of the oldest uncopied record."""
-    drill_every_ms: int | None = None
-    """The longest time between two drills that met both objectives."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccessSync:
-    """Flow-derived access: readers of a source topic may read its remote topic. ``groups``: also its group rules.
-
-    ``principals``: a principal's name on the source -> its name on the target, where it differs.
-    """
-
-    enabled: bool = False
-    groups: bool = False
-    principals: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class Principal(StrEnum):
@@ -227,24 +131,6 @@ class Topic:
     where: Where = field(default=NOWHERE, compare=False)
 
 
-class Delivery(StrEnum):
-    EXACTLY_ONCE = "exactly_once"
-    AT_LEAST_ONCE = "at_least_once"
-
-
-class Isolation(StrEnum):
-    READ_COMMITTED = "read_committed"
-    READ_UNCOMMITTED = "read_uncommitted"
-
-
-class Carry(StrEnum):
-    """Records that a flow with provenance carries. LOCAL: records written at its source. FORWARD: also records from
-    other clusters that have not been at the target."""
-
-    LOCAL = "local"
-    FORWARD = "forward"
-
-
 @dataclass(frozen=True, slots=True)
 class Flow:
     """Topics of ``source`` whose whole name matches one of ``topics`` are mirrored to ``target``."""
@@ -258,8 +144,8 @@ class Flow:
     naming: Naming = field(default_factory=Naming)
     replication_factor: int | None = None
     """Factor of remote topics; None: from the target's layers."""
-    delivery: Delivery = Delivery.EXACTLY_ONCE
-    isolation: Isolation = Isolation.READ_COMMITTED
+    delivery: flow_settings.Delivery = flow_settings.Delivery.EXACTLY_ONCE
+    isolation: flow_settings.Isolation = flow_settings.Isolation.READ_COMMITTED
     start: Start = field(default_factory=Start)
     lanes: int = 2
     """Number of lanes that share its partitions, each with its own transactional id."""
@@ -267,25 +153,25 @@ class Flow:
     """Bytes per second over all lanes; None: no limit."""
     on_condition: Mapping[str, str] = field(default_factory=_nothing)
     """Condition -> ``continue``; other conditions stop their partition."""
-    configs: ConfigSync = field(default_factory=ConfigSync)
-    groups: Groups = field(default_factory=Groups)
-    access: AccessSync = field(default_factory=AccessSync)
-    copies: CopyMode | None = field(default=None, metadata=SPARSE)
+    configs: flow_settings.ConfigSync = field(default_factory=flow_settings.ConfigSync)
+    groups: flow_settings.Groups = field(default_factory=flow_settings.Groups)
+    access: flow_settings.AccessSync = field(default_factory=flow_settings.AccessSync)
+    copies: flow_settings.CopyMode | None = field(default=None, metadata=SPARSE)
     """None: nothing is checked for it."""
-    mirrormaker_topics: MirrorMakerTopics = field(default_factory=MirrorMakerTopics)
+    mirrormaker_topics: flow_settings.MirrorMakerTopics = field(default_factory=flow_settings.MirrorMakerTopics)
     selection: Selection | None = None
     """``where`` in YAML. Record work, as ``headers`` and ``provenance``: it costs the whole-batch copy."""
     headers: tuple[AddedHeader, ...] = ()
     """Added to each copy."""
-    provenance: Carry | None = None
+    provenance: flow_settings.Carry | None = None
     """None: copies get no provenance header."""
-    offsets: OffsetsKept = field(default=OffsetsKept.TRANSLATED, metadata=SPARSE)
+    offsets: flow_settings.OffsetsKept = field(default=flow_settings.OffsetsKept.TRANSLATED, metadata=SPARSE)
     filler_limit: int | None = field(default=None, metadata=SPARSE)
     """For a flow that keeps offsets: limit of filler records at the beginning of a new copy's partition; None:
     ``replication.offsets.same.FILLER_LIMIT``."""
     moved_from: str = field(default="", metadata=SPARSE)
     """From ``moved``, not from its entry: the first name of a renamed flow."""
-    objectives: Objectives | None = field(default=None, metadata=SPARSE)
+    objectives: flow_settings.Objectives | None = field(default=None, metadata=SPARSE)
     """Objectives that its drills measure."""
     labels: Mapping[str, str] = field(default_factory=_nothing)
     where: Where = field(default=NOWHERE, compare=False)
@@ -302,11 +188,11 @@ class Flow:
 
     @property
     def read_only(self) -> bool:
-        return self.copies is CopyMode.READ_ONLY
+        return self.copies is flow_settings.CopyMode.READ_ONLY
 
     @property
     def keeps_offsets(self) -> bool:
-        return self.offsets is OffsetsKept.SAME
+        return self.offsets is flow_settings.OffsetsKept.SAME
 
     @property
     def record_work(self) -> tuple[str, ...]:

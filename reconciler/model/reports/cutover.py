@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from reconciler.errors import ExitCode
 from reconciler.model.acls import AclBinding
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
@@ -180,6 +181,13 @@ class CutoverPlan:
     @property
     def blocked(self) -> bool:
         return any(check.level is Level.STOPS for check in self.checks)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """3: blocked; 2: there are steps to take; 0: no topic is chosen."""
+        if self.blocked:
+            return ExitCode.BLOCKED
+        return ExitCode.CHANGES if self.topics else ExitCode.DONE
 
     @property
     def names(self) -> frozenset[str]:

@@ -51,7 +51,8 @@ class ConsumerMove:
 
 
 class Level(StrEnum):
-    """In order of weight. WARNS: the move continues, with this consequence. STOPS: nothing happens before someone acts."""
+    """In order of weight. WARNS: the move continues, with this consequence. STOPS: nothing happens until someone
+    acts."""
 
     FINE = "fine"
     WARNS = "warns"

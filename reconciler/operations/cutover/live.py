@@ -11,8 +11,9 @@ from reconciler.errors import ClusterError, ReconcilerError, known
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.producers.describe_producers import Producers
 from reconciler.model.acls import AclBinding, Unsupported
+from reconciler.model.environment.flow_settings import Delivery
 from reconciler.model.environment.rollout import Gates
-from reconciler.model.environment.topology import Delivery, Principal
+from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.reports.failover import FailoverFacts, GroupMove, Key, PartitionState, StepResult, Way
 from reconciler.model.reports.health import Fault

@@ -14,11 +14,10 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover import decide, live, steps
 from reconciler.operations.cutover.plan import CutoverRequest, flows_back, planned
-from reconciler.operations.cutover.plan_file import digest, dumps, loads, plan_exit_code
 from reconciler.operations.cutover.rollback import CutoverRollback
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.render.console import require_agreement, say, say_document, say_now, show, style
-from reconciler.render.cutover import page_in, plan_page, report_document, report_page
+from reconciler.render.cutover import PLAN_FILE, page_in, plan_page, report_document, report_page
 from reconciler.render.style import Format
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.text import first_of
@@ -34,13 +33,13 @@ class CutoverOptions:
 
 
 def plan(env: Path, request: CutoverRequest, form: Format, out: Path | None) -> ExitCode:
-    """Plans, prints and saves a cut-over. Exit codes: ``plan_exit_code``."""
+    """Plans, prints and saves a cut-over. Exit codes: ``CutoverPlan.exit_code``."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         made = planned(session, request, say_now)
     if out is not None:
-        write_text(out, dumps(made))
-    show(page_in(form, plan_page(made), lambda: dumps(made), style()), form)
-    return plan_exit_code(made)
+        write_text(out, PLAN_FILE.dumps(made))
+    show(page_in(form, plan_page(made), partial(PLAN_FILE.dumps, made), style()), form)
+    return made.exit_code
 
 
 def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
@@ -49,7 +48,7 @@ def apply(env: Path, file: Path, options: CutoverOptions) -> ExitCode:
     def run(execute: Execution, plan: CutoverPlan, journal: CutoverJournal | None) -> CutoverReport:
         if journal is None:
             _require_true(execute.session, plan)
-            journal = steps.fresh_journal(plan, digest(plan), execute.lock.holder.who, now_ms())
+            journal = steps.fresh_journal(plan, PLAN_FILE.digest(plan), execute.lock.holder.who, now_ms())
         if journal.state is CutoverState.DONE:  # a failback may have moved clients home since
             return CutoverReport("apply", plan, ())
         world = live.LiveWorld(execute.session, plan, execute, say)
@@ -97,7 +96,7 @@ def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, r
         with execution(session, f"cutover {command}", options.steal) as execute:
             journals = read_cutovers(execute.lock.cluster, plan.environment, Principal.APPLY)
             back = flows_back(session.topology, plan)
-            report = run(execute, plan, journal_of(plan, digest(plan), journals, back))
+            report = run(execute, plan, journal_of(plan, PLAN_FILE.digest(plan), journals, back))
         document = partial(report_document, report, int(exit_code(report)))
         show(page_in(options.form, report_page(report), document, style()), options.form)
         execute.require_kept()
@@ -147,7 +146,7 @@ def exit_code(report: CutoverReport) -> ExitCode:
 
 def _read(file: Path) -> CutoverPlan:
     try:
-        return loads(read_given(file).decode())
+        return PLAN_FILE.loads(read_given(file).decode())
     except (OSError, UnicodeDecodeError) as error:
         problem = f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
         todo = "Name the file that cutover plan --out has written."

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.errors import ReconcilerError
-from reconciler.model.environment.topology import Objectives
+from reconciler.model.environment.flow_settings import Objectives
 from reconciler.model.reports.drill import CanaryRecords, ObjectiveSeen, RecoveryPoint
 from reconciler.model.reports.failover import Key, PartitionState
 

@@ -55,11 +55,11 @@ def as_they_are(
     """Of a flow that keeps offsets: each offset translates to itself, within the other side's log. All by source
     partition. ``here``: the partition on cluster ``on``, where offsets are committed, and its log end; ``ends``: log
     ends on the other side. A partition without a reported end is left out of either."""
-    found: dict[tuple[Key, int], Translation] = {}
+    translations: dict[tuple[Key, int], Translation] = {}
     for key, at in ((key, at) for key, offsets in wanted.items() for at in offsets):
         place, end = here.get(key, (key, at))
-        found[key, at] = as_committed(at, ends.get(key), beyond_log(at, place, on, end) if at > end else "")
-    return found
+        translations[key, at] = as_committed(at, ends.get(key), beyond_log(at, place, on, end) if at > end else "")
+    return translations
 
 
 def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:

@@ -11,6 +11,7 @@ from reconciler.backends.state.environment_records import read_rejoin
 from reconciler.errors import ReconcilerError, RunnerError, known
 from reconciler.model.acls import ANYONE, AclBinding
 from reconciler.model.changes import ConfigChange, CreateTopic, DeleteTopic, Reason, Role, TopicChange, Why
+from reconciler.model.environment import flow_settings
 from reconciler.model.environment import topology as declared
 from reconciler.model.options import KeepDiverged
 from reconciler.model.plan import Planned, Result
@@ -338,8 +339,8 @@ def turned_round(topology: declared.Topology, name: str, topics: Collection[str]
         topics=tuple(map(re.escape, sorted(topics))),
         exclude_topics=(),
         start=Start(),
-        groups=declared.Groups(),
-        mirrormaker_topics=declared.MirrorMakerTopics(),
+        groups=flow_settings.Groups(),
+        mirrormaker_topics=flow_settings.MirrorMakerTopics(),
         on_condition={},
         moved_from="",
     )

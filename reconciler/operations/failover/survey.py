@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side, translations
 from reconciler.backends.connections.own import Visits
 from reconciler.errors import ClusterError, Unknown
-from reconciler.model.environment.topology import Isolation, Topology
+from reconciler.model.environment.flow_settings import Isolation
+from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveMirror
 from reconciler.model.reports import failover
 from reconciler.operations.failover.charts import (
@@ -252,7 +253,7 @@ class Survey:
         bounds, own = self.destination.bounds(there.values()), self.origin.bounds(own_keys.values())
         ends = {key: bounds[twin].end for key, twin in there.items() if twin in bounds}
         here = {key: (twin, own[twin].end) for key, twin in own_keys.items() if twin in own}
-        return Chart(leg, {}, {}, as_they_are(wanted, here, self.origin.name, ends), same=True)
+        return Chart(leg, {}, {}, as_they_are(wanted, here, self.move.origin, ends), same=True)
 
     def _twin(self, leg: failover.Leg, topic: str) -> str | None:
         """The topic's counterpart at the destination; None if the flow does not carry the topic."""

@@ -13,7 +13,8 @@ from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import LATEST, ClusterClient
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.model.environment.topology import Flow, Isolation, Topology
+from reconciler.model.environment.flow_settings import Isolation
+from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.reports.offsets import Key, TranslatedOffset, TranslateRequest, Translations
 from reconciler.operations.failover.charts import as_they_are
 from reconciler.replication.names import position_group

@@ -16,7 +16,8 @@ from reconciler.environment.importers.positions.connect_records import Records, 
 from reconciler.environment.importers.positions.judge import Inheritance, PositionAnswers, inherit, wanted
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, Unknown
-from reconciler.model.environment.topology import Flow, Isolation, Principal, TopicRef
+from reconciler.model.environment.flow_settings import Isolation
+from reconciler.model.environment.topology import Flow, Principal, TopicRef
 from reconciler.model.options import CONNECTOR
 from reconciler.operations.mirror.pause import job_of
 from reconciler.operations.mirror.seek import unreported

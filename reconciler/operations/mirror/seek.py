@@ -10,7 +10,8 @@ from pathlib import Path
 from reconciler.backends.clusters.groups import Side
 from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.kafka.client.cluster import CommittedPosition
-from reconciler.model.environment.topology import Flow, Isolation, Principal
+from reconciler.model.environment.flow_settings import Isolation
+from reconciler.model.environment.topology import Flow, Principal
 from reconciler.model.live import LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.mirror.pause import audited, job_of

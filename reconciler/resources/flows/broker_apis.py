@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from reconciler.model.changes import About, Refused, Subject, Why
+from reconciler.model.environment.flow_settings import Delivery
 from reconciler.model.environment.services import ServiceOffer, offer_of
-from reconciler.model.environment.topology import Delivery, Flow, Topology
+from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.reports.impact import ClusterFeatures
 
 PRODUCE, FETCH = 0, 1

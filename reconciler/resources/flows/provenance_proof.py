@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from reconciler.model.environment.topology import Carry, Flow
+from reconciler.model.environment.flow_settings import Carry
+from reconciler.model.environment.topology import Flow
 from reconciler.resources.flows.names import automata
 from reconciler.resources.flows.names.carried import FlowNaming
 from reconciler.text import grouped

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from reconciler.model.environment.topology import Cluster, Flow, Mirror, MirrorMakerTopics, Principal, Topology
+from reconciler.model.environment.flow_settings import MirrorMakerTopics
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Principal, Topology
 from reconciler.replication import handover, names
 from reconciler.replication.expressions import record_filter
 from reconciler.replication.mirrormaker_records import offset_syncs_topic

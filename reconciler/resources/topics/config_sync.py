@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
 from reconciler.model.config_values import THROTTLES, TIERED_STORAGE, human
-from reconciler.model.environment.topology import ConfigSync, TopicRef
+from reconciler.model.environment.flow_settings import ConfigSync
+from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import BrokerConfigs, ConfigValue, Source
 from reconciler.replication.expressions.match import expressions
 from reconciler.resources.topics.defaults import Layers

@@ -13,17 +13,8 @@ from reconciler.environment.yaml.locations import Place, Places, unknown_cluster
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.read import read
 from reconciler.errors import Problem, TopologyError, Where
-from reconciler.model.environment.topology import (
-    MM2_CONFIG_EXCLUDE,
-    ConfigSync,
-    Delivery,
-    Groups,
-    Isolation,
-    Principal,
-    Topic,
-    TopicDefaults,
-    Topology,
-)
+from reconciler.model.environment.flow_settings import MM2_CONFIG_EXCLUDE, ConfigSync, Delivery, Groups, Isolation
+from reconciler.model.environment.topology import Principal, Topic, TopicDefaults, Topology
 from reconciler.replication.handover import Naming, Start
 
 CLUSTERS = """

@@ -13,9 +13,9 @@ from reconciler.engine.plan.impact import described, weighed
 from reconciler.environment.load import load
 from reconciler.errors import Where
 from reconciler.model.acls import Unsupported
+from reconciler.model.environment.flow_settings import Groups
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.topology import (
-    Groups,
     Protection,
     Rules,
     Tombstone,

@@ -14,7 +14,8 @@ from reconciler.engine.doctor.clusters import cluster_findings
 from reconciler.engine.doctor.flows import flow_findings
 from reconciler.engine.doctor.machines import machine_findings, spark_cluster_findings
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import ConfigSync, Mirror
+from reconciler.model.environment.flow_settings import ConfigSync
+from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import LiveState, Source
 from reconciler.model.reports.doctor import Address, Certificate, Checkup, ClusterFacts, DoctorVerdict, Finding, Machine
 from reconciler.model.schemas import schema as schema_of

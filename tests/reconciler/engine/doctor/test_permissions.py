@@ -11,7 +11,8 @@ import pytest
 from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.doctor.rights import record_needs, topic_needs
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import Carry, Groups, OffsetsKept, Principal, Topology
+from reconciler.model.environment.flow_settings import Carry, Groups, OffsetsKept
+from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.quotas import KEYS, Quota, entity
 from reconciler.model.reports.doctor import Ask, DoctorVerdict, Finding, Rights

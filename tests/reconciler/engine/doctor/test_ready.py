@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.engine.doctor.flows import flow_findings
 from reconciler.engine.doctor.machines import metrics_findings
-from reconciler.model.environment.topology import Groups, Mirror
+from reconciler.model.environment.flow_settings import Groups
+from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import LiveState
 from reconciler.model.reports.doctor import DoctorVerdict, Finding
 from tests.support.builders import cluster, flow, topology

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from reconciler.engine.drift.parity import parity
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import ConfigSync, TopicDefaults, Topology
+from reconciler.model.environment.flow_settings import ConfigSync
+from reconciler.model.environment.topology import TopicDefaults, Topology
 from reconciler.model.live import LiveState, Source
 from reconciler.model.reports.drift import Disparity, Parity
 from reconciler.model.schemas import schema as schema_of

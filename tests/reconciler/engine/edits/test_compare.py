@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 from reconciler.engine.edits.compare import compare
 from reconciler.errors import ExitCode
 from reconciler.model.changes import Risk
-from reconciler.model.environment.topology import (
-    ConfigSync,
-    Groups,
-    Mirror,
-    OffsetsKept,
-    TopicDefaults,
-    Topology,
-    Undeclared,
-)
+from reconciler.model.environment.flow_settings import ConfigSync, Groups, OffsetsKept
+from reconciler.model.environment.topology import Mirror, TopicDefaults, Topology, Undeclared
 from reconciler.model.reports.edit import EditComparison, Fate, Sign
 from reconciler.model.schemas import schema
 from reconciler.render.plan.formats import Review, format_of, lasting, render

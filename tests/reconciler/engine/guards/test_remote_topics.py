@@ -15,7 +15,8 @@ from reconciler.engine.guards.second_copy import begin_at_the_end, copied_again,
 from reconciler.engine.plan.amounts import amounts
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.changes import Why
-from reconciler.model.environment.topology import Carry, Flow, MirrorMakerTopics, OffsetsKept, TopicRef, Topology
+from reconciler.model.environment.flow_settings import Carry, MirrorMakerTopics, OffsetsKept
+from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts, Stakes

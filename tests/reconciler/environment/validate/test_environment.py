@@ -11,7 +11,8 @@ from reconciler.environment.load import load
 from reconciler.environment.validate.environment import check
 from reconciler.environment.yaml.locations import Place, Places
 from reconciler.errors import Problem, TopologyError
-from reconciler.model.environment.topology import Cluster, ConfigSync, Groups, Mirror, TopicDefaults, Topology
+from reconciler.model.environment.flow_settings import ConfigSync, Groups
+from reconciler.model.environment.topology import Cluster, Mirror, TopicDefaults, Topology
 from reconciler.replication.allowed import Allowed
 from reconciler.replication.handover import Naming
 from tests.support.builders import cluster, flow, topic, topology

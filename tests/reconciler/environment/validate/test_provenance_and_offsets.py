@@ -10,7 +10,8 @@ import pytest
 from reconciler.environment.load import load
 from reconciler.environment.validate.environment import check
 from reconciler.errors import TopologyError
-from reconciler.model.environment.topology import Flow, OffsetsKept
+from reconciler.model.environment.flow_settings import OffsetsKept
+from reconciler.model.environment.topology import Flow
 from reconciler.replication.handover import Naming
 from tests.support.builders import flow, topology
 

@@ -45,12 +45,11 @@ from reconciler.operations.cutover.decide import (
     steps_of,
 )
 from reconciler.operations.cutover.plan import CutoverRequest, chosen_names, others
-from reconciler.operations.cutover.plan_file import digest, dumps, loads
 from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.cutover.steps import fresh_journal
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.fence import written_by_mirrors
-from reconciler.render.cutover import page_in, plan_page, report_document, report_page
+from reconciler.render.cutover import PLAN_FILE, page_in, plan_page, report_document, report_page
 from reconciler.render.style import Format
 from reconciler.resources.acls.read_only import denial, mirror_principals
 from tests.support.access.acls import rules
@@ -337,13 +336,13 @@ def test_the_release_before_reads_a_journal_with_an_added_field() -> None:
 
 
 def test_a_plan_file_is_read_back_and_no_other() -> None:
-    text = dumps(plan())
-    assert loads(text) == plan()
+    text = PLAN_FILE.dumps(plan())
+    assert PLAN_FILE.loads(text) == plan()
     jsonschema.validate(json.loads(text), schema("cutover-plan"))
-    assert json.loads(text)["digest"] == digest(plan())
+    assert json.loads(text)["digest"] == PLAN_FILE.digest(plan())
     for broken in (text.replace("orders", "others"), text[:-9], "[]", "{}", '{"kind": "cutoverplan"}'):
         with pytest.raises(PlanfileError):
-            loads(broken)
+            PLAN_FILE.loads(broken)
 
 
 REPORT = CutoverReport(

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.backends.metrics import drill_metrics
 from reconciler.errors import BlockedError, ExitCode
-from reconciler.model.environment.topology import Objectives
+from reconciler.model.environment.flow_settings import Objectives
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, GroupSeen, TopicSeen
 from reconciler.model.reports.drill import (
     CanaryRecords,

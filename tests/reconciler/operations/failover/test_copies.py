@@ -24,7 +24,7 @@ from reconciler.model.acls import (
     Unsupported,
 )
 from reconciler.model.changes import AclChange, CreateAcl
-from reconciler.model.environment.topology import CopyMode
+from reconciler.model.environment.flow_settings import CopyMode
 from reconciler.model.live import LiftedCopies, LiveAccess, Made
 from reconciler.model.reports.failover import CopiesSeen, StepResult
 from reconciler.operations.failover.copies import LIFT, RESTORE, ReadOnlyCopies

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from reconciler.backends.clusters.groups import GroupsSeen, PartitionBounds
 from reconciler.errors import ExitCode, ReconcilerError, Unknown
 from reconciler.kafka.client.cluster import CommittedPosition
-from reconciler.model.environment.topology import Carry, OffsetsKept, Topology
+from reconciler.model.environment.flow_settings import Carry, OffsetsKept
+from reconciler.model.environment.topology import Topology
 from reconciler.model.options import KeepDiverged
 from reconciler.model.reports.failover import (
     CopiesSeen,

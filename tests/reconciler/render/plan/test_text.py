@@ -17,7 +17,8 @@ from reconciler.engine.plan.summary import applied_verdict
 from reconciler.environment.load import load
 from reconciler.errors import Moved, StalePlan, Unknown
 from reconciler.model.changes import About, Reason, Refused, Subject, Why
-from reconciler.model.environment.topology import ConfigSync, Delivery, TopicDefaults
+from reconciler.model.environment.flow_settings import ConfigSync, Delivery
+from reconciler.model.environment.topology import TopicDefaults
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.quotas import entity
 from reconciler.model.schemas import schema

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from reconciler.errors import Unknown
-from reconciler.model.environment.topology import Objectives
+from reconciler.model.environment.flow_settings import Objectives
 from reconciler.model.live import LiveState
 from reconciler.model.schemas import schema
 from reconciler.model.state.last_drill import LastDrill

@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 from reconciler.model.changes import CreateTopic
-from reconciler.model.environment.topology import Carry
+from reconciler.model.environment.flow_settings import Carry
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.handover import Naming
 from tests.support.builders import changed, codes, flow, topic, topology, world

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from reconciler_mirror.record_work.provenance_header import carried
 
 from reconciler.environment.validate.environment import check
-from reconciler.model.environment.topology import Carry, Flow
+from reconciler.model.environment.flow_settings import Carry
+from reconciler.model.environment.topology import Flow
 from reconciler.replication.handover import Naming
 from tests.support.builders import flow, topology
 

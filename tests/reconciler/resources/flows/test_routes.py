@@ -9,7 +9,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reconciler.model.environment.topology import Flow, MirrorMakerTopics, Topology
+from reconciler.model.environment.flow_settings import MirrorMakerTopics
+from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.handover import InternalTopics, OffsetSyncs
 from reconciler.replication.handover_reader import parse

@@ -18,7 +18,8 @@ from reconciler.engine.plan.same_offsets import (
 )
 from reconciler.errors import Unknown
 from reconciler.model.acls import Operation
-from reconciler.model.environment.topology import Flow, Groups, OffsetsKept, Topology
+from reconciler.model.environment.flow_settings import Groups, OffsetsKept
+from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.plan import Plan
 from reconciler.model.reports.impact import CopyFacts, MarkerRight
 from reconciler.replication.handover import Naming, Start

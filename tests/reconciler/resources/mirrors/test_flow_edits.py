@@ -10,17 +10,15 @@ import pytest
 
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import FlowEdit, RestartMirror, Risk
-from reconciler.model.environment.topology import (
+from reconciler.model.environment.flow_settings import (
     Carry,
-    Cluster,
     Delivery,
-    Flow,
     Groups,
     Isolation,
     MirrorMakerTopics,
     OffsetsKept,
-    Topology,
 )
+from reconciler.model.environment.topology import Cluster, Flow, Topology
 from reconciler.model.plan import Plan
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import read

@@ -15,21 +15,8 @@ from hypothesis import strategies as st
 from reconciler.engine.plan.fingerprints import topology_digest
 from reconciler.environment.load import load
 from reconciler.errors import Where
-from reconciler.model.environment.topology import (
-    Carry,
-    Cluster,
-    ConfigSync,
-    Delivery,
-    Flow,
-    Groups,
-    Isolation,
-    Mirror,
-    OffsetsKept,
-    Principal,
-    TopicDefaults,
-    Topology,
-    by_name,
-)
+from reconciler.model.environment.flow_settings import Carry, ConfigSync, Delivery, Groups, Isolation, OffsetsKept
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Principal, TopicDefaults, Topology, by_name
 from reconciler.model.schemas import schema as schema_of
 from reconciler.replication.handover import (
     ChannelSettings,

@@ -16,7 +16,8 @@ from reconciler.engine.plan.fingerprints import unreadable
 from reconciler.environment.adopt.accept_drift import accept
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError
 from reconciler.model.changes import CreateTopic
-from reconciler.model.environment.topology import ConfigSync, Principal, Tombstone, TopicRef, Topology
+from reconciler.model.environment.flow_settings import ConfigSync
+from reconciler.model.environment.topology import Principal, Tombstone, TopicRef, Topology
 from reconciler.model.reports.doctor import Rights
 from reconciler.resources.flows.routes import find_routes
 from tests.support.builders import World, changed, cluster, flow, ids, topic, topology, world

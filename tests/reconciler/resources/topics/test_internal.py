@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.model.environment.topology import Flow, MirrorMakerTopics
+from reconciler.model.environment.flow_settings import MirrorMakerTopics
+from reconciler.model.environment.topology import Flow
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.topics.internal import internal_topics
 from tests.support.builders import flow, topology

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.model.changes import CreateTopic, Risk
 from reconciler.model.config_values import LONG_MAX
-from reconciler.model.environment.topology import ConfigSync
+from reconciler.model.environment.flow_settings import ConfigSync
 from reconciler.model.live import Source
 from reconciler.model.plan import Plan, Planned
 from tests.support.builders import World, flow, topic, topology, world

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.model.changes import AddPartitions, CreateTopic
-from reconciler.model.environment.topology import ConfigSync
+from reconciler.model.environment.flow_settings import ConfigSync
 from reconciler.model.live import Source
 from reconciler.replication.handover import Naming
 from tests.support.builders import altered, changed, codes, flow, ids, rules, topic, topology, world

@@ -9,7 +9,8 @@ import pytest
 
 from reconciler.engine.plan.wishes import accepted_changes, modest, without_wishes
 from reconciler.model.changes import AddPartitions, AlterConfigs, CreateTopic, ReassignReplicas, Subject, TopicChange
-from reconciler.model.environment.topology import ConfigSync, Undeclared
+from reconciler.model.environment.flow_settings import ConfigSync
+from reconciler.model.environment.topology import Undeclared
 from reconciler.model.live import Source
 from reconciler.replication.names import OFFSETS_TOPIC, STATUS_TOPIC
 from tests.support.builders import changed, cluster, codes, flow, rules, topic, topology, world

@@ -14,7 +14,8 @@ from reconciler.engine.plan.file import dumps, loads
 from reconciler.engine.plan.select import known_part
 from reconciler.errors import BlockedError, ExitCode, Unknown
 from reconciler.model.changes import AlterConfigs, CreateTopic, Outside
-from reconciler.model.environment.topology import Cluster, ConfigSync, TopicDefaults, Topology, Undeclared
+from reconciler.model.environment.flow_settings import ConfigSync
+from reconciler.model.environment.topology import Cluster, TopicDefaults, Topology, Undeclared
 from reconciler.model.live import LiveState, Source
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Cause
