@@ -10,7 +10,7 @@ from reconciler_sandbox.handles import ClusterHandle
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.ports import ClusterAdmin
-from tests.support.clusters import CreateTopic, real_cluster
+from tests.support.clusters import CreateTopic, kerberos_cluster, real_cluster
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.subjects import BrokerStranger, FakeStranger, Subject
 
@@ -23,10 +23,7 @@ _WORLDS = (
 
 def _east(request: pytest.FixtureRequest) -> tuple[ClusterHandle, Cluster]:
     east: ClusterHandle = request.getfixturevalue(request.param).clusters["east"]
-    if request.param == "plain":
-        return east, real_cluster(east)
-    client = east.kerberos_client("admin")
-    return east, Cluster(east.name, tuple(client.pop("bootstrap.servers").split(",")), client=client)
+    return east, real_cluster(east) if request.param == "plain" else kerberos_cluster(east)
 
 
 @pytest.fixture(params=_WORLDS)

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 import pytest
 from confluent_kafka import Producer
-from reconciler_sandbox.handles import ClusterHandle, Sandbox
+from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.mirror_jobs.status.records import TAIL_RECORDS, StatusRecords
 from reconciler.errors import ClusterError, Unknown
+from reconciler.model.environment.topology import Cluster
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.replication.names import status_key
-from tests.support.clusters import CreateTopic, kraft, real_cluster
+from tests.support.clusters import CreateTopic, kerberos_cluster, kraft, real_cluster
 from tests.support.fakes.subjects import BrokerStranger
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.jobs.status_records import NOW, record
@@ -29,7 +30,7 @@ class Job:
     def __init__(self, topic: StatusTopic, environment: str = "test") -> None:
         self.topic = topic
         self.environment = environment
-        self.producer = Producer({**topic.cluster.client(), "linger.ms": 5, "log_level": 0})
+        self.producer = Producer({**topic.cluster.super_client(), "linger.ms": 5, "log_level": 0})
 
     def tell(self, mirror: str, **fields: object) -> None:
         kafka_ms = int(str(fields.pop("kafka_ms", 0)))
@@ -49,6 +50,7 @@ class Job:
 class StatusTopic:
     name: str
     cluster: ClusterHandle
+    login: Cluster
     stranger: BrokerStranger
 
     def make(self) -> None:
@@ -63,16 +65,13 @@ def _fail(error: object, _message: object) -> None:
     assert error is None, error
 
 
-@pytest.fixture
-def west(plain: Sandbox) -> ClusterHandle:
-    return plain.clusters["west"]
-
-
-@pytest.fixture
-def topic(west: ClusterHandle, unique: str, create_topic: CreateTopic) -> Iterator[StatusTopic]:
+@pytest.fixture(params=["plain", pytest.param("kerberos", marks=pytest.mark.long)])
+def topic(request: pytest.FixtureRequest, unique: str, create_topic: CreateTopic) -> Iterator[StatusTopic]:
     """A status topic of this test alone, new and empty, with three partitions."""
-    cluster = KafkaCluster(real_cluster(west))
-    found = StatusTopic(f"__status-{unique}", west, BrokerStranger(west, create_topic, cluster))
+    west: ClusterHandle = request.getfixturevalue(request.param).clusters["west"]
+    login = real_cluster(west) if request.param == "plain" else kerberos_cluster(west)
+    cluster = KafkaCluster(login)
+    found = StatusTopic(f"__status-{unique}", west, login, BrokerStranger(west, create_topic, cluster))
     found.make()
     yield found
     found.delete()
@@ -81,7 +80,7 @@ def topic(west: ClusterHandle, unique: str, create_topic: CreateTopic) -> Iterat
 
 @pytest.fixture
 def records(topic: StatusTopic) -> Iterator[StatusRecords]:
-    reader = StatusRecords(real_cluster(topic.cluster), "test", topic=topic.name)
+    reader = StatusRecords(topic.login, "test", topic=topic.name)
     yield reader
     reader.close()
 
@@ -252,7 +251,7 @@ def test_a_silent_cluster_is_reported_in_time_and_the_reader_recovers(
         assert caught.value.kind == "unreachable"
         began = time.monotonic()
         # Closed, since librdkafka aborts the process if the garbage collector destroys it on its own thread.
-        with KafkaCluster(real_cluster(topic.cluster)) as cluster, pytest.raises(ClusterError) as caught:
+        with KafkaCluster(topic.login) as cluster, pytest.raises(ClusterError) as caught:
             cluster.read()
         assert time.monotonic() - began < 30
         assert caught.value.kind == "unreachable"

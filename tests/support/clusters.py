@@ -49,6 +49,12 @@ def real_cluster(handle: ClusterHandle, principal: str = "admin", **settings: st
     return Cluster(handle.name, tuple(servers.split(",")), client=client)
 
 
+def kerberos_cluster(handle: ClusterHandle) -> Cluster:
+    """As ``real_cluster``, logged in to by a ticket."""
+    client = handle.kerberos_client("admin")
+    return Cluster(handle.name, tuple(client.pop("bootstrap.servers").split(",")), client=client)
+
+
 def may_log_in(east: ClusterHandle, user: str, password: str) -> bool:
     """Whether a connection as ``user`` is accepted; what else it may do is another question."""
     client = east.client("user") | {"sasl.username": user, "sasl.password": password, "log_level": "0"}
