@@ -35,16 +35,16 @@ APACHE = "apache"
 
 @dataclass(frozen=True, slots=True)
 class ServiceOffer:
-    """``title``: its name for people. ``hosts``: patterns of its bootstrap host names. ``topic_configs``: configs that
-    can be set at all (None: not documented); ``fixed_configs``: those that cannot; ``at_creation``: those that cannot
-    be changed afterwards; ``values``: keys with an unsupported value. ``cluster_action`` (can be granted),
-    ``more_partitions`` (CreatePartitions): whether it supports them. ``mechanisms``: its SASL mechanisms, over TLS
-    alone (empty: unknown); ``plain_user``: the only user name of PLAIN. ``audience``: end of
-    the scopes that name one of its namespaces. ``least_factor``: the least replicas of each
-    topic, whatever is requested; ``own_factor``: it replicates in its own way, so a factor means nothing. ``limits``:
-    other facts for users. ``rights``: where its users grant them instead of by Kafka's rules. ``log_access``,
-    ``upgrades``, ``settings``: the ways of users to logs, other releases and other broker settings, as sentences; empty
-    if users run the brokers."""
+    """``title``: its name for people. ``hosts``: patterns of its bootstrap host names. ``topic_configs``: configs
+    that can be set at all (None: not documented); ``fixed_configs``: those that cannot; ``at_creation``: those that
+    cannot be changed afterwards; ``values``: keys with an unsupported value. ``cluster_action`` (can be granted),
+    ``more_partitions`` (CreatePartitions), ``transactions`` (False: not in each tier): whether it supports them.
+    ``mechanisms``: its SASL mechanisms, over TLS alone (empty: unknown); ``plain_user``: the only user name of
+    PLAIN. ``audience``: end of the scopes that name one of its namespaces. ``least_factor``: the least replicas of
+    each topic, whatever is requested; ``own_factor``: it replicates in its own way, so a factor means nothing.
+    ``limits``: other facts for users. ``rights``: where its users grant them instead of by Kafka's rules.
+    ``log_access``, ``upgrades``, ``settings``: the ways of users to logs, other releases and other broker settings,
+    as sentences; empty if users run the brokers."""
 
     title: str
     hosts: tuple[str, ...] = ()
@@ -54,6 +54,7 @@ class ServiceOffer:
     values: frozenset[tuple[str, str]] = frozenset()
     cluster_action: bool | None = None
     more_partitions: bool | None = None
+    transactions: bool | None = None
     mechanisms: tuple[str, ...] = ()
     plain_user: str = ""
     audience: str = ""
@@ -134,6 +135,7 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             fixed_configs=frozenset({"retention.ms"}),
             cluster_action=False,
             more_partitions=False,
+            transactions=False,
             own_factor=True,
             rights="in Azure, by the role Azure Event Hubs Data Owner",
             limits=(

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.environment.importers.mirrormaker.environment import ImportedEnvironment, environment
 from reconciler.environment.load import load
+from reconciler.model.environment.flow_settings import Delivery
 
 BASE = "clusters=A,B\nB.bootstrap.servers=b:1\nA->B.enabled=true\nA.security.protocol=SASL_SSL\n"
 MSK = "b-1.demo.abc.c2.kafka.us-east-1.amazonaws.com:9098,b-2.demo.abc.c2.kafka.us-east-1.amazonaws.com:9098"
@@ -158,6 +159,15 @@ def test_a_connection_string_of_event_hubs_is_a_reference() -> None:
     made = made_of(HUBS, f"A.sasl.mechanism=PLAIN\nA.sasl.jaas.config={login}\n")
     client = load(made.texts(), "e").clusters["A"].client
     assert (client["sasl.username"], client["sasl.password"]) == ("$ConnectionString", "${env:A_SASL_PASSWORD}")
+
+
+def test_a_flow_to_event_hubs_needs_no_transactions() -> None:
+    """Its tiers but two have none, and MirrorMaker 2 used none."""
+    login = 'B.sasl.jaas.config=x.PlainLoginModule required username="$ConnectionString" password="hunter2";'
+    text = f"clusters=B,A\nB.bootstrap.servers={HUBS}\nA->B.enabled=true\nB.security.protocol=SASL_SSL\n{login}\n"
+    text += "B.sasl.mechanism=PLAIN\nA.bootstrap.servers=a:1\n"
+    [flow] = load(environment({"mm2.properties": text}).texts(), "e").flows.values()
+    assert flow.delivery is Delivery.AT_LEAST_ONCE
 
 
 @pytest.mark.parametrize(
