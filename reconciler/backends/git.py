@@ -26,17 +26,15 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The ``*.yaml`` texts of a folder at one commit, by path below the folder; empty if the folder did not exist.
-
-    ``folder``: its path below the root of the repository, with links. ``relinked``: words if links on that path differ
-    from those of the work tree, because the path then means another folder.
-    """
+    """The ``*.yaml`` texts of a folder at one commit, by path below the folder; empty if the folder did not exist."""
 
     ref: str
     commit: str
     texts: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
+    """Its path below the root of the repository, with links."""
     relinked: str = ""
+    """Words if links on that path differ from those of the work tree, because the path then means another folder."""
 
     @property
     def named(self) -> dict[str, str]:

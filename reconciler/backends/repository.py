@@ -43,15 +43,18 @@ Links = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """Place of an environment in a repository. ``folder``: path below ``root``, with links. ``links``: links on that
-    path, with targets. ``outer``: a repository around this one. ``brought``: a repository below ``root`` (a submodule,
-    or the environment's folder), which an edit may have brought and git must not open."""
+    """Place of an environment in a repository."""
 
     root: Path
     folder: PurePosixPath
+    """Path below ``root``, with links."""
     links: Links = ()
+    """Links on that path, with targets."""
     outer: Path | None = None
+    """A repository around this one."""
     brought: Path | None = None
+    """A repository below ``root`` (a submodule, or the environment's folder), which an edit may have brought and git
+    must not open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,21 +54,25 @@ class Clock(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The observations and results of one turn of the loop.
-
-    ``kept``: why the last good topology stays in use. ``error``: why the turn could not plan or apply.
-    """
+    """The observations and results of one turn of the loop."""
 
     number: int
+    """Counts from 1 since the process began."""
     began: float
+    """Seconds since 1970."""
     seconds: float
     plan: Plan | None = None
     outcomes: tuple[Outcome, ...] = ()
     held: tuple[Held, ...] = ()
+    """Changes that this turn left out, each with the reason: unknown parts, the autonomy level, contested fields."""
     contested: frozenset[str] = frozenset()
+    """Fields that someone else keeps changing back; they are not corrected any more."""
     taken_over: bool = False
+    """This turn took over new declarations of the folder."""
     kept: str = ""
+    """Why the last good topology stays in use."""
     error: str = ""
+    """Why the turn could not plan or apply."""
 
     @property
     def quiet(self) -> bool:

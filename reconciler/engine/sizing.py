@@ -25,43 +25,48 @@ EXECUTOR_CORES = 4
 
 @dataclass(frozen=True, slots=True)
 class FlowLoad:
-    """``bytes_per_second`` as measured; ``partitions`` of all its topics. ``kept_bytes``: of one copy of its topics at
-    the source. ``target_factor``: replication factor at the target."""
+    """``bytes_per_second`` as measured; ``partitions`` of all its topics."""
 
     flow: Flow
     bytes_per_second: float | Unknown
     partitions: int | Unknown
     kept_bytes: int | Unknown
+    """Of one copy of its topics at the source."""
     target_factor: int | Unknown
+    """Replication factor at the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowSize:
-    """``peak``: bytes per second that it is sized for. ``problems``: more lanes than partitions, or than a flow may
-    have. ``disk_bytes``: at the target, all copies, where it keeps records as long as the source does."""
+    """The size that a flow needs, beside the one that it has (``*_now``)."""
 
     flow: str
     target: str
     rate: float | Unknown
     peak: float | Unknown
+    """Bytes per second that it is sized for."""
     lanes: int | Unknown
     lanes_now: int
     cores: float | Unknown
     disk_bytes: int | Unknown
+    """At the target, all copies, where it keeps records as long as the source does."""
     problems: tuple[str, ...] = ()
+    """More lanes than partitions, or than a flow may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorSize:
-    """``cores``: of all executors, one a lease. ``line_bits``: per second, by pair of clusters."""
+    """The size that a mirror's application needs for all its flows, beside the one that it has."""
 
     mirror: str
     flows: tuple[FlowSize, ...]
     cores: int | Unknown
+    """Of all executors, one a lease."""
     executors: int | Unknown
     executor_cores: int
     parallelism_now: int
     line_bits: Mapping[tuple[str, str], float | Unknown]
+    """Per second, by pair of clusters."""
 
 
 def flow_size(load: FlowLoad, headroom: float) -> FlowSize:

@@ -19,15 +19,16 @@ OWNER_LABEL = "owner"
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicRow:
-    """``owner``: its declaration in git, the flows that create it, its purpose, or that it is unmanaged. ``partitions``
-    None: it does not exist, or that is unknown; ``problem`` says which. ``factor`` None: likewise, or its partitions
-    differ."""
+    """One topic of one cluster, for the list of topics."""
 
     cluster: str
     name: str
     owner: str
+    """Its declaration in git, the flows that create it, its purpose, or that it is unmanaged."""
     partitions: int | None = None
+    """None: it does not exist, or that is unknown; ``problem`` says which."""
     factor: int | None = None
+    """None: likewise, or its partitions differ."""
     problem: str = ""
 
 

@@ -77,16 +77,18 @@ def moved_on(drawn: drawing.TopologyMap, topology: Topology, live: LiveState) ->
 
 @dataclass(frozen=True, slots=True)
 class _Findings:
-    """What a plan says of clusters, flows and mirrors, by name. ``outside``: differences that no plan made.
-    ``because``: why a flow's mirror restarts. ``unread``: clusters that did not answer when the plan was made."""
+    """What a plan says of clusters, flows and mirrors, by name."""
 
     plan: Plan
     clusters: Mapping[str, drawing.PlannedCounts]
     outside: Mapping[str, int]
+    """Differences that no plan made."""
     flows: Mapping[str, frozenset[drawing.PlanMark]]
     mirrors: Mapping[str, frozenset[drawing.PlanMark]]
     because: Mapping[str, tuple[str, ...]]
+    """Why a flow's mirror restarts."""
     unread: frozenset[str]
+    """Clusters that did not answer when the plan was made."""
 
     @classmethod
     def of(cls, plan: Plan) -> _Findings:

@@ -69,11 +69,15 @@ class AclBinding:
 
     resource: ResourceType
     name: str
+    """A name, its prefix by ``pattern``, or ``*``."""
     pattern: PatternType
     principal: str
+    """As ``User:name``; ``User:*`` is everyone."""
     host: str
+    """An address, or ``*``: brokers compare addresses, not names."""
     operation: Operation
     permission: Permission
+    """DENY wins over every ALLOW."""
 
     def __str__(self) -> str:
         """``allow User:orders-app write on topic orders``; a prefix, and a host that is not every host, are shown."""
@@ -178,24 +182,27 @@ class ExactRule:
 
 @dataclass(frozen=True, slots=True)
 class AccessRule:
-    """One entry of ``access``: a role with its resources, or an ``exact`` rule; never both.
-
-    ``absent``: these rules must not exist, no matter who made them. ``number`` counts entries from 1, in file order.
-    ``flows`` are names (role mirror only; empty: all). ``application_id`` is Kafka Streams'.
-    """
+    """One entry of ``access``: a role with its resources, or an ``exact`` rule; never both."""
 
     number: int
+    """Counts entries from 1, in file order; an entry has no name of its own."""
     principal: str
     clusters: tuple[str, ...]
     role: AccessRole | None = None
     exact: ExactRule | None = None
     hosts: tuple[str, ...] = (WILDCARD,)
     topics: tuple[NamePattern, ...] = ()
+    """For roles that name one kind of topic; ``reads`` and ``writes`` for those that tell them apart."""
     groups: tuple[NamePattern, ...] = ()
     transactional_ids: tuple[NamePattern, ...] = ()
     reads: tuple[NamePattern, ...] = ()
+    """Topics that a Streams application or a connector only reads."""
     writes: tuple[NamePattern, ...] = ()
+    """Topics that it only writes."""
     application_id: str = ""
+    """Of Kafka Streams: its groups, internal topics and transactional ids begin with it."""
     flows: tuple[str, ...] = ()
+    """Names, for role mirror only; empty: all flows of the environment."""
     absent: bool = False
+    """These rules must not exist, no matter who made them."""
     where: Where = field(default=NOWHERE, compare=False)

@@ -90,10 +90,13 @@ class LiveTopic:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
+    """A broker as its cluster advertises it."""
+
     id: int
     host: str
     port: int
     rack: str | None = None
+    """None: not declared, so replicas are not spread over racks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +128,18 @@ class LiftedCopies:
 
 @dataclass(frozen=True, slots=True)
 class LiveAccess:
-    """The access control of one cluster. ``owned``: rules that runs of this environment made, by the ownership record;
-    a rule in it that is not in ``acls`` was removed by someone else.
-
-    ``pending``: rules that a wave touched and no probe has confirmed yet: the run was cut off, or could not find out.
-    ``not_understood``: rules whose resource or operation this version has no word for; they are left alone.
-    ``lifted``: remote topics that take writes since a failover or cut-over -> the principals that were denied before.
-    """
+    """The access control of one cluster."""
 
     acls: frozenset[AclBinding] | Unknown | Unsupported
     owned: Mapping[AclBinding, Made] | Unknown = field(default_factory=lambda: MappingProxyType({}))
+    """Rules that runs of this environment made, by the ownership record; a rule in it that is not in ``acls`` was
+    removed by someone else."""
     not_understood: tuple[str, ...] = ()
+    """Rules whose resource or operation this version has no word for; they are left alone."""
     pending: Mapping[AclBinding, Before] = field(default_factory=lambda: MappingProxyType({}))
+    """Rules that a wave touched and no probe has confirmed yet: the run was cut off, or could not find out."""
     lifted: Mapping[LiftedCopies, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Remote topics that take writes since a failover or cut-over -> the principals that were denied before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +161,9 @@ class LiveCluster:
 
     name: str
     cluster_id: str
+    """Kafka's; compared with the declared one before anything is written."""
     brokers: tuple[Broker, ...]
+    """Those alive now: a broker that is down is missing, and nothing says that it exists."""
     topics: Mapping[str, LiveTopic]
     """Topics that the principal may describe."""
     sees_all: bool = True
@@ -169,10 +173,12 @@ class LiveCluster:
     replicas: ReplicaFacts | Unknown | None = None
     """None: there was no reason to read them."""
     access: LiveAccess | None = None
+    """None: no declaration depends on access rules."""
     quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
     quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_nothing)
     """Quota keys that runs of this environment set, by the ownership record."""
     users: LiveUsers | None = None
+    """None: no declaration depends on SCRAM users."""
     defaults: Mapping[str, str] | Unknown = field(default_factory=_nothing)
     """By one broker, read where no topic shows what a new one has (``usual_configs``)."""
 
@@ -299,12 +305,14 @@ class LiveMirror:
     fingerprint: str | None = None
     """Fingerprint of the running or last hand-over."""
     started_at_ms: int | None = None
+    """Start of the present application, in ms since 1970; ``updated_at_ms``: its last status record."""
     updated_at_ms: int | None = None
     pid: int | None = None
     """Pid of its Spark driver on ``host``."""
     detail: str = ""
     """The reason of its state, from its report or the runner."""
     flows: Mapping[str, FlowStatus] = field(default_factory=lambda: MappingProxyType({}))
+    """By name, as its last record has them, however old it is."""
     late_ms: int = 0
     """Age of the last record beyond two status intervals; its lags are as old."""
     gone: bool = False

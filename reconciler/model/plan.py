@@ -29,7 +29,9 @@ class SeenCluster:
     name: str
     cluster_id: str | None
     brokers: int
+    """Number of live brokers."""
     topics: int
+    """Number of topics that the principal sees."""
     acls: int | None = None
     """Number of rules; ``quotas`` and ``users`` likewise."""
     sees_all: bool = True
@@ -39,6 +41,7 @@ class SeenCluster:
     authorizer: bool | None = None
     """Whether it has one."""
     quotas: int | None = None
+    """Number of entities with quotas; ``users``: of SCRAM users."""
     users: int | None = None
 
 
@@ -66,14 +69,19 @@ NO_EDITION = Edition()
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The ground of a plan. ``revision`` is a git commit or empty."""
+    """The ground of a plan: the files and the live state that it was made of. Apply refuses a saved plan whose ground
+    has moved."""
 
     environment: str
     topology_digest: str
+    """Of what the files declare, not of their text: comments and order do not count."""
     revision: str = ""
+    """Git commit of the files, or empty."""
     dirty: bool = False
+    """The files differ from ``revision``."""
     clusters: tuple[SeenCluster, ...] = ()
     observed: tuple[Observation, ...] = ()
+    """Live subjects on which the changes rest, each with its state in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +92,16 @@ class Planned:
     """Stable for a change of a subject, so that plans can be compared."""
     change: Change
     stage: str
+    """Of ``Stage``; the order of stages is fixed (``engine.plan.order``)."""
     risk: str
     risk_why: str
+    """The reason for ``risk``, for readers."""
     reversibility: str
     """How to revert it, or that this is impossible."""
     needs: tuple[str, ...] = ()
     """Ids of changes that must succeed first."""
     needs_why: str = ""
+    """Why these come first; empty without ``needs``."""
     stakes: Stakes | None = None
     """The cluster's facts about a dangerous change; None if not asked."""
     wave: str = field(default="", metadata=SPARSE)
@@ -158,4 +169,6 @@ class Outcome:
     id: str
     result: Result
     error: str = ""
+    """Problem, reason and remedy, a line each; empty if done."""
     seconds: float = 0.0
+    """Time that it took; changes that go to a cluster in one batch share the batch's evenly."""

@@ -52,17 +52,17 @@ def entity(parts: Mapping[str, str | None]) -> QuotaEntity:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One entry of ``quotas``. ``limits``: key -> the desired value; ``remove``: keys that must have none.
-
-    ``absent``: no key may have one. ``number`` counts entries from 1, in file order.
-    """
+    """One entry of ``quotas``. ``number`` counts entries from 1, in file order."""
 
     number: int
     clusters: tuple[str, ...]
     entity: QuotaEntity
     limits: Limits = field(default_factory=lambda: MappingProxyType({}))
+    """Key -> the desired value."""
     remove: tuple[str, ...] = ()
+    """Keys that must have none."""
     absent: bool = False
+    """No key may have one."""
     where: Where = field(default=NOWHERE, compare=False)
 
 

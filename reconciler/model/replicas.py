@@ -83,27 +83,30 @@ class ListEntries:
 @dataclass(frozen=True, slots=True)
 class Journal:
     """The next work of our reassignment, written on its cluster beforehand and deleted once everything is cleared.
-    ``targets``: of each partition. ``rates``: values that are ours wherever a broker of ``brokers`` has them under its
-    key. Nothing outside of it is ever cleared."""
+    Nothing outside of it is ever cleared."""
 
     environment: str
     began_ms: int
     targets: Mapping[Partition, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Of each partition."""
     rates: tuple[int, ...] = ()
+    """Values that are ours wherever a broker of ``brokers`` has them under its key."""
     brokers: tuple[tuple[int, str], ...] = ()
     lists: tuple[ListEntries, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFacts:
-    """Replica facts of one cluster. ``moves``: reassignments of anyone. ``sizes``: topic, partition, broker -> bytes of
-    that replica. ``rates``: broker -> its own dynamic throttle rates. ``journal``: this environment's reassignment,
-    None without one."""
+    """Replica facts of one cluster."""
 
     moves: tuple[ReassignmentInFlight, ...] = ()
+    """Reassignments of anyone."""
     sizes: Mapping[tuple[str, int, int], int] = field(default_factory=lambda: MappingProxyType({}))
+    """Topic, partition, broker -> bytes of that replica."""
     rates: Mapping[int, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+    """Broker -> its own dynamic throttle rates."""
     journal: Journal | None = None
+    """This environment's reassignment, None without one."""
 
     def ours(self, move: ReassignmentInFlight) -> bool:
         """Whether its target is the one in our journal: then we began it, or it does the same."""
@@ -134,12 +137,14 @@ class BrokerLoad:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleEdit:
-    """One incremental change of one key. ``broker`` None: the topic's. ``operation``: set, delete, append, subtract."""
+    """One incremental change of one key."""
 
     key: str
     operation: str
+    """Set, delete, append, subtract."""
     value: str = ""
     broker: int | None = None
+    """None: the topic's."""
     topic: str = ""
 
 

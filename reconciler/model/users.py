@@ -31,10 +31,7 @@ one."""
 @dataclass(frozen=True, slots=True)
 class ScramUser:
     """One entry of ``users``. ``password`` is a reference such as ``${env:NAME}``; ``version`` counts its passwords.
-
-    ``iterations`` None: an existing credential keeps its number, a new one gets the least. ``take_over``: the password
-    of a user that no apply made may be replaced. ``absent``: the user must not exist. ``number`` counts entries from 1.
-    """
+    ``number`` counts entries from 1."""
 
     number: int
     clusters: tuple[str, ...]
@@ -42,9 +39,12 @@ class ScramUser:
     version: int = AS_FOUND
     mechanisms: tuple[Mechanism, ...] = (Mechanism.SHA_512,)
     iterations: int | None = None
+    """None: an existing credential keeps its number, a new one gets the least."""
     password: str = ""
     take_over: bool = False
+    """The password of a user that no apply made may be replaced."""
     absent: bool = False
+    """The user must not exist."""
     where: Where = field(default=NOWHERE, compare=False)
 
 

@@ -165,9 +165,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """Groups with synced offsets, and the interval of reading them. ``returning``: the flow that carries the target's
-    records into the same topics of the source, empty without one. ``both_ways``: for a flow that keeps offsets, commits
-    on the target are synced to the source, too."""
+    """Groups with synced offsets, and the interval of reading them."""
 
     include: tuple[str, ...]
     """Expressions of whole names, as ``exclude``; exclusions win."""
@@ -177,7 +175,9 @@ class GroupSettings:
     follow_rewinds: bool
     """Whether a group that goes back at the source goes back at the target."""
     returning: str = field(default="", metadata=SPARSE)
+    """The flow that carries the target's records into the same topics of the source, empty without one."""
     both_ways: bool = field(default=False, metadata=SPARSE)
+    """For a flow that keeps offsets, commits on the target are synced to the source, too."""
 
     def selector(self) -> GroupSelector:
         """Raises HandoverError for a pattern that cannot be used."""

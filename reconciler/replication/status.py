@@ -94,10 +94,10 @@ class ConditionCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedPause:
-    """``topic`` None: the whole flow. ``partitions``: covered ones; ``paused_partitions``: those that lanes have
-    confirmed."""
+    """A pause that the job obeys."""
 
     topic: str | None = field(default=None, metadata=SPARSE)
+    """None: the whole flow."""
     partition: int | None = field(default=None, metadata=SPARSE)
     since_ms: int
     """Time of the request, not of its effect."""
@@ -105,7 +105,9 @@ class ReportedPause:
     """Who asked: USER on HOST."""
     reason: str
     partitions: int
+    """Covered ones."""
     paused_partitions: int
+    """Those that lanes have confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,26 +157,29 @@ class Filling:
 
 @dataclass(frozen=True, slots=True)
 class SameOffsetsStatus:
-    """Counts of a flow that keeps offsets, by this application. ``holes``: filled stretches of source offsets without a
-    record; ``fillers``: empty records in them; ``refusals``: batches that brokers refused as not the next in sequence,
-    after which the log's end was read again. ``filling`` None: no copy is being filled."""
+    """Counts of a flow that keeps offsets, by this application."""
 
     holes: int = 0
+    """Filled stretches of source offsets without a record."""
     fillers: int = 0
+    """Empty records in them."""
     refusals: int = 0
+    """Batches that brokers refused as not the next in sequence, after which the log's end was read again."""
     filling: Filling | None = field(default=None, metadata=SPARSE)
+    """None: no copy is being filled."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastLag:
     """The last known lag of a flow: at most ``records`` of the source's records at ``at_ms`` are not copied. Later
-    records are unknown. ``unknown_partitions``: those without a known lag then, which are not in ``records``.
-    ``worst_partitions``: the others that were furthest behind."""
+    records are unknown."""
 
     records: int
     at_ms: int
     unknown_partitions: int = field(default=0, metadata=SPARSE)
+    """Those without a known lag then, which are not in ``records``."""
     worst_partitions: tuple[PartitionLag, ...] = field(default=(), metadata=SPARSE)
+    """The others that were furthest behind."""
 
 
 @dataclass(frozen=True, slots=True)

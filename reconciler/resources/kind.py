@@ -38,13 +38,14 @@ class Assessment:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Context of an assessment. ``fallbacks``: cluster -> values of topics without overrides, as far as other topics
-    show them. ``kept_less``: copies that retain less than their sources by limits that no file declares."""
+    """Context of an assessment."""
 
     topology: Topology
     live: LiveState
     fallbacks: Callable[[str], BrokerConfigs]
+    """Cluster -> values of topics without overrides, as far as other topics show them."""
     kept_less: Mapping[TopicRef, Sequence[KeptLess]] = field(default_factory=dict)
+    """Copies that retain less than their sources by limits that no file declares."""
 
 
 def world_of(topology: Topology, live: LiveState, copies: Iterable[KeptLess] = ()) -> World:
@@ -76,30 +77,32 @@ def parts(*of: tuple[Action, int, str]) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[Changed]):
-    """``changes``: its classes of ``Change``, each of which belongs to one kind.
-
-    ``assess``: the risk of a change. ``place``: where it comes within its stage, and the name that decides among
-    equals. ``rests_on``: what must be as it was for a saved plan to be applied, given source topics by remote topic;
-    ``states``: how such subjects are. ``is_safe``: whether autonomy ``safe`` makes the change by itself, at that risk.
-    ``takes_away``: classes that do harm with a folder that was half read. ``confirm``: asks a cluster once, after an
-    interruption, and says of each change whether it was done (raises ClusterError); None: nothing shows it, or only
-    the probe that follows (``resources.acls.probe``).
-    ``deviations``: what the change would bring back; ``cause``: how that came to be, where this kind knows more than
-    when runs ended; of one config, where one is given. ``counts``: its part of a verdict.
-    """
+    """A kind of resource: what the rest of the program asks about its changes."""
 
     name: KindName
     changes: tuple[type[Changed], ...]
+    """Its classes of ``Change``, each of which belongs to one kind."""
     assess: Callable[[Changed, World], Assessment]
+    """The risk of a change."""
     place: Callable[[Changed], tuple[int, str]]
+    """Where it comes within its stage, and the name that decides among equals."""
     rests_on: Callable[[Changed, Mapping[TopicRef, TopicRef]], Iterable[Subject]]
+    """What must be as it was for a saved plan to be applied, given source topics by remote topic."""
     states: Mapping[About, StateOf]
+    """How such subjects are."""
     deviations: Callable[[Changed], Iterable[Deviation]]
+    """What the change would bring back."""
     counts: Callable[[Sequence[Changed]], Counts]
+    """Its part of a verdict."""
     is_safe: Callable[[Changed, Risk], bool] = lambda _, __: False
+    """Whether autonomy ``safe`` makes the change by itself, at that risk."""
     takes_away: tuple[type[Change], ...] = ()
+    """Classes that do harm with a folder that was half read."""
     confirm: Callable[[ClusterAdmin, Sequence[Changed]], Callable[[Changed], bool]] | None = None
+    """Asks a cluster once, after an interruption, and says of each change whether it was done (raises ClusterError);
+    None: nothing shows it, or only the probe that follows (``resources.acls.probe``)."""
     cause: Callable[[Planned, History, ConfigChange | None], FoundCause | None] = lambda _, __, ___: None
+    """How that came to be, where this kind knows more than when runs ended; of one config, where one is given."""
 
 
 def of_clusters(words: Callable[[LiveCluster, str], str]) -> StateOf:

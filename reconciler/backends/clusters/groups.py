@@ -250,16 +250,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class PositionsQuery:
-    """Offsets to translate along a flow, by *source* topic and partition; ``reverse``: they are offsets on its target.
-
-    ``committed``: the flow copies committed records only.
-    """
+    """Offsets to translate along a flow, by *source* topic and partition."""
 
     flow: str
     wanted: Mapping[Key, Iterable[int]]
     remote: Callable[[str], str]
     reverse: bool
+    """They are offsets on its target."""
     committed: bool
+    """The flow copies committed records only."""
 
 
 def translations(source: Side, target: Side, question: PositionsQuery) -> Mapping[tuple[Key, int], Translation]:

@@ -37,15 +37,16 @@ SECURITY_DISABLED = 54
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """The asking principal and its cluster, without secrets: enough for an ACL command. ``offer``: the managed service.
-    ``as_plan``: it has no login of its own, and uses that of plan."""
+    """The asking principal and its cluster, without secrets: enough for an ACL command."""
 
     cluster: str
     bootstrap_servers: tuple[str, ...]
     principal: str
     kafka_principal: str
     offer: ServiceOffer = NO_SERVICE
+    """The managed service."""
     as_plan: bool = False
+    """It has no login of its own, and uses that of plan."""
 
     def allow(self, operation: str, resource: str) -> str:
         """The remedy for a missing right. It never suggests more rights for plan's login, which every pull request

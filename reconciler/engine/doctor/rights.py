@@ -49,12 +49,15 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class GroupNeed:
-    """``asked``: the group to ask for; ``resource``: the option of kafka-acls.sh; ``words``: name it."""
+    """An operation that a principal needs on a group, or on every group of a pattern."""
 
     operation: Operation
     asked: str
+    """The group to ask for."""
     resource: str
+    """The option of kafka-acls.sh."""
     words: str
+    """Name it."""
     why: str
 
     @classmethod

@@ -17,12 +17,14 @@ from reconciler.text import grouped
 
 @dataclass(frozen=True)
 class EditAndPlan:
-    """``before``: the topology before the edit. ``live``: the live state behind ``plan``."""
+    """Both sides of an edit, and the plan of the later one."""
 
     before: Topology
+    """The topology before the edit."""
     after: Topology
     plan: Plan
     live: LiveState
+    """The live state behind ``plan``."""
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

@@ -24,16 +24,17 @@ _IN_TITLE = {"principal", "role", "entity.parts", "name", "number"}
 
 @dataclass(frozen=True, slots=True)
 class EditedSection(Generic[Entry]):
-    """``of``: whether the section exists, and its entries. ``gone``, ``absent_gone``: meaning of the removal of an
-    entry, and of one with ``absent``. ``meaning``: meaning of a changed field."""
+    """``gone``, ``absent_gone``: meaning of the removal of an entry, and of one with ``absent``."""
 
     name: str
     noun: str
     of: Callable[[Topology], tuple[bool, Sequence[Entry]]]
+    """Whether the section exists, and its entries."""
     title: Callable[[Entry], str]
     gone: str
     absent_gone: str
     meaning: Callable[[FieldChange, Entry], FieldChange]
+    """Meaning of a changed field."""
 
     def items(self, base: Topology, now: Topology) -> Iterator[ItemChange]:
         """Edited entries. An empty section counts, too: it makes plans read and compare its kind."""

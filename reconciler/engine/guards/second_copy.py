@@ -51,15 +51,17 @@ def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCop
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One flow. ``fresh``: remote partitions without a position; ``first``: the flow has no position at all;
-    ``beside``: state names of the environment's other flows."""
+    """One flow."""
 
     flow: Flow
     copies: FlowCopies
     facts: RemoteFacts
     fresh: frozenset[Key]
+    """Remote partitions without a position."""
     first: bool
+    """The flow has no position at all."""
     beside: frozenset[str]
+    """State names of the environment's other flows."""
 
     @property
     def copied(self) -> Mapping[Key, tuple[str, int]]:

@@ -32,17 +32,15 @@ ASK_EVERY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ReadScope:
-    """Parts to read besides brokers and topics, with their clusters: each needs a request and a right.
-
-    ``quota_keys``: clusters with ownership records of quotas to read. ``topics``: cluster -> topics to read there; None
-    for all.
-    """
+    """Parts to read besides brokers and topics, with their clusters: each needs a request and a right."""
 
     access: Collection[str] = ()
     quotas: Collection[str] = ()
     quota_keys: Collection[str] = ()
+    """Clusters with ownership records of quotas to read."""
     users: Collection[str] = ()
     topics: Mapping[str, Collection[str]] | None = None
+    """Cluster -> topics to read there; None for all."""
 
 
 NOTHING_MORE = ReadScope()

@@ -24,16 +24,17 @@ class AmountKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """``about``: a flow for COPY and AGAIN, else a cluster. ``records`` and ``bytes``: upper bounds, None if unknown
-    for a topic. ``bytes`` of COPY and AGAIN: of one copy, as it travels; else on all replicas. ``seconds``: at the
-    flow's present rate, or at the throttle of a reassignment; None without such a rate."""
+    """Records and bytes that a plan moves or loses. ``records`` and ``bytes``: upper bounds, None if unknown for a
+    topic. ``bytes`` of COPY and AGAIN: of one copy, as it travels; else on all replicas."""
 
     kind: AmountKind
     about: str
+    """A flow for COPY and AGAIN, else a cluster."""
     topics: int
     records: int | None = None
     bytes: int | None = None
     seconds: float | None = None
+    """At the flow's present rate, or at the throttle of a reassignment; None without such a rate."""
 
     @property
     def nothing(self) -> bool:

@@ -77,21 +77,30 @@ def place_of(change: changes.Change, later: Collection[TopicRef]) -> tuple[int, 
 
 @dataclass(frozen=True, slots=True)
 class _Links:
-    """Ids of changes that later changes may wait for. ``places``: mirror -> topics that its job writes; ``rights``:
-    mirror -> changes of users and rights that its job needs; ``remotes``: source topic -> its remote topics; ``later``:
-    topics whose configs wait for their replicas; ``doomed``: deleted topic -> its deleted sources."""
+    """Ids of changes that later changes may wait for."""
 
     made: Mapping[TopicRef, tuple[str, ...]]
+    """Topic -> its creation, or the change of its number of partitions."""
     grown: Mapping[TopicRef, str]
+    """Topic -> the change of its number of partitions alone: a source's new partition waits for its copy's."""
     remotes: Mapping[TopicRef, tuple[TopicRef, ...]]
+    """Source topic -> its remote topics."""
     places: Mapping[str, tuple[TopicRef, ...]]
+    """Mirror -> topics that its job writes."""
     jobs: tuple[str, ...]
+    """Restarts and stops: until they are done, jobs with former definitions may use what is removed."""
     replicas: Mapping[TopicRef, str]
+    """Topic -> its reassignment."""
     before_replicas: Mapping[TopicRef, tuple[str, ...]]
+    """Topic -> changes before its reassignment: new partitions, and a lower min.insync.replicas."""
     later: Collection[TopicRef]
+    """Topics whose configs wait for their replicas."""
     access: AccessLinks
+    """What rules wait for, and what waits for them."""
     rights: Mapping[str, tuple[str, ...]]
+    """Mirror -> changes of users and rights that its job needs."""
     doomed: Mapping[TopicRef, tuple[TopicRef, ...]]
+    """Deleted topic -> its deleted sources."""
 
 
 def _links(

@@ -24,15 +24,17 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class NewCopy:
-    """A source partition of a flow that keeps offsets, without a copy yet. ``at``: as ListOffsets takes it; ``offset``:
-    if the flow's ``start`` names it. ``store``: the program that keeps its own records there, such as a schema
-    registry. The copy has the same name, so the program would write to it, too, if it runs at the target."""
+    """A source partition of a flow that keeps offsets, without a copy yet."""
 
     flow: str
     source: Key
     at: int = EARLIEST
+    """As ListOffsets takes it."""
     offset: int | None = None
+    """If the flow's ``start`` names it."""
     store: str = ""
+    """The program that keeps its own records there, such as a schema registry. The copy has the same name, so the
+    program would write to it, too, if it runs at the target."""
 
 
 def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:

@@ -15,28 +15,42 @@ WORDS = ("topic or mirror", "topics and mirrors")
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Counts of one plan. ``clusters``: those whose topics or access change; mirrors by name."""
+    """Counts of one plan, by what its readers ask. Mirrors are named, because there are few of them."""
 
     changes: int
+    """All of them, of every kind."""
     clusters: tuple[str, ...]
+    """Those on which anything changes; changes of mirrors belong to none."""
     created: int
     grown: int
+    """Topics with added partitions."""
     configured: int
+    """Topics whose overrides change."""
     removed: int
+    """Deleted topics, by tombstone or prune."""
     starts: tuple[str, ...]
     restarts: tuple[str, ...]
     stops: tuple[str, ...]
     high_risk: int
+    """Changes of any kind with risk HIGH."""
     blocked: int
+    """Refusals: one of them stops the whole plan."""
     unknown: int
+    """Failed reads, which stop it, too."""
     unchanged: int
+    """Compared subjects that are as declared."""
     granted: int
+    """Access rules that are made; ``revoked``: that are deleted."""
     revoked: int
     replicated: int
+    """Topics with another replication factor."""
     limited: int
+    """Entities with changed quotas."""
     enrolled: int
+    """New SCRAM users; ``renewed``: those with another password or mechanism."""
     renewed: int
     dismissed: int
+    """Users that lose their last credential, and so exist no more."""
 
 
 def summarize(plan: Plan) -> Summary:

@@ -136,13 +136,15 @@ def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirr
 
 @dataclass(frozen=True, slots=True)
 class RolloutStatus:
-    """``promotion`` None: no rollout has begun. ``lock`` None: free, or unreadable. ``found``: unmet gates now, over
-    all clusters."""
+    """The environment's rollout, as its records and its gates show it now."""
 
     course: Course
     promotion: Promotion | Unknown | None
+    """None: no rollout has begun."""
     lock: LockRecord | None
+    """None: free, or unreadable."""
     found: tuple[Fault, ...]
+    """Unmet gates now, over all clusters."""
 
     @property
     def under_way(self) -> bool:

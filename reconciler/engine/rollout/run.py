@@ -72,18 +72,20 @@ class SoakVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """One wave after its changes. Times are milliseconds of a monotonic clock. ``held_at``: the last observation, if
-    all gates held. ``waits_since``: when they stopped holding. ``gap_ms``: time between observations further apart
-    counts as unwatched. ``doubted``: a gate did not hold in the last observation of a soak; a single lost answer, or a
-    lag that is briefly unknown, ends nothing."""
+    """One wave after its changes. Times are milliseconds of a monotonic clock."""
 
     soak_ms: int
     wait_ms: int
     gap_ms: int
+    """Time between observations further apart counts as unwatched."""
     soaked_ms: int = 0
     held_at: int | None = None
+    """The last observation, if all gates held."""
     waits_since: int | None = None
+    """When they stopped holding."""
     doubted: bool = False
+    """A gate did not hold in the last observation of a soak; a single lost answer, or a lag that is briefly unknown,
+    ends nothing."""
     verdict: SoakVerdict = SoakVerdict.WAITING
 
     @property

@@ -80,10 +80,12 @@ Wait = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """``own``: the wave of its cluster; ``wave``: its actual wave, because of ``waits_for``."""
+    """Where one change comes among the waves."""
 
     own: int
+    """The wave of its cluster."""
     wave: int
+    """Its actual wave, because of ``waits_for``."""
     waits_for: str = ""
     why: str = ""
 
@@ -151,13 +153,14 @@ def _raises_record_size(change: AlterConfigs) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RolloutResult:
-    """One run: ``outcomes`` of the whole ``plan``. ``until``: the wave after which it should end, or empty. ``halted``:
-    why its rollout is not over, or empty."""
+    """One run: ``outcomes`` of the whole ``plan``."""
 
     plan: Plan
     outcomes: Sequence[Outcome]
     until: str
+    """The wave after which it should end, or empty."""
     halted: str
+    """Why its rollout is not over, or empty."""
 
 
 def require_wave(plan: Plan, name: str) -> None:

@@ -13,12 +13,14 @@ from reconciler.model.live import LiveCluster
 
 @dataclass(frozen=True, slots=True)
 class FirstFlow:
-    """``topics``: expressions that match whole names; ``identity``: copies keep their names."""
+    """A flow of the environment that ``init`` writes."""
 
     source: str
     target: str
     topics: tuple[str, ...]
+    """Expressions that match whole names."""
     identity: bool = False
+    """Copies keep their names."""
     sync_offsets: bool = False
 
     @property

@@ -22,12 +22,14 @@ SIZE = struct.Struct(">i")
 @dataclass(slots=True)
 class Frame:
     """A response: ``body`` begins with the correlation id. ``buffer`` is set when the body lies in pooled memory; the
-    receiver then owns one hold on it. ``began``: when its first bytes came; ``seconds``: from these to its last."""
+    receiver then owns one hold on it."""
 
     body: memoryview
     buffer: Buffer | None
     began: float = 0.0
+    """When its first bytes came."""
     seconds: float = 0.0
+    """From these to its last."""
 
     def drop(self) -> None:
         """Gives its memory back."""

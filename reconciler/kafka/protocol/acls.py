@@ -30,7 +30,8 @@ _FILTER = (
 
 
 class Acl(NamedTuple):
-    """Numbers of Kafka's enums ResourceType, PatternType, AclOperation and AclPermissionType."""
+    """A rule in the protocol's numbers: Kafka's enums ResourceType, PatternType, AclOperation and AclPermissionType.
+    Numbers that this program has no word for are kept as they are."""
 
     resource: int
     name: str

@@ -34,14 +34,16 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """``max_bytes``: of the whole answer; the first batch comes even if it is larger (KIP-74). ``committed``: isolation
-    level read_committed. ``rack``: of this client, for a replica nearby (KIP-392)."""
+    """Limits and terms of one Fetch request, over all its partitions."""
 
     max_wait_ms: int
     min_bytes: int
     max_bytes: int
+    """Of the whole answer; the first batch comes even if it is larger (KIP-74)."""
     committed: bool
+    """Isolation level read_committed."""
     rack: str = ""
+    """Of this client, for a replica nearby (KIP-392)."""
 
 
 class FetchSession:

@@ -22,19 +22,25 @@ def version_for(negotiated: Callable[[int, int, int, str], int], *, by_name: boo
 
 
 class FetchedPartition(NamedTuple):
-    """``error``: Kafka's code. ``aborted``: producer id and first offset of each aborted transaction that overlaps the
-    records; only readers of committed records get them. ``preferred_replica``: broker to fetch from instead (KIP-392);
-    -1: this one. ``records``: a view into the receive buffer; its last batch may be cut."""
+    """One partition of a Fetch response."""
 
     topic: str
     partition: int
     error: int
+    """Kafka's code."""
     high_watermark: int
+    """End of what all in-sync replicas have; no consumer reads further."""
     last_stable: int
+    """End of what is decided: the first offset of the first open transaction, or the high watermark."""
     log_start: int
+    """First offset that retention and DeleteRecords have left; -1 unknown."""
     aborted: tuple[tuple[int, int], ...]
+    """Producer id and first offset of each aborted transaction that overlaps the records; only readers of committed
+    records get them."""
     preferred_replica: int
+    """Broker to fetch from instead (KIP-392); -1: this one."""
     records: memoryview
+    """A view into the receive buffer; its last batch may be cut."""
 
 
 @dataclass(frozen=True, slots=True)

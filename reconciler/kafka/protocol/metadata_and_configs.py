@@ -27,29 +27,38 @@ _IDENTITY = struct.Struct(">16s?")  # topic id, internal
 
 
 class PartitionOf(NamedTuple):
-    """``leader``: broker id, -1 without one. ``isr``: in-sync replicas."""
+    """A partition in a Metadata response."""
 
     number: int
     leader: int
+    """Broker id, -1 without one."""
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    """In-sync replicas."""
 
 
 class TopicOf(NamedTuple):
-    """``error``: Kafka's code for the topic (3: it does not exist, 29: we may not see it). ``topic_id``: 16 bytes."""
+    """A topic in a Metadata response."""
 
     name: str
     error: int
+    """Kafka's code for the topic (3: it does not exist, 29: we may not see it)."""
     topic_id: bytes
+    """16 bytes."""
     internal: bool
     partitions: tuple[PartitionOf, ...]
 
 
 class BrokerOf(NamedTuple):
+    """A broker in a Metadata response."""
+
     number: int
+    """Its node id."""
     host: str
+    """As advertised for the listener of this connection; ``port``: likewise."""
     port: int
     rack: str
+    """``broker.rack``; empty without one."""
 
 
 class ClusterOf(NamedTuple):
@@ -62,11 +71,13 @@ class ClusterOf(NamedTuple):
 
 
 class ConfigOf(NamedTuple):
-    """``source``: the protocol's number (``DescribeConfigsResponse.ConfigSource``). ``value`` None: hidden."""
+    """A config in a DescribeConfigs response."""
 
     name: str
     value: str | None
+    """None: hidden."""
     source: int
+    """The protocol's number (``DescribeConfigsResponse.ConfigSource``)."""
     sensitive: bool
     read_only: bool
 

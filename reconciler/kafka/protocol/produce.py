@@ -22,15 +22,18 @@ Key = tuple[str, int]
 
 
 class Produced(NamedTuple):
-    """One partition's result. ``message``: the broker's text for a refusal. ``stamp``: the time in ms that
-    LogAppendTime gives records, -1 if they keep their own."""
+    """One partition's result."""
 
     topic: str
     partition: int
     error: int
+    """Kafka's code; 0: appended."""
     base_offset: int
+    """Of the batch; -1 after an error."""
     message: str
+    """The broker's text for a refusal."""
     stamp: int = -1
+    """The time in ms that LogAppendTime gives records, -1 if they keep their own."""
 
 
 def pack(

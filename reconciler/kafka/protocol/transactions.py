@@ -47,7 +47,9 @@ class TransactionState:
     throttle_ms: int
     error: int
     state: str
+    """The coordinator's word: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
     producer_id: int = -1
+    """Of the transactional id now; a new one after epochs have run out."""
     epoch: int = -1
 
     @property

@@ -34,22 +34,32 @@ class CorruptBatchError(Exception):
 
 
 class Batch(NamedTuple):
-    """Header fields in wire order, then where the batch lies in its view. ``magic`` below 2: only ``base``, ``size``,
-    ``magic``, ``start`` and ``end`` mean something."""
+    """A record batch as its header has it, and where it lies in its view. ``magic`` below 2 (before Kafka 0.11): only
+    ``base``, ``size``, ``magic``, ``start`` and ``end`` mean something."""
 
     base: int
+    """Offset of its first record; the broker sets it when it appends the batch."""
     size: int
+    """Bytes after this field, as in the wire format."""
     leader_epoch: int
+    """Epoch of the leader that appended it, -1 unknown; not covered by ``crc``."""
     magic: int
     crc: int
+    """CRC-32C of everything from ``attributes`` on."""
     attributes: int
+    """Bits 0 to 2 codec, 3 timestamp type, 4 transactional, 5 control batch, 6 delete horizon (KIP-534)."""
     last_delta: int
+    """Of the last offset to ``base``; compaction keeps it when it removes the last record."""
     base_timestamp: int
+    """Of the first record, to which the others are relative; -1 unknown."""
     max_timestamp: int
     producer_id: int
+    """-1: neither idempotent nor transactional."""
     producer_epoch: int
     base_sequence: int
+    """Of the first record; brokers refuse a gap (KIP-98)."""
     records: int
+    """Number of records that are left; compaction can leave 0."""
     start: int
     end: int
 

@@ -163,13 +163,14 @@ def encode(records: Sequence[Record], codec: int) -> bytearray:
 
 
 class Rebuilt(NamedTuple):
-    """A batch made of source records. ``spans``: their source offsets, (first, how many) of each consecutive part.
-    ``next_offset``: the source offset after it and after what was left out behind it."""
+    """A batch made of source records."""
 
     raw: bytearray
     spans: tuple[tuple[int, int], ...]
+    """Their source offsets, (first, how many) of each consecutive part."""
     records: int
     next_offset: int
+    """The source offset after it and after what was left out behind it."""
 
 
 def spans_of(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:

@@ -19,20 +19,30 @@ from reconciler.model.changes import (
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """``settled``: subjects with one declared field as desired; ``as_desired``: with all fields as desired.
-    ``outside``: changes that no apply made."""
+    """The result of comparing desired and live: changes, and everything that is no change."""
 
     changes: tuple[Change, ...] = ()
+    """Not in order yet (``engine.plan.order``)."""
     refused: tuple[Refused, ...] = ()
+    """Desired states that are impossible or dangerous; one of them stops the whole plan."""
     unknown: tuple[Unknown, ...] = ()
+    """Failed reads on which a comparison depends; they stop it, too."""
     unmanaged: tuple[Unmanaged, ...] = ()
+    """Live topics that nothing declares; never touched."""
     ignored: tuple[Ignored, ...] = ()
+    """Differences that a rule leaves alone, each with the reason."""
     notes: tuple[str, ...] = ()
+    """For readers, without a change."""
     settled: tuple[Subject, ...] = ()
+    """Subjects with one declared field as desired."""
     as_desired: tuple[Subject, ...] = ()
+    """With all fields as desired."""
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
+    """Live rules that neither git nor this environment's record knows."""
     adopted_acls: tuple[AdoptedAcl, ...] = ()
+    """Declared rules that existed before: apply records them as ours."""
     outside: tuple[OutsideChange, ...] = ()
+    """Changes that no apply made."""
 
 
 def merged(parts: Iterable[Findings]) -> Findings:

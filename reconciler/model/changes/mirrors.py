@@ -9,15 +9,17 @@ from reconciler.replication.json_codec import SPARSE
 
 @dataclass(frozen=True, slots=True)
 class FlowEdit:
-    """The effect of one edited setting of a flow. ``setting``: as in YAML; ``short``: for a headline; ``lasting``:
-    reverting the edit does not undo it."""
+    """The effect of one edited setting of a flow."""
 
     flow: str
     setting: str
+    """As in YAML."""
     short: str
+    """For a headline."""
     why: str
     risk: Risk
     lasting: bool = False
+    """Reverting the edit does not undo it."""
 
 
 class _MirrorChange(BaseChange):

@@ -85,29 +85,33 @@ COUNTED = (Outside.RECREATED, Outside.UNDECLARED)
 
 @dataclass(frozen=True, slots=True)
 class CopiedAgain:
-    """The source of a deleted copy. ``records``: upper bound, from its offsets; ``bytes``: on disks of all replicas.
-    None: unknown, with the reason."""
+    """The source of a deleted copy, from which its flow would fill it again."""
 
     source: Subject
     records: int | None = None
+    """Upper bound, from its offsets."""
     bytes: int | None = None
+    """On disks of all replicas. None: unknown, with the reason."""
     unknown: str = "it was not read"
 
 
 @dataclass(frozen=True, slots=True)
 class OutsideChange:
-    """``subject``: a topic or a cluster; ``key``: of a config, else empty. ``before``, ``after``: in words. ``since``:
-    the apply that left ``before``, or empty. ``why``: the effect, if it is not obvious. ``copied_again``: the effect of
-    a deleted copy."""
+    """A change that no apply made, against the state that the last one left. ``before``, ``after``: in words."""
 
     kind: Outside
     subject: Subject
+    """A topic or a cluster."""
     key: str
+    """Of a config, else empty."""
     before: str
     after: str
     since: str = ""
+    """The apply that left ``before``, or empty."""
     why: str = ""
+    """The effect, if it is not obvious."""
     copied_again: CopiedAgain | None = field(default=None, metadata=SPARSE)
+    """The effect of a deleted copy."""
 
     @property
     def name(self) -> str:

@@ -38,13 +38,14 @@ class About(StrEnum):
 
 
 class Subject(NamedTuple):
-    """``cluster``: empty for a subject of no single cluster; ``field``: a field of a topic, if only that is
-    concerned."""
+    """What a change, a finding or a plan's assumption is about."""
 
     about: About
     cluster: str = ""
+    """Empty for a subject of no single cluster."""
     name: str = ""
     field: str = ""
+    """A field of a topic, if only that is concerned."""
 
     def __str__(self) -> str:
         if self.about is About.TOPIC:  # most are topics, and there may be tens of thousands

@@ -83,7 +83,7 @@ class CreateTopic(_DesiredTopicChange):
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(_DesiredTopicChange):
-    """``depth`` counts mirror hops from the declared topic; deeper is done first."""
+    """A higher number of partitions: Kafka cannot take partitions away. Records of a key may change their partition."""
 
     word = "add_partitions"
     verb = "partitions"
@@ -91,11 +91,14 @@ class AddPartitions(_DesiredTopicChange):
 
     ref: TopicRef
     topic_id: str
+    """Of the compared topic: a topic that was recreated since is not changed."""
     before: int
+    """Live number at the time of the plan."""
     after: int
     role: Role
     reason: Reason
     depth: int = 0
+    """As in ``CreateTopic``: deeper ones come first."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -114,9 +117,11 @@ class AlterConfigs(_DesiredTopicChange):
     topic_id: str
     """Id of the compared topic: a topic that was recreated since is not changed."""
     configs: tuple[ConfigChange, ...]
+    """Only the changed overrides: Kafka's IncrementalAlterConfigs leaves the others alone."""
     role: Role
     reason: Reason
     depth: int = 0
+    """As in ``CreateTopic``."""
 
     @property
     def values(self) -> tuple[str, ...]:
@@ -140,11 +145,12 @@ class DeleteTopic(_TopicChange):
     """The tombstone's last day; empty for a prune."""
     reason: Reason
     depth: int = 0
+    """A copy is deleted after its source: while that exists, the flow would make it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignReplicas(ChangeOfTopic):
-    """Another replication factor."""
+    """Another replication factor: Kafka copies whole replicas to other brokers, while clients continue."""
 
     kind = KindName.REPLICAS
     stage = Stage.REPLICAS
@@ -155,9 +161,11 @@ class ReassignReplicas(ChangeOfTopic):
 
     ref: TopicRef
     topic_id: str
+    """As in ``AlterConfigs``."""
     before: int | None
     """None: the partitions differ."""
     after: int
+    """The desired factor."""
     partitions: int
     """Planned partition count; new partitions are placed once they exist."""
     placements: tuple[Placement, ...]
@@ -168,9 +176,11 @@ class ReassignReplicas(ChangeOfTopic):
     """Missing of all new replicas; ``seconds``: for it, at the throttle."""
     seconds: int
     pace: ReassignmentPace
+    """Throttle and number of partitions at a time."""
     role: Role
     reason: Reason
     depth: int = 0
+    """As in ``CreateTopic``."""
 
     @property
     def values(self) -> tuple[str, ...]:

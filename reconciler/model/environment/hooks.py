@@ -20,18 +20,20 @@ class HookKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CutoverHook:
-    """``target``: a program's path, a URL, or a file's path, without references. ``arguments``, values of ``headers``,
-    and ``text`` (a body, or the file's content) may contain references to secrets. ``status``: required HTTP status.
-    ``ca``: file of trusted authorities, empty for the system's."""
+    """A program, request or file for one step of a cut-over. ``arguments``, values of ``headers``, and ``text`` (a
+    body, or the file's content) may contain references to secrets."""
 
     kind: HookKind
     target: str
+    """A program's path, a URL, or a file's path, without references."""
     arguments: tuple[str, ...] = ()
     method: str = "POST"
     headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     text: str = ""
     status: int = 200
+    """Required HTTP status."""
     ca: str = ""
+    """File of trusted authorities, empty for the system's."""
     timeout_ms: int = 60_000
     where: Where = field(default=NOWHERE, compare=False)
 

@@ -19,17 +19,15 @@ class MirrorGate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Gates:
-    """Conditions before a wave, after it, and during its soak. Counts are the most allowed partitions.
-
-    ``lag_ms``: greatest allowed lag of a flow; None: not checked. ``wait_ms``: longest time after a wave until all
-    gates hold.
-    """
+    """Conditions before a wave, after it, and during its soak. Counts are the most allowed partitions."""
 
     offline_partitions: int = 0
     under_replicated_partitions: int = 0
     lag_ms: int | None = 60_000
+    """Greatest allowed lag of a flow; None: not checked."""
     mirrors: MirrorGate = MirrorGate.HEALTHY
     wait_ms: int = 300_000
+    """Longest time after a wave until all gates hold."""
 
 
 @dataclass(frozen=True, slots=True)

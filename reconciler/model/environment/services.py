@@ -35,33 +35,41 @@ APACHE = "apache"
 
 @dataclass(frozen=True, slots=True)
 class ServiceOffer:
-    """``title``: its name for people. ``hosts``: patterns of its bootstrap host names. ``topic_configs``: configs
-    that can be set at all (None: not documented); ``fixed_configs``: those that cannot; ``at_creation``: those that
-    cannot be changed afterwards; ``values``: keys with an unsupported value. ``cluster_action`` (can be granted),
-    ``more_partitions`` (CreatePartitions), ``transactions`` (False: not in each tier): whether it supports them.
-    ``mechanisms``: its SASL mechanisms, over TLS alone (empty: unknown); ``plain_user``: the only user name of
-    PLAIN. ``audience``: end of the scopes that name one of its namespaces. ``least_factor``: the least replicas of
-    each topic, whatever is requested; ``own_factor``: it replicates in its own way, so a factor means nothing.
-    ``limits``: other facts for users. ``rights``: where its users grant them instead of by Kafka's rules.
-    ``log_access``, ``upgrades``, ``settings``: the ways of users to logs, other releases and other broker settings,
-    as sentences; empty if users run the brokers."""
+    """What a managed service offers. ``log_access``, ``upgrades``, ``settings``: the ways of users to logs, other
+    releases and other broker settings, as sentences; empty if users run the brokers."""
 
     title: str
+    """Its name for people."""
     hosts: tuple[str, ...] = ()
+    """Patterns of its bootstrap host names."""
     topic_configs: frozenset[str] | None = None
+    """Configs that can be set at all (None: not documented)."""
     fixed_configs: frozenset[str] = frozenset()
+    """Those that cannot."""
     at_creation: frozenset[str] = frozenset()
+    """Those that cannot be changed afterwards."""
     values: frozenset[tuple[str, str]] = frozenset()
+    """Keys with an unsupported value."""
     cluster_action: bool | None = None
+    """Whether ClusterAction can be granted; None, here and below: not documented."""
     more_partitions: bool | None = None
+    """Whether it supports CreatePartitions."""
     transactions: bool | None = None
+    """False: not in each tier."""
     mechanisms: tuple[str, ...] = ()
+    """Its SASL mechanisms, over TLS alone (empty: unknown)."""
     plain_user: str = ""
+    """The only user name of PLAIN."""
     audience: str = ""
+    """End of the scopes that name one of its namespaces."""
     least_factor: int = 1
+    """The least replicas of each topic, whatever is requested."""
     own_factor: bool = False
+    """It replicates in its own way, so a factor means nothing."""
     limits: str = ""
+    """Other facts for users."""
     rights: str = ""
+    """Where its users grant them instead of by Kafka's rules."""
     log_access: str = ""
     upgrades: str = ""
     settings: str = ""

@@ -142,11 +142,14 @@ class Flow:
     exclude_topics: tuple[str, ...] = ()
     """In addition to topics that no flow carries (``policy.EXCLUDED_TOPICS``)."""
     naming: Naming = field(default_factory=Naming)
+    """The rule for names of copies (``replication.policy``)."""
     replication_factor: int | None = None
     """Factor of remote topics; None: from the target's layers."""
     delivery: flow_settings.Delivery = flow_settings.Delivery.EXACTLY_ONCE
     isolation: flow_settings.Isolation = flow_settings.Isolation.READ_COMMITTED
+    """READ_COMMITTED waits for open transactions and leaves out aborted records."""
     start: Start = field(default_factory=Start)
+    """Where a partition without a position begins; it never moves an existing position."""
     lanes: int = 2
     """Number of lanes that share its partitions, each with its own transactional id."""
     rate_limit: int | None = None
@@ -154,8 +157,11 @@ class Flow:
     on_condition: Mapping[str, str] = field(default_factory=_nothing)
     """Condition -> ``continue``; other conditions stop their partition."""
     configs: flow_settings.ConfigSync = field(default_factory=flow_settings.ConfigSync)
+    """Which configs of the source its copies follow."""
     groups: flow_settings.Groups = field(default_factory=flow_settings.Groups)
+    """Which consumer groups move at a failover, and whether their offsets are synced before."""
     access: flow_settings.AccessSync = field(default_factory=flow_settings.AccessSync)
+    """Whether readers of a source topic may read its copy."""
     copies: flow_settings.CopyMode | None = field(default=None, metadata=SPARSE)
     """None: nothing is checked for it."""
     mirrormaker_topics: flow_settings.MirrorMakerTopics = field(default_factory=flow_settings.MirrorMakerTopics)
@@ -174,6 +180,7 @@ class Flow:
     objectives: flow_settings.Objectives | None = field(default=None, metadata=SPARSE)
     """Objectives that its drills measure."""
     labels: Mapping[str, str] = field(default_factory=_nothing)
+    """For users and the map; not sent to brokers."""
     where: Where = field(default=NOWHERE, compare=False)
 
     @property
@@ -221,10 +228,13 @@ class Mirror:
     refresh_interval_ms: int = 5_000
     """Interval at which the job looks for matching topics."""
     status_interval_ms: int = 2_000
+    """Interval of status records; readers call a job stale after several of them without a record."""
     metrics_port: int = 0
     """0: the job serves no metrics."""
     metrics_host: str = "127.0.0.1"
+    """Address at which metrics are served; the default is this machine alone."""
     deployment: Deployment = field(default=Deployment(), metadata=SPARSE)
+    """Client mode on the machine that starts it, or deploy mode cluster."""
     verify_conf: Mapping[str, str] = field(default_factory=_nothing, metadata=SPARSE)
     """Spark settings of ``verify`` alone, which override the others."""
     channel: ChannelSettings | None = field(default=None, metadata=SPARSE)
@@ -256,6 +266,7 @@ class Tombstone:
     topic_id: str
     """As Kafka prints it; protects a later topic of the same name from deletion."""
     reason: str
+    """For readers of the plan and of the audit record."""
     expires: str
     """The last day (UTC, ISO 8601) on which it counts."""
     where: Where = field(default=NOWHERE, compare=False)
@@ -309,12 +320,15 @@ class Rules:
     """Settings of the whole environment: defaults of topics, and protections."""
 
     defaults: TopicDefaults = TopicDefaults()
+    """The weakest layer of topics' values that git declares."""
     classes: Mapping[str, TopicDefaults] = field(default_factory=_nothing)
     """Class name -> layer, which topics choose by ``class``."""
     protected: tuple[Protection, ...] = ()
     """Names that no command deletes."""
     shrink_limit: ShrinkLimit = ShrinkLimit()
+    """A plan that takes away more than it allows is refused without consent."""
     audit: AuditTopic | None = None
+    """A topic for audit lines besides the record beside the lock; None: none."""
     docs_url: str = field(default="", metadata=SPARSE)
     """URL of this project's pages, to which runbooks link."""
     webhooks: tuple[Webhook, ...] = field(default=(), metadata=SPARSE)
@@ -326,12 +340,15 @@ class Topology:
     exists, perhaps empty, so that removed entries are looked for."""
 
     environment: str
+    """Name of the folder, which is part of every record's key on the clusters."""
     clusters: Mapping[str, Cluster]
     topics: Mapping[str, Topic]
     flows: Mapping[str, Flow]
     mirrors: Mapping[str, Mirror]
     deletions: tuple[Tombstone, ...] = ()
+    """Tombstones; an expired one is kept, and deletes nothing."""
     access: tuple[AccessRule, ...] = ()
+    """Entries in file order; ``quotas`` and ``users``: likewise."""
     access_declared: bool = False
     rules: Rules = Rules()
     quotas: tuple[Quota, ...] = ()
@@ -339,6 +356,7 @@ class Topology:
     users: tuple[ScramUser, ...] = ()
     users_declared: bool = False
     rollout: Rollout | None = field(default=None, metadata=SPARSE)
+    """None: all clusters change in one wave, without gates."""
     hooks: Mapping[str, CutoverHook] = field(default_factory=_nothing, metadata=SPARSE)
     """Step of a cut-over -> hook."""
     moved_from: tuple[str, ...] = field(default=(), metadata=SPARSE)

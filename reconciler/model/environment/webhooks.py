@@ -33,10 +33,12 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """``state``: one word, of the verdict or of how a command ended. ``details``: lines, the worst first."""
+    """News for webhooks, before it takes the form that each of them wants."""
 
     event: NoticeEvent
     environment: str
     state: str
+    """One word, of the verdict or of how a command ended."""
     title: str
     details: tuple[str, ...] = ()
+    """Lines, the worst first."""

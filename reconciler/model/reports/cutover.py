@@ -47,32 +47,38 @@ class RollbackStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CutoverSettings:
-    """``hold_s``: how long ends must stay still before the fence counts as verified. ``within_s``: limit for producers
-    to stop, and then for the flow to catch up. ``catch_up_s``: limit for groups with members to read the rest.
-    ``clients_s``: limit for clients to appear at the destination. ``opens``: the fence is removed in the end.
-    ``aborts``: abort transactions that outlast ``within_s``. ``soak_s``: how long gates must hold before the cut-over
-    is over and the flow's next one may begin; 0: gates are not checked."""
+    """Limits and choices of a cut-over. The saved plan keeps them, so apply uses the reviewed ones."""
 
     hold_s: float = 5.0
+    """How long ends must stay still before the fence counts as verified."""
     within_s: float = 60.0
+    """Limit for producers to stop, and then for the flow to catch up."""
     catch_up_s: float = 30.0
+    """Limit for groups with members to read the rest."""
     clients_s: float = 600.0
+    """Limit for clients to appear at the destination."""
     opens: bool = False
+    """The fence is removed in the end."""
     aborts: bool = False
+    """Abort transactions that outlast ``within_s``."""
     soak_s: float = field(default=0.0, metadata=SPARSE)
+    """How long gates must hold before the cut-over is over and the flow's next one may begin; 0: gates are not
+    checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSeen:
-    """``last_ms``: timestamp of its last record. ``open_from``: first offset of its open transaction, -1 without one.
-    ``transactional_id`` empty: it has none, or we may not see it."""
+    """An active producer of one partition of the origin, at the time of the plan."""
 
     topic: str
     partition: int
     producer_id: int
     last_ms: int
+    """Timestamp of its last record."""
     open_from: int = -1
+    """First offset of its open transaction, -1 without one."""
     transactional_id: str = ""
+    """Empty: it has none, or we may not see it."""
 
     @property
     def words(self) -> str:
@@ -81,18 +87,20 @@ class ProducerSeen:
 
 @dataclass(frozen=True, slots=True)
 class TopicSeen:
-    """``copy``: its name at the destination. ``left``: uncopied offsets, None if unknown. ``rate``, ``copy_rate``:
-    offsets a second that producers wrote and the flow copied during the plan. ``writers``: principals that access rules
-    let write."""
+    """A topic of the origin at the time of the plan. ``rate``, ``copy_rate``: offsets a second that producers wrote and
+    the flow copied meanwhile."""
 
     topic: str
     copy: str
+    """Its name at the destination."""
     topic_id: str
     partitions: int
     left: int | None
+    """Uncopied offsets, None if unknown."""
     rate: float
     copy_rate: float
     writers: tuple[str, ...] = ()
+    """Principals that access rules let write."""
     producers: tuple[ProducerSeen, ...] = ()
 
 
@@ -104,19 +112,22 @@ class MemberSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """``offsets``: number of offsets to set. ``again``, ``missed``: upper bounds in records, None if unknown.
-    ``exact``: both bounds are exact. ``there``: members at the destination. ``note``: why its offsets would not be as
-    they should."""
+    """A group at the time of the plan, or as a run left it. ``again``, ``missed``: upper bounds in records, None if
+    unknown."""
 
     group: str
     kind: str
     members: tuple[MemberSeen, ...]
     offsets: int
+    """Number of offsets to set."""
     again: int | None
     missed: int | None
     exact: bool
+    """Both bounds are exact."""
     there: int
+    """Members at the destination."""
     note: str = ""
+    """Why its offsets would not be as they should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +151,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class CutoverPlan:
-    """The expressions are as given, empty for all. ``flow_digest``: of the flow in git. ``unsupported``: group -> why
-    its state is more than offsets. ``started``: the flow back that the cut-over starts, or empty. ``stop_s``: estimated
-    time of refused writes, without the time that groups and clients take; None if unknown."""
+    """A cut-over of a flow or of some of its topics, as it is reviewed. The expressions are as given, empty for all."""
 
     environment: str
     flow: str
@@ -154,14 +163,18 @@ class CutoverPlan:
     made_ms: int
     clusters: Mapping[str, str]
     flow_digest: str
+    """Of the flow in git."""
     topics: tuple[TopicSeen, ...]
     groups: tuple[GroupSeen, ...]
     unsupported: Mapping[str, str]
+    """Group -> why its state is more than offsets."""
     fence: FenceChosen
     started: str
+    """The flow back that the cut-over starts, or empty."""
     checks: tuple[FailoverCheck, ...]
     steps: tuple[PlannedStep, ...]
     stop_s: float | None
+    """Estimated time of refused writes, without the time that groups and clients take; None if unknown."""
     shared: tuple[str, ...] = ()
     """Topics of the destination that other flows write, too: their ends do not show whose records are new."""
     hooks: Mapping[str, str] = field(default_factory=dict)
@@ -196,16 +209,18 @@ class CutoverPlan:
 
 @dataclass(frozen=True, slots=True)
 class CutoverReport:
-    """The result of ``cutover apply`` or ``rollback``. ``findings``: facts for the reader, such as records behind the
-    fence. ``stopped_s``: time from the first refused write on the origin to the first client at the destination, or to
-    now; None without a fence. ``groups``: as in the plan, with the offsets that were set."""
+    """The result of ``cutover apply`` or ``rollback``."""
 
     command: str
     plan: CutoverPlan
     steps: tuple[FailoverStep, ...]
     findings: tuple[str, ...] = ()
+    """Facts for the reader, such as records behind the fence."""
     groups: tuple[GroupSeen, ...] = ()
+    """As in the plan, with the offsets that were set."""
     stopped_s: float | None = None
+    """Time from the first refused write on the origin to the first client at the destination, or to now; None without a
+    fence."""
     seconds: float = 0.0
     own: Mapping[str, int] = field(default_factory=dict)
     """At a rollback: ``topic-partition`` of the destination -> records of its own."""

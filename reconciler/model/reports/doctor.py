@@ -60,34 +60,33 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The rights of one principal to check on one cluster; no check changes anything there. ``groups``: Read on them;
-    ``described``: Describe. ``reads``, ``writes``: Read and Write on topics that do not exist yet. ``markers``: the
-    right to write transaction markers."""
+    """The rights of one principal to check on one cluster; no check changes anything there. ``reads``, ``writes``: Read
+    and Write on topics that do not exist yet."""
 
     topics: tuple[str, ...] = ()
     creates: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
+    """Read on them."""
     transactional_ids: tuple[str, ...] = ()
     described: tuple[str, ...] = ()
+    """Describe."""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     markers: bool = False
+    """The right to write transaction markers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The rights of one principal. ``operations``: by existing topic (KIP-430). Other mappings: name -> allowed.
-    ``cluster``: operations on the cluster itself, empty without Describe there; None: not asked. ``markers``: the right
-    to write transaction markers; None: not asked. ``granted``: where, if not by Kafka's rules.
-
-    ``failed``: why it could not even connect. A part without an answer is Unknown.
-    """
+    """The rights of one principal. Other mappings: name -> allowed. A part without an answer is Unknown."""
 
     principal: Principal
     kafka_principal: str
     server: str
     failed: Unknown | None = None
+    """Why it could not even connect."""
     operations: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By existing topic (KIP-430)."""
     denied: frozenset[str] = frozenset()
     sees_all: bool = False
     creates: Mapping[str, bool] | Unknown = field(default_factory=dict)
@@ -97,31 +96,35 @@ class Rights:
     reads: Mapping[str, bool] | Unknown = field(default_factory=dict)
     writes: Mapping[str, bool] | Unknown = field(default_factory=dict)
     cluster: frozenset[str] | None = None
+    """Operations on the cluster itself, empty without Describe there; None: not asked."""
     markers: bool | Unknown | None = None
+    """The right to write transaction markers; None: not asked."""
     granted: str = ""
+    """Where, if not by Kafka's rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """Facts of one cluster, as its plan principal sees them. ``features``: name -> finalized level.
-
-    ``skew_ms``: the active controller's clock minus ours, give or take ``skew_error_ms``. ``quotas``: entity -> rate of
-    controller_mutation_rate. ``tickets``: with Kerberos, ``host:port`` as a broker advertises it -> why there is no
-    ticket for it, or empty. ``brokers``: broker id -> its configs. ``late``: why all of this is unknown.
-    """
+    """Facts of one cluster, as its plan principal sees them."""
 
     name: str
     addresses: tuple[Address, ...]
     cluster_id: str | None = None
     brokers: Mapping[int, Mapping[str, str | None]] | Unknown = field(default_factory=dict)
+    """Broker id -> its configs."""
     authorizer: bool | Unknown = False
     features: Mapping[str, int] | Unknown = field(default_factory=dict)
+    """Name -> finalized level."""
     apis: Mapping[str, int] = field(default_factory=dict)
     skew_ms: int | Unknown = 0
+    """The active controller's clock minus ours, give or take ``skew_error_ms``."""
     skew_error_ms: int = 0
     quotas: Mapping[str, float] | Unknown = field(default_factory=dict)
+    """Entity -> rate of controller_mutation_rate."""
     late: Unknown | None = None
+    """Why all of this is unknown."""
     tickets: Mapping[str, str] = field(default_factory=dict)
+    """With Kerberos, ``host:port`` as a broker advertises it -> why there is no ticket for it, or empty."""
 
     @property
     def zookeeper(self) -> bool:
@@ -131,15 +134,18 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class SparkMaster:
-    """``reached``: how it answers, in words, or why it does not. ``free_cores`` None: this kind of master is not asked.
-    ``own_cores``: cores that the mirror holds now. ``version``: Spark's, if its page shows it."""
+    """A mirror's Spark master, as it answered."""
 
     master: str
     reached: str | Unknown
+    """How it answers, in words, or why it does not."""
     workers: int = 0
     free_cores: int | Unknown | None = None
+    """None: this kind of master is not asked."""
     own_cores: int = 0
+    """Cores that the mirror holds now."""
     version: str = ""
+    """Spark's, if its page shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +159,11 @@ class ExecutorLook:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The machine on which the mirror job would start. ``java``: major version, or why it is unusable; ``spark``:
-    likewise."""
+    """The machine on which the mirror job would start."""
 
     java: int | Unknown
+    """Major version, or why it is unusable."""
     spark: str | Unknown
+    """Likewise."""
     free_bytes: int | Unknown
     folder: str

@@ -34,16 +34,16 @@ class FoundCause:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """``changes``: change id -> its lines in earlier runs, oldest first.
-
-    ``cut_off``: unfinished runs since the last finished one -> when each began. ``overtaken``: when the last unfinished
-    run began that a finished one followed; a missing change may be left from it, or new. ``known``: there is a record.
-    """
+    """What the audit record says of earlier runs, for the causes of drift."""
 
     changes: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
+    """Change id -> its lines in earlier runs, oldest first."""
     cut_off: Mapping[str, str] = field(default_factory=dict)
+    """Unfinished runs since the last finished one -> when each began."""
     known: bool = False
+    """There is a record."""
     overtaken: str = ""
+    """When the last unfinished run began that a finished one followed; a missing change may be left from it, or new."""
 
     @property
     def no_run(self) -> str:
@@ -58,24 +58,22 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """A difference that one planned change would remove. ``kind`` is stable. ``origin``: as in ``Difference``;
-    ``config``: the config in question, if the change has several."""
+    """A difference that one planned change would remove. ``kind`` is stable."""
 
     subject: str
     kind: str
     wished: str
     found: str
     origin: str = ""
+    """As in ``Difference``."""
     config: ConfigChange | None = None
+    """The config in question, if the change has several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``kind`` is stable; ``mended_by``: id of the planned change that would remove the difference.
-
-    ``cause`` and ``why``: its origin, as far as facts show. ``origin``: who needs the topic or config, if the topic's
-    declaration does not give it.
-    """
+    """A difference between git and a cluster. ``kind`` is stable; ``cause`` and ``why``: its origin, as far as facts
+    show."""
 
     subject: str
     kind: str
@@ -83,9 +81,11 @@ class Difference:
     found: str
     risk: str
     mended_by: str
+    """Id of the planned change that would remove the difference."""
     cause: Cause
     why: str
     origin: str = ""
+    """Who needs the topic or config, if the topic's declaration does not give it."""
 
     @property
     def aim(self) -> str:
@@ -94,16 +94,18 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Disparity:
-    """``flow``: empty if git declares the topic on both clusters. ``field``: topic, partitions, replication factor, or
-    a config. ``allowed``: by the rule that ``why`` names."""
+    """A difference between two clusters that are compared with each other, not with git."""
 
     flow: str
+    """Empty if git declares the topic on both clusters."""
     source: str
     remote: str
     field: str
+    """Topic, partitions, replication factor, or a config."""
     here: str
     there: str
     allowed: bool
+    """By the rule that ``why`` names."""
     why: str
 
 

@@ -25,16 +25,17 @@ class BackStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrillPlaces:
-    """Topics of the canary. ``topic`` on the origin, ``copy`` on the destination. ``written``: the topic of the
-    destination into which the canary's client writes there, empty if it must not write. ``back``: the flow that carries
-    ``written`` to the origin, as ``returned``; empty if none does. ``note``: what is not rehearsed, and why."""
+    """Topics of the canary. ``topic`` on the origin, ``copy`` on the destination."""
 
     topic: str
     copy: str
     written: str = ""
+    """The topic of the destination into which the canary's client writes there, empty if it must not write."""
     returned: str = ""
     back: str = ""
+    """The flow that carries ``written`` to the origin, as ``returned``; empty if none does."""
     note: str = ""
+    """What is not rehearsed, and why."""
 
     @property
     def here(self) -> tuple[str, ...]:
@@ -58,16 +59,20 @@ class RecoveryPoint:
 
 @dataclass(frozen=True, slots=True)
 class CanaryRecords:
-    """``strange``: records of others in the canary's topics. ``compared``: records compared on both sides,
-    ``different`` of them unequal."""
+    """Counts of a drill's own records. Each of them should be read once, over both clusters together."""
 
     written: int = 0
+    """Accepted by a broker, on either cluster."""
     read_once: int = 0
+    """By the canary's group, on both clusters together; ``doubled``: more than once; ``missing``: never."""
     doubled: int = 0
     missing: int = 0
     strange: int = 0
+    """Records of others in the canary's topics."""
     compared: int = 0
+    """Records compared on both sides, ``different`` of them unequal."""
     different: int = 0
+    """Of the compared ones, those whose bytes differ."""
 
     @property
     def proved(self) -> bool:
@@ -99,35 +104,47 @@ class DrillVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrillReport:
-    """``drill``: its identifier, which its records carry. ``recovery_s``: from the beginning of the failover until the
-    group had read a record written at the destination (or everything copied, if none is written there); ``back_s``:
-    from the beginning of the way back until it had read a record at the origin again. ``failure``: why it did not end.
-    ``left``: what could not be reverted then."""
+    """A drill, from its beginning to the last step that it took."""
 
     environment: str
     flow: str
     origin: str
     destination: str
     group: str
+    """The canary's consumer group."""
     places: DrillPlaces
+    """The canary's topics and the way back."""
     drill: str
+    """Its identifier, which its records carry."""
     who: str
+    """The user who ran it, on ``host``."""
     host: str
     commit: str
+    """Of the environment's files; ``dirty``: they differed from it."""
     dirty: bool
     began_ms: int
     ended_ms: int
     steps: tuple[FailoverStep, ...] = ()
+    """Of the failover; ``back_steps``: of the way back."""
     back_steps: tuple[FailoverStep, ...] = ()
     recovery_s: float | None = None
+    """From the beginning of the failover until the group had read a record written at the destination (or everything
+    copied, if none is written there)."""
     back_s: float | None = None
+    """From the beginning of the way back until it had read a record at the origin again."""
     point: RecoveryPoint | None = None
+    """None if the drill ended before it was measured."""
     positions: tuple[GroupSeen, ...] = ()
+    """Of the canary's group, as set at the destination."""
     records: CanaryRecords = field(default_factory=CanaryRecords)
     objectives: tuple[ObjectiveSeen, ...] = ()
+    """Declared and measured, both in seconds."""
     findings: tuple[str, ...] = ()
+    """Facts for readers that decide nothing."""
     failure: str = ""
+    """Why it did not end."""
     left: tuple[str, ...] = ()
+    """What could not be reverted then."""
 
     @property
     def exact(self) -> bool:

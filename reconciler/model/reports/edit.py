@@ -18,29 +18,31 @@ class Sign(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldChange:
-    """``path`` as in YAML (``configs.retention.ms``); values in words. ``means``: empty if the values explain
-    themselves. ``irreversible``: reverting the edit does not bring back what was."""
+    """A changed field of an entry. ``path`` as in YAML (``configs.retention.ms``); values in words."""
 
     path: str
     before: str
     after: str
     means: str = ""
+    """Empty if the values explain themselves."""
     risk: Risk = Risk.LOW
     irreversible: bool = False
+    """Reverting the edit does not bring back what was."""
 
 
 @dataclass(frozen=True, slots=True)
 class ItemChange:
-    """``kind``: the YAML's word for an entry: cluster, topic, flow, mirror, deletion, or remote topic. ``renamed``: for
-    a removed or new topic, the one like it on the other side."""
+    """One entry that an edit adds, removes or changes."""
 
     sign: Sign
     kind: str
+    """The YAML's word for an entry: cluster, topic, flow, mirror, deletion, or remote topic."""
     name: str
     where: str = ""
     means: str = ""
     fields: tuple[FieldChange, ...] = ()
     renamed: str = ""
+    """For a removed or new topic, the one like it on the other side."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +91,16 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MirrorImpact:
-    """``because``: the fields that cause the restart. ``harmless``: other edits, which need none, and why. A line
-    each."""
+    """What an edit does to one mirror; ``because`` and ``harmless`` have a line each."""
 
     mirror: str
     fate: Fate
     before: str = ""
     after: str = ""
     because: tuple[str, ...] = ()
+    """The fields that cause the restart."""
     harmless: tuple[str, ...] = ()
+    """Other edits, which need none, and why."""
 
     @property
     def disturbed(self) -> bool:
@@ -123,25 +126,28 @@ class EditComparison:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """``base``: as the user wrote it, ``commit``: the commit that it names. ``dirty``: the other side is not
-    committed."""
+    """The commit that the present files are compared with."""
 
     base: str
+    """As the user wrote it, ``commit``: the commit that it names."""
     commit: str
     dirty: bool = False
+    """The other side is not committed."""
     revert: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PromotionReport:
-    """``comparison``: the edit of ``target`` that makes it declare what ``source`` does. ``names``: name in the source
-    and in the target, as they were given; ``paired``: those that were found by their contents."""
+    """Two environments, compared by what they declare."""
 
     source: str
     target: str
     comparison: EditComparison
+    """The edit of ``target`` that makes it declare what ``source`` does."""
     names: Mapping[str, str]
+    """Name in the source and in the target, as they were given."""
     paired: Mapping[str, str]
+    """Those that were found by their contents."""
 
     @property
     def equal(self) -> bool:

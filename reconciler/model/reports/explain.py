@@ -8,15 +8,18 @@ from reconciler.model.environment.topology import TopicRef
 
 @dataclass(frozen=True, slots=True)
 class ExplainedValue:
-    """One value of a topic, in words. ``live``: empty without a live value. ``because``: the layer that decided;
-    ``where``: file and line of the value, or of its layer; ``overridden``: weaker layers."""
+    """One value of a topic, in words."""
 
     key: str
     wished: str
     because: str
+    """The layer that decided."""
     where: str = ""
+    """File and line of the value, or of its layer."""
     live: str = ""
+    """Empty without a live value."""
     overridden: tuple[str, ...] = ()
+    """Weaker layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,13 @@ class RuleAnswer:
 
 @dataclass(frozen=True, slots=True)
 class TopicAnswer:
-    """``declared``: file and line, or empty. ``reason``: why the topic is desired, or that it is not."""
+    """The answer of ``explain`` about one topic on one cluster."""
 
     ref: TopicRef
     reason: str
+    """Why the topic is desired, or that it is not."""
     declared: str = ""
+    """File and line, or empty."""
     live: str = ""
     values: tuple[ExplainedValue, ...] = ()
     flows: tuple[FlowAnswer, ...] = ()
@@ -90,8 +95,8 @@ class MirrorDetails:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``asked`` False: only git was read. ``unknown``: questions without an answer. ``access``, ``quotas``, ``users``:
-    all rules, quotas and SCRAM credentials of the principal, if that is the subject."""
+    """Answers of ``explain``. ``access``, ``quotas``, ``users``: all rules, quotas and SCRAM credentials of the
+    principal, if that is the subject."""
 
     environment: str
     subject: str
@@ -99,7 +104,9 @@ class Explanation:
     flows: tuple[FlowDetails, ...] = ()
     mirrors: tuple[MirrorDetails, ...] = ()
     asked: bool = False
+    """False: only git was read."""
     unknown: tuple[Unknown, ...] = ()
+    """Questions without an answer."""
     access: tuple[RuleAnswer, ...] = ()
     quotas: tuple[RuleAnswer, ...] = ()
     users: tuple[RuleAnswer, ...] = ()

@@ -376,14 +376,16 @@ class FailoverStep:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``dry``: the run changed nothing. ``left_behind``: uncopied offsets on the origin, None if unknown."""
+    """A failover or failback, as planned or as done."""
 
     environment: str
     seen: FailoverFacts
     checks: tuple[FailoverCheck, ...]
     steps: tuple[FailoverStep, ...]
     dry: bool
+    """The run changed nothing."""
     left_behind: int | None = None
+    """Uncopied offsets on the origin, None if unknown."""
     seconds: float = 0.0
 
     @property

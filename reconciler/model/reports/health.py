@@ -30,13 +30,14 @@ def lacks_replicas(short: Short, move: ReassignmentInFlight | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClusterHealth:
-    """``offline``: partitions without a leader, as ``topic-index``. ``short``: under-replicated partitions. Both only
-    as far as the principal may see."""
+    """Partitions of one cluster that lack replicas, as far as the principal may see."""
 
     name: str
     brokers: int
     offline: tuple[str, ...] = ()
+    """Partitions without a leader, as ``topic-index``."""
     short: tuple[Short, ...] = ()
+    """Under-replicated partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +81,22 @@ def worst(states: Iterable[Health]) -> Health:
 
 @dataclass(frozen=True, slots=True)
 class VerdictCause:
-    """A reason for a verdict other than OK. ``subject``: ``cluster east``, ``mirror west``, ``flow east-to-west``.
-    ``brief``: a few words for a headline; ``text``: the whole reason, with both values; ``todo``: the exact command.
-    ``code``, ``topic``, ``partition``: of a condition. ``heals``: copying resumes by itself once the cause has
-    ended."""
+    """A reason for a verdict other than OK. ``code``, ``topic``, ``partition``: of a condition."""
 
     health: Health
     subject: str
+    """``cluster east``, ``mirror west``, ``flow east-to-west``."""
     brief: str
+    """A few words for a headline."""
     text: str
+    """The whole reason, with both values."""
     todo: str = ""
+    """The exact command."""
     code: str = ""
     topic: str = ""
     partition: int | None = None
     heals: bool = False
+    """Copying resumes by itself once the cause has ended."""
 
     @property
     def place(self) -> str:
@@ -126,13 +129,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """``succeeded_at``: seconds since 1970, None if the round failed. ``pending`` and ``done``: by kind of change. Lag:
-    by flow, only if the job reports it now. ``lag_known``: 1 or 0 for every flow of an observed job;
-    ``unknown_mirrors``: number of mirrors whose job could not be observed. ``health``: the verdict, None if nothing was
-    observed."""
+    """``pending`` and ``done``: by kind of change. Lag: by flow, only if the job reports it now."""
 
     seconds: float
     succeeded_at: float | None = None
+    """Seconds since 1970, None if the round failed."""
     pending: Mapping[str, int] = field(default_factory=dict)
     done: Mapping[str, int] = field(default_factory=dict)
     failed: int = 0
@@ -143,5 +144,8 @@ class Figures:
     lag_records: Mapping[str, float] = field(default_factory=dict)
     lag_seconds: Mapping[str, float] = field(default_factory=dict)
     lag_known: Mapping[str, float] = field(default_factory=dict)
+    """1 or 0 for every flow of an observed job."""
     unknown_mirrors: int = 0
+    """Number of mirrors whose job could not be observed."""
     health: Health | None = None
+    """The verdict, None if nothing was observed."""

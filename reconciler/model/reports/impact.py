@@ -29,22 +29,23 @@ class ReadingGroup:
 
 @dataclass(frozen=True, slots=True)
 class Stakes:
-    """``bytes``: on the disks of all replicas. ``records``: offsets from begin to end, an upper bound for a compacted
-    topic. ``expiring``: records older than the planned retention. ``flows``: flows that carry the topic."""
+    """What a dangerous change of one topic puts at risk."""
 
     bytes: int | None = None
+    """On the disks of all replicas."""
     records: int | None = None
+    """Offsets from begin to end, an upper bound for a compacted topic."""
     expiring: int | None = None
+    """Records older than the planned retention."""
     readers: tuple[ReadingGroup, ...] | None = None
     flows: tuple[str, ...] = ()
+    """Flows that carry the topic."""
     unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AccessShift:
-    """Access that a plan gives to a principal (``gained``) or takes from it, over all rules. ``names``: existing ones,
-    without ``more`` others; ``patterns`` (``pay.*``): existing and future names. ``readers``: groups with members that
-    lose a topic, as far as they may be the principal's."""
+    """Access that a plan gives to a principal (``gained``) or takes from it, over all rules."""
 
     cluster: str
     principal: str
@@ -52,22 +53,25 @@ class AccessShift:
     resource: ResourceType
     operations: tuple[Operation, ...]
     names: tuple[str, ...]
+    """Existing ones, without ``more`` others; ``patterns`` (``pay.*``): existing and future names."""
     patterns: tuple[str, ...] = ()
     more: int = 0
     host: str = WILDCARD
     readers: tuple[ReadingGroup, ...] = ()
+    """Groups with members that lose a topic, as far as they may be the principal's."""
     unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ImpactQuery:
-    """The question about one topic. ``keep_ms``: a planned retention by time that is lower than the present one.
-    ``tiered``: older segments may be in remote storage, whose size brokers do not report."""
+    """The question about one topic."""
 
     topic: str
     partitions: int
     keep_ms: int | None = None
+    """A planned retention by time that is lower than the present one."""
     tiered: bool = False
+    """Older segments may be in remote storage, whose size brokers do not report."""
 
     @classmethod
     def of(cls, topic: LiveTopic, keep_ms: int | None = None) -> ImpactQuery:
@@ -96,16 +100,18 @@ class MarkerRight:
 
 @dataclass(frozen=True, slots=True)
 class CopyFacts:
-    """A cluster's facts for flows that keep offsets. ``offsets``: by topic and partition, the offset of a time or of
-    the end. ``reports_writers``: whether its brokers know DescribeProducers and DescribeTransactions (since 3.0); None:
-    unknown. ``positions``: flow -> metadata of its positions, by target topic and partition; a missing flow is unknown.
-    ``markers``: of a target; None: not asked. ``unknown``: why something is missing; else empty."""
+    """A cluster's facts for flows that keep offsets."""
 
     reports_writers: bool | None = None
+    """Whether its brokers know DescribeProducers and DescribeTransactions (since 3.0); None: unknown."""
     offsets: Mapping[tuple[str, int], int] = field(default_factory=lambda: MappingProxyType({}))
+    """By topic and partition, the offset of a time or of the end."""
     positions: Mapping[str, Mapping[tuple[str, int], str]] = field(default_factory=lambda: MappingProxyType({}))
+    """Flow -> metadata of its positions, by target topic and partition; a missing flow is unknown."""
     unknown: str = ""
+    """Why something is missing; else empty."""
     markers: MarkerRight | None = None
+    """Of a target; None: not asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +125,25 @@ class FlowCopies:
 
 @dataclass(frozen=True, slots=True)
 class RemoteFacts:
-    """A target's facts on remote partitions, by the state names of flows and by remote partition. ``positions``: the
-    writer of each position; a missing flow is unknown, ``unanswered`` has the reason. For partitions without a
-    position: ``held``: begin and end, if not empty; ``others``: the group of another flow with a position there;
-    ``copied``: by flow, the copier (a flow's state) and the least source offset that it has reached, by the offset map.
-    ``workers``: groups of Connect workers with their state. ``written_ms``: by topic, time of the last known idempotent
-    producer; ``writers``: known transactional ids. ``connect``: keys and values of topics that look like Kafka
-    Connect's offsets, where MirrorMaker 2 stores its positions. ``unknown``: other failed reads."""
+    """A target's facts on remote partitions, by the state names of flows and by remote partition."""
 
     positions: Mapping[str, Mapping[Key, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
+    """The writer of each position; a missing flow is unknown, ``unanswered`` has the reason."""
     unanswered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     held: Mapping[Key, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
     others: Mapping[Key, tuple[str, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
+    """The group of another flow with a position there."""
     copied: Mapping[str, Mapping[Key, tuple[str, int]]] = field(default_factory=lambda: MappingProxyType({}))
+    """By flow, the copier (a flow's state) and the least source offset that it has reached, by the offset map."""
     workers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Groups of Connect workers with their state."""
     written_ms: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """By topic, time of the last known idempotent producer."""
     writers: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """Known transactional ids."""
     connect: Mapping[str, Sequence[tuple[bytes | None, bytes | None]] | Unknown] = field(
         default_factory=lambda: MappingProxyType({})
     )
+    """Keys and values of topics that look like Kafka Connect's offsets, where MirrorMaker 2 stores its positions."""
     unknown: str = ""
+    """Other failed reads."""

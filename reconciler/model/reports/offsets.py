@@ -11,13 +11,15 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class TranslateRequest:
-    """``groups``: translate their committed offsets; ``given``: positions by topic and partition of the side that they
-    are from. ``reverse``: from the target back to the source."""
+    """The arguments of ``offsets translate``."""
 
     flow: str
     groups: tuple[str, ...] = ()
+    """Translate their committed offsets."""
     given: Mapping[Key, tuple[int, ...]] | None = None
+    """Positions by topic and partition of the side that they are from."""
     reverse: bool = False
+    """From the target back to the source."""
 
 
 @dataclass(frozen=True, slots=True)

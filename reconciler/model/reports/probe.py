@@ -19,13 +19,15 @@ class ProbeVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeCheck:
-    """``subject``: ``rules``, ``who may do what``, or a principal; ``text``: with the proof of a failure. ``todo``:
-    commands against changes by others, which our undo does not touch."""
+    """One check of the probe that follows a wave of access changes."""
 
     subject: str
+    """``rules``, ``who may do what``, or a principal."""
     verdict: ProbeVerdict
     text: str
+    """With the proof of a failure."""
     todo: tuple[str, ...] = ()
+    """Commands against changes by others, which our undo does not touch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +72,12 @@ def probe_document(probe: Probe) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The objects of one principal on one cluster. ``name``: ``User:x``; empty if unknown. ``rights``: as rules, whose
-    patterns cover the present ``topics`` and ``transactional_ids``."""
+    """The objects of one principal on one cluster."""
 
     kind: Principal
     name: str
+    """``User:x``; empty if unknown."""
     rights: tuple[AclBinding, ...]
+    """As rules, whose patterns cover the present ``topics`` and ``transactional_ids``."""
     topics: frozenset[str] = frozenset()
     transactional_ids: tuple[str, ...] = ()

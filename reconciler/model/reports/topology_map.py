@@ -64,19 +64,23 @@ class PlannedCounts:
 
 @dataclass(frozen=True, slots=True)
 class MapCluster:
-    """``region`` empty: not declared. ``declared``: number of topics in git. ``topics``: live ones that are not
-    internal and that the principal may see. ``problems``: why ``state`` is not OK, in words. ``planned`` None: the map
-    shows no plan. ``outside``: changes on the cluster that no apply made, by the plan."""
+    """A node of the map."""
 
     name: str
     region: str
+    """Empty: not declared."""
     declared: int
+    """Number of topics in git."""
     state: State = State.UNKNOWN
     brokers: int | None = None
     topics: int | None = None
+    """Live ones that are not internal and that the principal may see."""
     problems: tuple[str, ...] = ()
+    """Why ``state`` is not OK, in words."""
     planned: PlannedCounts | None = None
+    """None: the map shows no plan."""
     outside: int | None = None
+    """Changes on the cluster that no apply made, by the plan."""
     wave: str = ""
 
     @property
@@ -86,9 +90,8 @@ class MapCluster:
 
 @dataclass(frozen=True, slots=True)
 class MapFlow:
-    """``said``: the job's word for the state. ``topics``: number that travel. Rates are per second; a lag is the
-    present one, None if unknown; ``lag_at_least`` is then its known part. ``conditions`` None: not read. ``plan_why``:
-    the plan's words on the flow. ``offsets``: ``translated``, or ``same`` if copies keep the source's."""
+    """An edge of the map. Rates are per second; a lag is the present one, None if unknown; ``lag_at_least`` is then its
+    known part."""
 
     name: str
     source: str
@@ -97,17 +100,22 @@ class MapFlow:
     delivery: str
     state: State = State.UNKNOWN
     said: str = "not looked at"
+    """The job's word for the state."""
     topics: int | None = None
+    """Number that travel."""
     records_per_second: float | None = None
     bytes_per_second: float | None = None
     records_lag: int | None = None
     seconds_lag: float | None = None
     lag_at_least: int = 0
     conditions: int | None = None
+    """None: not read."""
     mark: PlanMark | None = None
     plan_why: tuple[str, ...] = ()
+    """The plan's words on the flow."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     offsets: str = "translated"
+    """``translated``, or ``same`` if copies keep the source's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,27 +129,30 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class MapWave:
-    """``changes`` None: the map shows no plan. ``state``: ``not begun``, ``begun``, ``soaking``, ``passed`` or
-    ``unknown``; empty: not read."""
+    """A wave of the rollout on the map."""
 
     name: str
     clusters: tuple[str, ...]
     soak_ms: int
     changes: int | None = None
+    """None: the map shows no plan."""
     state: str = ""
+    """``not begun``, ``begun``, ``soaking``, ``passed`` or ``unknown``; empty: not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopologyMap:
-    """``live``: clusters and jobs were asked. ``planned``: the map shows a plan, and ``verdict`` is the plan's.
-    ``chains`` None: nothing shows which topics travel."""
+    """Everything that a map shows, whatever draws it."""
 
     environment: str
     clusters: tuple[MapCluster, ...]
     flows: tuple[MapFlow, ...]
     chains: tuple[Chain, ...] | None = None
+    """None: nothing shows which topics travel."""
     waves: tuple[MapWave, ...] = ()
     gates: Gates | None = None
     live: bool = False
+    """Clusters and jobs were asked."""
     planned: bool = False
+    """The map shows a plan, and ``verdict`` is the plan's."""
     verdict: str = ""

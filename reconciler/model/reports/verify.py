@@ -35,18 +35,19 @@ class VerificationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """``applications``: Spark application ids, one for each mirror. ``left_out``: by flow, in words, topics that match
-    its expressions but are not carried: nothing is proved about them. ``one_client``: by cluster, in words, that the
-    client of the copy read it instead of librdkafka. ``at_ms``, ``edition``: time of the beginning, and the files that
-    define both sides."""
+    """The result of one comparison. ``at_ms``, ``edition``: time of the beginning, and the files that define both
+    sides."""
 
     environment: str
     request: VerificationRequest
     partitions: tuple[ComparedPartition, ...] = ()
     applications: tuple[str, ...] = ()
+    """Spark application ids, one for each mirror."""
     seconds: float = field(default=0.0, compare=False)
     left_out: tuple[str, ...] = ()
+    """By flow, in words, topics that match its expressions but are not carried: nothing is proved about them."""
     one_client: tuple[str, ...] = ()
+    """By cluster, in words, that the client of the copy read it instead of librdkafka."""
     at_ms: int = field(default=0, compare=False)
     edition: Edition = NO_EDITION
 

@@ -21,32 +21,36 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
-    """The first record whose predecessor is missing. ``expected``: the digest of the predecessor that it names, empty
-    if it names none. ``present``: the digest of the record before it."""
+    """The first record whose predecessor is missing."""
 
     run: str
     kind: str
     at: str
     problem: str
     expected: str
+    """The digest of the predecessor that it names, empty if it names none."""
     present: str
+    """The digest of the record before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChainReport:
-    """``since``: time of the chain's first record, empty without one. ``unchained``: earlier records, of older
-    releases. ``before``: the digest of the missing record before the first. ``heads``: records without a successor;
-    several if runs wrote at the same time. ``pinned``: whether the chain has the requested head; None without such a
-    request. ``doubts``: what the records cannot prove."""
+    """What the chain of audit records proves, and what it cannot prove."""
 
     records: int
     unchained: int
+    """Earlier records, of older releases."""
     since: str
+    """Time of the chain's first record, empty without one."""
     before: str
+    """The digest of the missing record before the first."""
     heads: tuple[str, ...]
+    """Records without a successor; several if runs wrote at the same time."""
     broken: ChainBreak | None
     pinned: bool | None
+    """Whether the chain has the requested head; None without such a request."""
     doubts: tuple[str, ...] = ()
+    """What the records cannot prove."""
 
     @property
     def whole(self) -> bool:

@@ -30,35 +30,39 @@ class CutoverState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CutoverJournal:
-    """``plan``: digest of the plan file. ``done``: completed steps; ``begun``: the step that began last.
-
-    ``switched``: the step *switch* has begun, so clients may write at the destination. ``fenced_ms``: time of the fence
-    by our clock; 0 before. ``ends``: of the origin's partitions after the fence was verified; ``there``: of the
-    destination's after copying had ended; ``before``: of the destination's before the fence. All by
-    ``topic/partition``. ``started``: the flow that this cut-over started, or empty. ``soaked_ms``: how long all gates
-    have held without a break.
-    """
+    """How far a cut-over has come: written as each step begins, read by the next run. Offsets are by
+    ``topic/partition``."""
 
     environment: str
     flow: str
     plan: str
+    """Digest of the plan file."""
     origin: str
     topics: tuple[str, ...]
     who: str
     at_ms: int
     state: CutoverState = CutoverState.UNDER_WAY
     done: tuple[str, ...] = ()
+    """Completed steps."""
     begun: str = ""
+    """The step that began last."""
     switched: bool = False
+    """The step *switch* has begun, so clients may write at the destination."""
     fenced_ms: int = 0
+    """Time of the fence by our clock; 0 before."""
     ends: Mapping[str, int] = field(default_factory=dict)
+    """Of the origin's partitions after the fence was verified."""
     there: Mapping[str, int] = field(default_factory=dict)
+    """Of the destination's after copying had ended."""
     started: str = ""
+    """The flow that this cut-over started, or empty."""
     soaked_ms: int = field(default=0, metadata=SPARSE)
+    """How long all gates have held without a break."""
     topics_expression: str = field(default="", metadata=SPARSE)
     groups_expression: str = field(default="", metadata=SPARSE)
     """As in its plan: another plan with the same choice may continue it."""
     before: Mapping[str, int] = field(default_factory=dict, metadata=SPARSE)
+    """Of the destination's before the fence."""
 
     def begin(self, step: str) -> CutoverJournal:
         return replace(self, begun=step)

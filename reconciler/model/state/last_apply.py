@@ -27,18 +27,20 @@ class Consent:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """``clusters``: alias -> id of the cluster that was changed under it. ``topics``: declared ones, as
-    ``cluster/name``. ``at_ms``: since 1970; ``commit`` may be empty. ``origin``: repository and folder; empty without
-    git."""
+    """The record of the last apply. Guards compare the next plan with it."""
 
     environment: str
     at_ms: int
+    """Since 1970; ``commit`` may be empty."""
     who: str
     commit: str
     clusters: Mapping[str, str]
+    """Alias -> id of the cluster that was changed under it."""
     topics: tuple[str, ...]
+    """Declared ones, as ``cluster/name``."""
     flows: tuple[str, ...]
     origin: str = ""
+    """Repository and folder; empty without git."""
 
     def same_desired(self, other: Applied) -> bool:
         ours, theirs = ((applied.clusters, applied.topics, applied.flows, applied.origin) for applied in (self, other))

@@ -11,17 +11,18 @@ def drill_key(environment: str, flow: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LastDrill:
-    """``met_ms``: when a drill last met its objectives, 0 for never. ``digest``: of the report. ``recovery_s``,
-    ``point_s``: None if not measured."""
+    """The last drill of a flow, by its record. ``recovery_s``, ``point_s``: None if not measured."""
 
     environment: str
     flow: str
     at_ms: int
     met_ms: int
+    """When a drill last met its objectives, 0 for never."""
     verdict: str
     recovery_s: float | None
     point_s: float | None
     digest: str
+    """Of the report."""
     who: str
 
 

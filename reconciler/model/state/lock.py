@@ -103,12 +103,14 @@ class Steal:
 
 @dataclass(frozen=True, slots=True)
 class LockRecord:
-    """``renewed_ms``: since 1970. ``steal``: set if it was taken from another holder."""
+    """The lock of an environment, as its record has it."""
 
     holder: Holder
     renewed_ms: int
+    """Since 1970."""
     lease_ms: int = LEASE_MS
     steal: Steal | None = None
+    """Set if it was taken from another holder."""
 
     def left_ms(self, now_ms: int) -> int:
         """Remaining time; 0 or less: expired."""

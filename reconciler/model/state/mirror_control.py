@@ -50,16 +50,17 @@ class HostPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DesiredMirror:
-    """``submission``: input of spark-submit (master, spark_conf); the fingerprint covers it and the hand-over.
-    ``generation``: one more with each record."""
+    """How a mirror has to run, for the process that keeps it running."""
 
     environment: str
     mirror: str
     generation: int
+    """One more with each record."""
     state: DesiredState
     fingerprint: str
     handover: Document
     submission: Document
+    """Input of spark-submit (master, spark_conf); the fingerprint covers it and the hand-over."""
     who: str
     commit: str
     written_ms: int
@@ -71,10 +72,11 @@ class DesiredMirror:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """``generation``: of the desired record that it is about; 0: none yet. ``what``, ``why``, ``todo``: a refusal;
-    ``what`` alone: what the host waits for. ``restarts``: restarts of this generation after crashes."""
+    """A host's report on one mirror. ``what``, ``why``, ``todo``: a refusal; ``what`` alone: what the host waits
+    for."""
 
     generation: int = 0
+    """Of the desired record that it is about; 0: none yet."""
     phase: HostPhase = HostPhase.WAITING
     application_id: str = ""
     fingerprint: str = ""
@@ -82,24 +84,28 @@ class HostReport:
     why: str = ""
     todo: str = ""
     restarts: int = 0
+    """Restarts of this generation after crashes."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostLease:
-    """``host``: unique to one process. ``epoch``: number of changes of the mirror's host. ``beat``: counts renewals, so
-    that a reader's own clock shows whether the holder lives. ``released``: anyone may take it at once."""
+    """The right of one process to run a mirror."""
 
     environment: str
     mirror: str
     host: str
+    """Unique to one process."""
     epoch: int
+    """Number of changes of the mirror's host."""
     beat: int
+    """Counts renewals, so that a reader's own clock shows whether the holder lives."""
     machine: str
     pid: int
     version: str
     renewed_ms: int
     lease_ms: int = LEASE_MS
     released: bool = False
+    """Anyone may take it at once."""
     report: HostReport = field(default_factory=HostReport)
 
     @property

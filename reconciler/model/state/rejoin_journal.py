@@ -13,14 +13,15 @@ def rejoin_key(environment: str, flow: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RejoinTopic:
-    """A topic of the old source at the time when its own records were kept. ``ends``: high watermarks by partition.
-    ``configs``: its overrides."""
+    """A topic of the old source at the time when its own records were kept."""
 
     name: str
     topic_id: str
     replication_factor: int | None
     ends: tuple[int, ...]
+    """High watermarks by partition."""
     configs: Mapping[str, str]
+    """Its overrides."""
 
     @property
     def partitions(self) -> int:
@@ -29,16 +30,18 @@ class RejoinTopic:
 
 @dataclass(frozen=True, slots=True)
 class RejoinJournal:
-    """``topics``: recreated or to be recreated. ``place``: where their own records are kept, empty if discarded.
-    ``over``: both sides are the same at last."""
+    """How far a failback with ``--diverged`` has come."""
 
     environment: str
     flow: str
     who: str
     at_ms: int
     place: str
+    """Where their own records are kept, empty if discarded."""
     topics: tuple[RejoinTopic, ...]
+    """Recreated or to be recreated."""
     over: bool = False
+    """Both sides are the same at last."""
 
 
 _RECORD = JsonRecord(RejoinJournal, "journal of a failback")

@@ -37,12 +37,14 @@ class ClusterRollout:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """``halted``: why the rollout is halted, or empty. ``at_ms``: time of the last update, since 1970."""
+    """How far a rollout has come."""
 
     environment: str
     at_ms: int = 0
+    """Time of the last update, since 1970."""
     who: str = ""
     halted: str = ""
+    """Why the rollout is halted, or empty."""
     clusters: Mapping[str, ClusterRollout] = field(default_factory=lambda: MappingProxyType({}))
 
     def pending(self, clusters: Iterable[str]) -> tuple[str, ...]:

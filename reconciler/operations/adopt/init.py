@@ -122,18 +122,20 @@ _FLOW = re.compile(r"([^:=]+):([^:=]+)=(.+)")
 
 @dataclass(frozen=True, slots=True)
 class InitOptions:
-    """Options of the command line; empty if omitted. ``client``: ``[CLUSTER:]KEY=VALUE`` each; ``principals``:
-    ``[CLUSTER:]WHO:KEY=VALUE`` each; ``sync_offsets``: yes or no."""
+    """Options of the command line; empty if omitted."""
 
     folder: Path
     clusters: tuple[str, ...] = ()
     protocol: str = ""
     client: tuple[str, ...] = ()
+    """``[CLUSTER:]KEY=VALUE`` each."""
     flows: tuple[str, ...] = ()
     naming: str = ""
     exclude: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()
+    """``[CLUSTER:]WHO:KEY=VALUE`` each."""
     sync_offsets: str = ""
+    """Yes or no."""
     metrics_port: int | None = None
     users: bool = False
 

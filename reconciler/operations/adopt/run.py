@@ -30,13 +30,14 @@ from reconciler.text import counted, first_of, suggestion
 
 @dataclass(frozen=True, slots=True)
 class AdoptRequest:
-    """Expressions match whole topic names. ``exclude``: topics to leave out; ``only``: topics to adopt, empty for
-    all."""
+    """The arguments of ``adopt``. Expressions match whole topic names."""
 
     cluster: Cluster
     out: Path
     exclude: Expressions = NO_EXPRESSIONS
+    """Topics to leave out."""
     only: Expressions = NO_EXPRESSIONS
+    """Topics to adopt, empty for all."""
 
     @property
     def folder(self) -> Path:

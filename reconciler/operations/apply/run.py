@@ -36,21 +36,25 @@ from reconciler.text import counted, pace_words
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """``saved``: apply exactly this plan. ``reviewed``: a plan that must hold every change of the fresh one. ``part``:
-    carry out changes that depend on nothing unknown or refused. ``until``: end after this wave. ``ignore``: the reason
-    for skipping gates and soaks. ``patience_s``: how long brokers may take to show access changes. ``move_lock``: the
-    cluster that keeps the lock from now on."""
+    """The options of ``apply``, beyond those of every command."""
 
     consent: Consent
     saved: Path | None = None
+    """Apply exactly this plan."""
     reviewed: Path | None = None
+    """A plan that must hold every change of the fresh one."""
     yes: bool = False
     form: Page = Page.TEXT
     part: bool = False
+    """Carry out changes that depend on nothing unknown or refused."""
     until: str = ""
+    """End after this wave."""
     ignore: str = ""
+    """The reason for skipping gates and soaks."""
     patience_s: float = PROBE_PATIENCE_S
+    """How long brokers may take to show access changes."""
     move_lock: str = ""
+    """The cluster that keeps the lock from now on."""
 
 
 def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:

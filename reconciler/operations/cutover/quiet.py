@@ -18,13 +18,14 @@ MIRRORS = "mirror."
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """``producers``: without mirrors that the fence spares, which write to ``mirrored``. ``undecided``: partitions with
-    open transactions."""
+    """One look at the origin while its fence is verified."""
 
     ends: Mapping[Key, int]
     producers: Mapping[tuple[Key, int], ActiveProducer]
+    """Without mirrors that the fence spares, which write to ``mirrored``."""
     mirrored: frozenset[Key]
     undecided: tuple[str, ...]
+    """Partitions with open transactions."""
     unknown: tuple[str, ...]
 
     @property

@@ -33,17 +33,19 @@ from reconciler.resources.flows.routes import declared_flow
 
 @dataclass(frozen=True, slots=True)
 class DrillOptions:
-    """``write_s``: how long the canary is written before it moves. ``out``: a folder for the report and its page.
-    ``metrics``: a file for node_exporter's textfile collector. ``steal``: the reason for taking the lock from its
-    holder."""
+    """The options of ``drill``."""
 
     canary: str
     write_s: float
+    """How long the canary is written before it moves."""
     settings: CutoverSettings
     form: Format
     out: Path | None
+    """A folder for the report and its page."""
     metrics: Path | None
+    """A file for node_exporter's textfile collector."""
     steal: str
+    """The reason for taking the lock from its holder."""
 
 
 def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:

@@ -62,8 +62,7 @@ class DrillWorld(CutoverWorld, Protocol):
 
 @dataclass
 class DrillCourse:
-    """Results of a drill as far as it went: fields of its report. ``failure``: why it ended early, or empty. ``left``:
-    changes that could then not be reverted."""
+    """Results of a drill as far as it went: fields of its report."""
 
     steps: tuple[FailoverStep, ...] = ()
     back_steps: tuple[FailoverStep, ...] = ()
@@ -73,7 +72,9 @@ class DrillCourse:
     positions: tuple[GroupSeen, ...] = ()
     records: CanaryRecords = field(default_factory=CanaryRecords)
     failure: str = ""
+    """Why it ended early, or empty."""
     left: tuple[str, ...] = ()
+    """Changes that could then not be reverted."""
 
 
 def take_back(world: DrillWorld) -> tuple[str, ...]:

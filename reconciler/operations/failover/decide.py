@@ -40,16 +40,18 @@ class DivergedChoice:
 
 @dataclass(frozen=True, slots=True)
 class FailoverRequest:
-    """``unplanned``: continue although the origin does not answer. ``accept_loss``: continue although records of the
-    origin are not copied. ``drain_s``: how long the flow may take to reach the origin's present end. ``fence``: deny
-    all principals to write the flow's topics on the origin from then on. ``diverged``: make both sides the same
-    first."""
+    """What the user demands and accepts of a failover or failback."""
 
     unplanned: bool = False
+    """Continue although the origin does not answer."""
     accept_loss: bool = False
+    """Continue although records of the origin are not copied."""
     drain_s: float = 60.0
+    """How long the flow may take to reach the origin's present end."""
     fence: bool = False
+    """Deny all principals to write the flow's topics on the origin from then on."""
     diverged: DivergedChoice | None = None
+    """Make both sides the same first."""
 
 
 def pause_reason(move: ConsumerMove, starts: str) -> str:

@@ -70,16 +70,19 @@ class RejoinWorld(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RejoinPlan:
-    """``source``: the old source; ``target``: the cluster that it becomes a copy of. ``place``: where records are
-    saved, empty if they are discarded. ``parted``: differences that the user agreed to. ``pending``: journal of an
-    unfinished run."""
+    """How both sides become the same, and what only the old source has."""
 
     flow: str
     source: str
+    """The old source."""
     target: str
+    """The cluster that it becomes a copy of."""
     place: str
+    """Where records are saved, empty if they are discarded."""
     parted: tuple[PartedPartition, ...]
+    """Differences that the user agreed to."""
     pending: RejoinJournal | None = None
+    """Journal of an unfinished run."""
     choice: KeepDiverged = KeepDiverged.TO_TOPIC
     fenced: tuple[str, ...] = ()
     """Topics to fill on which a fence for everyone would stop the filling mirror, too."""

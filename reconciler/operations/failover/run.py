@@ -25,14 +25,17 @@ from reconciler.text import counted
 
 @dataclass(frozen=True, slots=True)
 class FailoverOptions:
-    """``dry``: change nothing. ``yes``: do not ask. ``steal``: the reason for taking the lock from its holder."""
+    """What is asked for, and how ``failover`` and ``failback`` ask and report."""
 
     request: FailoverRequest
     dry: bool
+    """Change nothing."""
     yes: bool
+    """Do not ask."""
     form: Format
     out: Path | None
     steal: str
+    """The reason for taking the lock from its holder."""
 
 
 def move(env: Path, way: Way, flow: str, options: FailoverOptions) -> ExitCode:

@@ -35,25 +35,28 @@ checked, too."""
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """Empty fields mean the defaults of a dedicated MirrorMaker 2. ``on``: the cluster with the offsets topic.
-    ``alias``: a blank alias is blank in MirrorMaker 2's records, too (``source.cluster.alias =``), and its topics are
-    named after the cluster."""
+    """The arguments of an import of positions. Empty fields mean the defaults of a dedicated MirrorMaker 2."""
 
     flow: str = ""
     offsets_topic: str = ""
     connector: str = CONNECTOR
     alias: str | None = None
+    """A blank alias is blank in MirrorMaker 2's records, too (``source.cluster.alias =``), and its topics are named
+    after the cluster."""
     on: str = ""
+    """The cluster with the offsets topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """``absent``: flow -> its missing offsets topic. ``files``: the written files."""
+    """The outcome of an import of positions."""
 
     environment: str
     flows: tuple[Inheritance, ...]
     absent: Mapping[str, TopicRef]
+    """Flow -> its missing offsets topic."""
     files: tuple[str, ...] = ()
+    """The written files."""
 
 
 def import_positions(folder: Path, request: ImportRequest, write: bool, say: Callable[[str], None]) -> Imported:

@@ -44,12 +44,14 @@ _ENDED = ("stopped", "failed", "superseded")
 
 @dataclass(frozen=True, slots=True)
 class EndedJob:
-    """``reached``: the job reported its goal as reached, by ending with exit code 0. ``log``: the end of its log."""
+    """A job that ran in the foreground, after its end."""
 
     mirror: str
     reached: bool
+    """The job reported its goal as reached, by ending with exit code 0."""
     last: LiveMirror | None
     log: str
+    """The end of its log."""
 
 
 def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_s: float) -> str:

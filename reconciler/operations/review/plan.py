@@ -45,14 +45,17 @@ from reconciler.resources.flows.renames import as_called_now
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """``revert``: plan the way back to ``base``. ``offline``: ask no cluster. ``prune``: delete topics that git no
-    longer declares. ``allow_new_address``: also log in to clusters with another connection than in ``base``."""
+    """The options of ``plan``."""
 
     base: str | None = None
     revert: bool = False
+    """Plan the way back to ``base``."""
     offline: bool = False
+    """Ask no cluster."""
     prune: bool = False
+    """Delete topics that git no longer declares."""
     allow_new_address: bool = False
+    """Also log in to clusters with another connection than in ``base``."""
 
     @property
     def consent(self) -> Consent:

@@ -30,14 +30,15 @@ LOOKS_ONLY = "this principal may look and not change, as is recommended for plan
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """Input of the reviews of one plan. ``unread``: no person reads the plan, so questions for readers are skipped.
-    ``stakes``: waits for answers about records and readers that a dangerous change affects."""
+    """Input of the reviews of one plan."""
 
     session: Session
     live: LiveState
     consent: Consent
     unread: bool
+    """No person reads the plan, so questions for readers are skipped."""
     stakes: Callable[[], Mapping[TopicRef, Stakes]]
+    """Waits for answers about records and readers that a dangerous change affects."""
 
 
 def _brokers_agree(made: Plan, on: Ground) -> Plan:

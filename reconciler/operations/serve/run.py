@@ -36,14 +36,16 @@ UNENCRYPTED = (
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """``names``: host names that browsers may use, besides addresses and localhost. ``token``: require one even if only
-    this machine can reach the page. ``tls``: None for HTTP."""
+    """Where and to whom the page is served."""
 
     bind: str = "127.0.0.1"
     port: int = 0
     names: tuple[str, ...] = ()
+    """Host names that browsers may use, besides addresses and localhost."""
     token: bool = False
+    """Require one even if only this machine can reach the page."""
     tls: connections.CertificateFiles | None = None
+    """None for HTTP."""
 
     @property
     def beyond(self) -> bool:

@@ -16,13 +16,15 @@ from reconciler.model.environment.topology import Principal
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """``texts``: the folder's files; ``unread``: problems of unreadable files. ``ahead``: early reads of the clusters
-    in ``head``; None if none could begin. The session that takes it over closes it."""
+    """What is read while the rest of the program is still being imported."""
 
     texts: Mapping[str, str]
+    """The folder's files."""
     unread: Sequence[Problem]
+    """Problems of unreadable files."""
     head: Head
     ahead: ReadAhead | None
+    """Early reads of the clusters in ``head``; None if none could begin. The session that takes it over closes it."""
 
     def close(self) -> None:
         if self.ahead is not None:

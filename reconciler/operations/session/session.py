@@ -61,16 +61,19 @@ class ReadApply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The last reads of a session. ``applied``: the record of the last apply; ``left``: cluster -> state that it left.
-    ``origin``: repository and folder of the last plan. ``newer``: the last apply was of a commit that this checkout
-    lacks. ``amounts``: records that this plan copies, loses and moves."""
+    """The last reads of a session."""
 
     live: LiveState | None = None
     applied: Applied | Unknown | None = None
+    """The record of the last apply."""
     left: Mapping[str, LeftCluster] = field(default_factory=dict)
+    """Cluster -> state that it left."""
     origin: str = ""
+    """Repository and folder of the last plan."""
     newer: bool = False
+    """The last apply was of a commit that this checkout lacks."""
     amounts: tuple[Amount, ...] = ()
+    """Records that this plan copies, loses and moves."""
 
 
 class Session:

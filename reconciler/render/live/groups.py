@@ -19,14 +19,15 @@ _NUMBERS = frozenset(("is at", "would be at"))
 
 @dataclass(frozen=True, slots=True)
 class Standings:
-    """Groups of one flow at ``at_ms``. ``lost``: why the source does not answer; groups are then from their last
-    checkpoints. ``unsupported``: group -> why it cannot move."""
+    """Groups of one flow at ``at_ms``."""
 
     at_ms: int
     move: ConsumerMove
     groups: tuple[GroupMove, ...]
     unsupported: Mapping[str, str] = field(default_factory=dict)
+    """Group -> why it cannot move."""
     lost: str = ""
+    """Why the source does not answer; groups are then from their last checkpoints."""
 
 
 def groups_page(view: LiveView, page: LivePage, standings: Standings | Unknown | None) -> tuple[Region, ...]:

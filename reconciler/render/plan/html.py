@@ -64,13 +64,15 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class AboutPlan:
-    """Details that only the HTML page of a plan shows. ``drawn``: the plan on the map. ``owners``: declared owners of
-    topics. ``lead``: beginning of the headline."""
+    """Details that only the HTML page of a plan shows."""
 
     drawn: TopologyMap | None = None
+    """The plan on the map."""
     owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    """Declared owners of topics."""
     amounts: Sequence[Amount] = ()
     lead: str = ""
+    """Beginning of the headline."""
 
 
 NOTHING_ABOUT = AboutPlan()

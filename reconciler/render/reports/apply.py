@@ -32,13 +32,15 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """The end of a run of a rollout. ``halted``: why it is not over, or empty. ``ignoring``: why it ignored its gates,
-    or empty. ``ended_by``: the signal that halted it, or empty."""
+    """The end of a run of a rollout."""
 
     exit_code: ExitCode
     halted: str = ""
+    """Why it is not over, or empty."""
     ignoring: str = ""
+    """Why it ignored its gates, or empty."""
     ended_by: str = ""
+    """The signal that halted it, or empty."""
 
     @property
     def words(self) -> str:

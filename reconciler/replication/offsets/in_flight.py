@@ -12,14 +12,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """``start``: the source offset to continue at. ``copied``: records after the stored position that the target has.
-    ``again``: upper bound of records from ``start`` on that will come twice, since records before them are missing or
-    ambiguous. ``unknown``: why the logs prove nothing."""
+    """What both logs prove about records that were copied after the stored position."""
 
     start: int
+    """The source offset to continue at."""
     copied: int = 0
+    """Records after the stored position that the target has."""
     again: int = 0
+    """Upper bound of records from ``start`` on that will come twice, since records before them are missing or
+    ambiguous."""
     unknown: str = ""
+    """Why the logs prove nothing."""
 
 
 def pair(before: Sequence[int], behind: Sequence[int], target: Sequence[int]) -> tuple[int, int]:

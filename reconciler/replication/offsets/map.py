@@ -73,13 +73,15 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """``offset``: where to continue on the other side; None only for UNKNOWN. ``reason``: why it is not exact, else
-    empty. ``gap``: set if counting records on both sides may make it exact."""
+    """An offset's counterpart on the other side of a flow."""
 
     offset: int | None
+    """Where to continue on the other side; None only for UNKNOWN."""
     exactness: Exactness
     reason: str = ""
+    """Why it is not exact, else empty."""
     gap: Gap | None = None
+    """Set if counting records on both sides may make it exact."""
 
     @property
     def exact(self) -> bool:

@@ -34,13 +34,14 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """``at``: both logs are equal before it, and differ at it, or one ends. ``proved``: equal records lie before it, or
-    both logs begin there; False: retention has deleted the proof."""
+    """Where the two logs of a flow that keeps offsets part."""
 
     at: int
+    """Both logs are equal before it, and differ at it, or one ends."""
     source: LogBounds
     target: LogBounds
     proved: bool = True
+    """Equal records lie before it, or both logs begin there; False: retention has deleted the proof."""
 
     @property
     def source_goes_on(self) -> bool:

@@ -110,16 +110,17 @@ NO_OWNER = Owner()
 
 @dataclass(frozen=True, slots=True)
 class PositionMark:
-    """Facts about a position's writer. ``topic_id``: of the source topic, empty if missing. ``lost_from``: the source
-    offset of the first record that the target has lost; None: none, or unknown. ``foreign``: another client committed
-    the position, or it is damaged."""
+    """Facts about a position's writer."""
 
     owner: Owner = NO_OWNER
     topic_id: str = ""
+    """Of the source topic, empty if missing."""
     application: str = ""
     hour: int = 0
     lost_from: int | None = None
+    """The source offset of the first record that the target has lost; None: none, or unknown."""
     foreign: bool = False
+    """Another client committed the position, or it is damaged."""
 
 
 def is_of(owner: Owner, mine: Owner, before: Collection[str] = ()) -> bool:

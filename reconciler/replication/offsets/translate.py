@@ -20,14 +20,16 @@ ASKED_EVERY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class ClusterSides:
-    """``source`` None: it does not answer; then gaps stay gaps. ``group``: holds the flow's positions on the target.
-    ``committed``: the flow copies committed records only."""
+    """Both sides of a flow, as translating its offsets needs them."""
 
     source: ClusterClient | None
+    """None: it does not answer; then gaps stay gaps."""
     target: ClusterClient
     flow: str
     group: str
+    """Holds the flow's positions on the target."""
     committed: bool = True
+    """The flow copies committed records only."""
 
 
 async def translate(

@@ -54,13 +54,15 @@ class RecordFencedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """``value`` None: the key was deleted. ``headers``: by name."""
+    """The newest record of one key."""
 
     partition: int
     offset: int
     timestamp_ms: int
     value: bytes | None
+    """None: the key was deleted."""
     headers: Mapping[str, bytes] = field(default_factory=dict)
+    """By name."""
 
     def follows(self, other: Newest) -> bool:
         """Within a partition by offset: a clock may have been set back. Partitions that were added need a clock."""

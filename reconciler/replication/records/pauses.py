@@ -54,12 +54,14 @@ def scopes_around(flow: str, topic: str, partition: int) -> tuple[Scope, Scope, 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """``by``: ``user@host`` of the command. ``reason``: the user's words, or a failover's."""
+    """A pause, as its record has it."""
 
     scope: Scope
     since_ms: int
     by: str
+    """``user@host`` of the command."""
     reason: str = ""
+    """The user's words, or a failover's."""
 
 
 def pause_key(environment: str, scope: Scope) -> str:

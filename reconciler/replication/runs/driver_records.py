@@ -59,28 +59,33 @@ class RunDefinition:
 
 @dataclass(frozen=True, slots=True)
 class RunOrders:
-    """``follower``: the process that follows the run now. ``replaced``: a new application has taken over.
-    ``predecessor_left``: the former application has left its lanes, or is dead."""
+    """Orders to a driver in deploy mode cluster, by the process that follows it."""
 
     follower: str = ""
+    """The process that follows the run now."""
     stop: bool = False
     replaced: bool = False
+    """A new application has taken over."""
     predecessor_left: bool = False
+    """The former application has left its lanes, or is dead."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverReport:
-    """``definition``: its digest. ``taken``: it copies, or is about to; ``left``: its lanes are at rest. ``exit_code``
-    as in client mode, None while it runs. ``beat`` counts up every two seconds, so that a dead driver is silent."""
+    """``exit_code`` as in client mode, None while it runs. ``beat`` counts up every two seconds, so that a dead driver
+    is silent."""
 
     definition: str
+    """Its digest."""
     host: str
     pid: int
     application_id: str = ""
     started_at_ms: int = 0
     phase: str = ""
     taken: bool = False
+    """It copies, or is about to."""
     left: bool = False
+    """Its lanes are at rest."""
     exit_code: int | None = None
     detail: str = ""
     beat: int = 0

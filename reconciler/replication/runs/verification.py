@@ -37,17 +37,21 @@ class Sample:
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
     """Input besides the mirror's hand-over, so that the job needs no right to describe configs. ``*_ms``: record
-    timestamps, None: open. ``parquet``: empty, or a folder that executors can reach. ``sample``: None for all.
-    ``progress``: file with compared ranges; ``resume``: continue from it. ``topics``: by cluster."""
+    timestamps, None: open."""
 
     flows: tuple[str, ...]
     from_ms: int | None
     to_ms: int | None
     parquet: str
+    """Empty, or a folder that executors can reach."""
     sample: Sample | None
+    """None for all."""
     progress: str
+    """File with compared ranges."""
     resume: bool
+    """Continue from it."""
     topics: Mapping[str, TopicTraits]
+    """By cluster."""
 
 
 class Equality(StrEnum):
@@ -78,16 +82,19 @@ class ShownRecord:
 
 @dataclass(frozen=True, slots=True)
 class FirstDifference:
-    """``what``: key, value, headers, timestamp, offset, missing, extra or swapped. ``record``: index among compared
-    records. ``count``: consecutive missing, extra or swapped records. None: that side has no such record."""
+    """The first record, or run of records, that differs. Offsets and records are None where that side has no such
+    record."""
 
     record: int
+    """Index among compared records."""
     what: tuple[str, ...]
+    """Key, value, headers, timestamp, offset, missing, extra or swapped."""
     source_offset: int | None
     target_offset: int | None
     source: ShownRecord | None
     target: ShownRecord | None
     count: int = 1
+    """Consecutive missing, extra or swapped records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +108,8 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class ComparedPartition:
-    """``partition`` is -1 where a whole topic or flow is unknown; its topics may then be empty.
-
-    ``compared``: what is counted, records, keys (compacted topics) or nothing. ``differing`` counts these.
-    ``difference``: the first of ``differences``, of which only some are named. ``parts``: source offsets from and up
-    to, where only a sample was compared.
-    ``older_*``: only on that side, because the other one has lost its oldest records. ``changing``: keys written while
-    they were compared. ``by_bytes``: records that equal batches prove, unopened; ``sampled``: of them those that a
-    second client read as well. ``lag``: source offsets not copied yet, so not compared. ``timestamps``: were they
-    compared?
-    """
+    """One partition after its comparison. ``partition`` is -1 where a whole topic or flow is unknown; its topics may
+    then be empty. ``older_*``: only on that side, because the other one has lost its oldest records."""
 
     flow: str
     source_topic: str
@@ -118,22 +117,30 @@ class ComparedPartition:
     partition: int
     state: Equality
     compared: str
+    """What is counted, records, keys (compacted topics) or nothing. ``differing`` counts these."""
     equal: int = 0
     source_records: int = 0
     target_records: int = 0
     by_bytes: int = 0
+    """Records that equal batches prove, unopened."""
     sampled: int = 0
+    """Of them those that a second client read as well."""
     differing: int = 0
     changing: int = 0
+    """Keys written while they were compared."""
     older_at_source: int = 0
     older_at_target: int = 0
     lag: int = 0
+    """Source offsets not copied yet, so not compared."""
     position: int | None = None
     source: OffsetRange | None = None
     target: OffsetRange | None = None
     timestamps: bool = True
+    """Were they compared?"""
     parts: tuple[tuple[int, int], ...] | None = None
+    """Source offsets from and up to, where only a sample was compared."""
     difference: FirstDifference | None = None
+    """The first of ``differences``, of which only some are named."""
     differences: tuple[FirstDifference, ...] = ()
     reason: str = ""
     todo: str = ""

@@ -41,13 +41,15 @@ class DesiredRule:
 
 @dataclass(frozen=True, slots=True)
 class DesiredRules:
-    """Rules by cluster. ``absent``: rules that must not exist. ``doubtful``: why desired rules are incomplete, so that
-    no rule may count as left over. ``open``: read-only copies that others may still write, and why."""
+    """Rules by cluster."""
 
     rules: Mapping[str, Mapping[AclBinding, DesiredRule]]
     absent: Mapping[str, Mapping[AclBinding, Grant]]
+    """Rules that must not exist."""
     doubtful: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Why desired rules are incomplete, so that no rule may count as left over."""
     open: Mapping[str, tuple[Ignored, ...]] = field(default_factory=dict)
+    """Read-only copies that others may still write, and why."""
 
 
 def access_clusters(topology: Topology) -> frozenset[str]:

@@ -32,13 +32,15 @@ GROUPS_WRITTEN = {8: "OffsetCommit", 9: "OffsetFetch", 16: "ListGroups"}
 
 @dataclass(frozen=True, slots=True)
 class _Lack:
-    """``names``: requests that a cluster lacks. ``use``: their purpose for the flow. ``todo``: empty where another
-    release has them."""
+    """Requests of the protocol that a flow needs and a cluster does not offer."""
 
     cluster: str
     names: tuple[str, ...]
+    """Requests that a cluster lacks."""
     use: str
+    """Their purpose for the flow."""
     todo: str
+    """Empty where another release has them."""
 
 
 def without_apis(topology: Topology, features: Mapping[str, ClusterFeatures]) -> Iterator[Refused]:

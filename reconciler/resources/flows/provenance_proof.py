@@ -41,14 +41,15 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """``marked``: a flow on the path writes the header. ``rules``: languages of first topic names that travel this
-    path."""
+    """A way of records from their origin over several flows."""
 
     origin: str
     travels: tuple[FlowNaming, ...] = ()
     prefix: str = ""
     rules: tuple[automata.Language, ...] = ()
+    """Languages of first topic names that travel this path."""
     marked: bool = False
+    """A flow on the path writes the header."""
 
     @property
     def here(self) -> str:

@@ -22,34 +22,34 @@ from reconciler.resources.topics.defaults import layers_of, replication_factor
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic of one flow. ``partitions``: None while the source topic is missing or hidden.
-
-    ``unseen``: a source on the way may exist but is hidden, so the remote topic's settings are unknown.
-
-    ``two_way``: the remote topic flows back under the same name, or flows with provenance share it, so that neither
-    side's configs lead.
-    ``depth`` counts hops from a topic that no flow makes. ``declared``: git declares that topic.
-    """
+    """One topic of one flow. ``depth`` counts hops from a topic that no flow makes."""
 
     flow: str
     source: TopicRef
     remote: TopicRef
     partitions: int | None
+    """None while the source topic is missing or hidden."""
     replication_factor: int | None
     configs: config_sync.SyncedConfigs | Unknown
     depth: int
     two_way: bool = False
+    """The remote topic flows back under the same name, or flows with provenance share it, so that neither side's
+    configs lead."""
     unseen: Unknown | None = None
+    """A source on the way may exist but is hidden, so the remote topic's settings are unknown."""
     declared: bool = False
+    """Git declares that topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """``prospects``: topics after the plan; ``contested``: remote topics of two flows."""
+    """The routes of all flows, and the topics that follow from them."""
 
     routes: tuple[Route, ...]
     prospects: expected.Prospects
+    """Topics after the plan."""
     contested: frozenset[TopicRef]
+    """Remote topics of two flows."""
     refused: tuple[Refused, ...]
     notes: tuple[str, ...]
 

@@ -17,17 +17,18 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition:
-    """One source partition: the next offset to copy (None: no position), and bounds of the source. ``foreign``: an
-    offset that another client committed. ``former``: the position in a deleted topic of the same name, meaningless for
-    this one. ``lost_from``: the source offset from which on the target has lost its copies."""
+    """One source partition: the next offset to copy (None: no position), and bounds of the source."""
 
     partition: int
     position: int | None
     begin: int
     end: int
     foreign: int | None = None
+    """An offset that another client committed."""
     former: int | None = None
+    """The position in a deleted topic of the same name, meaningless for this one."""
     lost_from: int | None = None
+    """The source offset from which on the target has lost its copies."""
 
     @property
     def behind(self) -> int | None:
@@ -36,8 +37,7 @@ class SeekPartition:
 
 @dataclass(frozen=True, slots=True)
 class TopicPositions:
-    """Positions of one topic of a flow, before a seek. ``moved``: partition -> new source offset, empty if only shown.
-    ``left``: requested partitions that stay, since flow ``taken_from`` has no position for them."""
+    """Positions of one topic of a flow, before a seek."""
 
     environment: str
     flow: Flow
@@ -45,7 +45,9 @@ class TopicPositions:
     remote: str
     standings: tuple[SeekPartition, ...]
     moved: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Partition -> new source offset, empty if only shown."""
     left: tuple[int, ...] = ()
+    """Requested partitions that stay, since flow ``taken_from`` has no position for them."""
     taken_from: str = ""
 
 

@@ -23,14 +23,16 @@ from reconciler.resources.topics.limits import BUILT_IN
 
 @dataclass(frozen=True, slots=True)
 class SyncedConfigs:
-    """``set``: values for the remote topic. ``reset``: keys whose override on the remote topic is removed.
-    ``in_no_file``: the limits among both (``limits.BUILT_IN``) that no file declares for the source. ``led`` False: the
-    flow does not sync configs, so nothing says which overrides the remote topic should have."""
+    """What config sync asks of one remote topic."""
 
     set: Mapping[str, DesiredConfig]
+    """Values for the remote topic."""
     reset: frozenset[str] = frozenset()
+    """Keys whose override on the remote topic is removed."""
     in_no_file: frozenset[str] = frozenset()
+    """The limits among both (``limits.BUILT_IN``) that no file declares for the source."""
     led: bool = True
+    """False: the flow does not sync configs, so nothing says which overrides the remote topic should have."""
 
 
 def synced_configs(

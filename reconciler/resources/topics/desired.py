@@ -20,32 +20,35 @@ AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": 
 
 @dataclass(frozen=True, slots=True)
 class DesiredTopic:
-    """``source``: of a remote topic. ``partitions`` None: the broker decides.
-
-    ``exact``: more live partitions contradict git. ``new_partitions``, ``new_factor``: for a topic that does not exist
-    yet. ``unreadable``: a failed read on which the configs depend, or a source topic that may exist unseen, on which
-    everything depends. ``source_live``: the source's present number of partitions. ``undeclared``: the policy for other
-    overrides. ``in_no_file``: as in ``SyncedConfigs``; ``source_declared``: git declares the source of the copy.
-    """
+    """A topic as files and flows want it. ``new_partitions``, ``new_factor``: for a topic that does not exist yet."""
 
     ref: TopicRef
     role: Role
     reason: Reason
     partitions: int | None = None
+    """None: the broker decides."""
     exact: bool = False
+    """More live partitions contradict git."""
     new_partitions: int | None = None
     replication_factor: int | None = None
     new_factor: int | None = None
     configs: Mapping[str, DesiredConfig] = field(default_factory=dict)
     reset: frozenset[str] = frozenset()
     unreadable: Unknown | None = None
+    """A failed read on which the configs depend, or a source topic that may exist unseen, on which everything
+    depends."""
     depth: int = 0
     source: TopicRef | None = None
+    """Of a remote topic."""
     source_partitions: int | None = None
     source_live: int | None = None
+    """The source's present number of partitions."""
     undeclared: Undeclared = Undeclared.IGNORE
+    """The policy for other overrides."""
     in_no_file: frozenset[str] = frozenset()
+    """As in ``SyncedConfigs``."""
     source_declared: bool = False
+    """Git declares the source of the copy."""
 
 
 class DesiredTopics(Mapping[TopicRef, DesiredTopic]):

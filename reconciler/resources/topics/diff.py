@@ -31,24 +31,26 @@ NAME_LIMIT = 249
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a topic's cluster allows. ``names``: all live and desired names there, by their metric name.
-
-    ``place_for``: see LiveCluster. ``keys``: topic configs that its brokers know; empty if no topic showed them.
-    ``fallback``: known values of a topic without overrides. ``replicated``: topics that get their desired factor in
-    this plan. ``in_flight``: topics with a running reassignment. ``hidden``: names that may exist although we cannot
-    see them. ``taken_off``: overrides of any cluster that others have removed since the last apply. ``declared``: the
-    cluster in git, whose service may offer less than Kafka.
-    """
+    """What a topic's cluster allows."""
 
     declared: Cluster
+    """The cluster in git, whose service may offer less than Kafka."""
     place_for: Callable[[int], int]
+    """See LiveCluster."""
     names: Callable[[], Mapping[str, set[str]]]
+    """All live and desired names there, by their metric name."""
     keys: Collection[str]
+    """Topic configs that its brokers know; empty if no topic showed them."""
     fallback: Mapping[str, ConfigValue]
+    """Known values of a topic without overrides."""
     replicated: Collection[str] = ()
+    """Topics that get their desired factor in this plan."""
     in_flight: Collection[str] = ()
+    """Topics with a running reassignment."""
     hidden: Mapping[str, Unknown] = field(default_factory=dict)
+    """Names that may exist although we cannot see them."""
     taken_off: Collection[tuple[TopicRef, str]] = ()
+    """Overrides of any cluster that others have removed since the last apply."""
 
 
 def metric_name(topic: str) -> str:

@@ -16,29 +16,27 @@ Configs = Mapping[str, ConfigValue] | Unknown
 
 @dataclass(frozen=True, slots=True)
 class DesiredConfig:
-    """A desired config value and its origin, in the words of a plan.
-
-    ``goal``: the final value, if ``value`` is only a step on the way. ``hold``: why it cannot be set.
-    """
+    """A desired config value and its origin, in the words of a plan."""
 
     value: str
     origin: str
     goal: str | None = None
+    """The final value, if ``value`` is only a step on the way."""
     hold: str = ""
+    """Why it cannot be set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """``partitions`` None: no file gives a count, so the broker decides when it creates the topic.
-
-    ``unseen``: why existence and settings of the topic are unknown; git may be wrong about them. ``declared``: git
-    declares the topic, or the source of this copy.
-    """
+    """A topic as the plan would leave it."""
 
     partitions: int | None
+    """None: no file gives a count, so the broker decides when it creates the topic."""
     configs: Configs
     unseen: Unknown | None = None
+    """Why existence and settings of the topic are unknown; git may be wrong about them."""
     declared: bool = False
+    """Git declares the topic, or the source of this copy."""
 
     def at_least(self, partitions: int | None) -> Prospect:
         if self.partitions is None or partitions is None:

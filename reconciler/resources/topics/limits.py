@@ -40,15 +40,16 @@ _UNKNOWN_THERE = ConfigValue(None, Source.BUILT_IN)
 
 @dataclass(frozen=True, slots=True)
 class KeptLess:
-    """A setting by which a copy keeps or accepts less than its source. ``here``: the source's value. ``loses``: the
-    copy deletes or compacts records earlier; otherwise it refuses or changes them."""
+    """A setting by which a copy keeps or accepts less than its source."""
 
     source: TopicRef
     remote: TopicRef
     key: str
     here: ConfigValue
+    """The source's value."""
     there: ConfigValue
     loses: bool
+    """The copy deletes or compacts records earlier; otherwise it refuses or changes them."""
 
     @property
     def words(self) -> str:

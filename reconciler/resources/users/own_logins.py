@@ -13,12 +13,14 @@ from reconciler.model.users import user_words
 
 @dataclass(frozen=True, slots=True)
 class OwnLogin:
-    """``name`` None: behind a secret reference. ``password``: the reference, as written."""
+    """A SCRAM user as which this program itself logs in."""
 
     principal: Principal
     name: str | None
+    """None: behind a secret reference."""
     mechanism: str
     password: str
+    """The reference, as written."""
 
 
 def login_of(cluster: Cluster, principal: Principal) -> OwnLogin | None:

@@ -20,17 +20,20 @@ from reconciler.replication.handover import CLIENT, Deployment
 
 @dataclass(frozen=True, slots=True)
 class JobLook:
-    """State of the application. ``busy``: a start, restart or stop is in progress. ``alive``: one of its processes runs
-    on this host. ``ready``: it reports that it runs. ``words``: the awaited event. ``failed``: why the last start or
-    restart failed."""
+    """State of the application."""
 
     busy: bool = False
+    """A start, restart or stop is in progress."""
     alive: bool = False
+    """One of its processes runs on this host."""
     ready: bool = False
+    """It reports that it runs."""
     application_id: str = ""
     fingerprint: str = ""
     words: str = ""
+    """The awaited event."""
     failed: str = ""
+    """Why the last start or restart failed."""
 
 
 class Jobs(Protocol):

@@ -29,13 +29,16 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class JobScript:
-    """``said``: prefix of progress lines on standard output; ``failed``: prefix of the error line. ``name``: of the
-    application; ``subject``, ``unknown``, ``again``, ``nothing``: words for errors."""
+    """A script of the Spark half, and the words for its progress. ``subject``, ``unknown``, ``again``, ``nothing``:
+    words for errors."""
 
     file: str
     name: str
+    """Of the application."""
     said: str
+    """Prefix of progress lines on standard output."""
     failed: str
+    """Prefix of the error line."""
     subject: str
     unknown: str
     again: str
@@ -66,12 +69,14 @@ PREFLIGHT = JobScript(
 
 @dataclass(frozen=True, slots=True)
 class ForegroundRun:
-    """``handover``: the mirror's, with references to secrets; ``request``: input of ``script``."""
+    """The input of one Spark application that a command starts and waits for."""
 
     mirror: Mirror
     state: Path
     handover: str
+    """The mirror's, with references to secrets."""
     request: Mapping[str, Any]
+    """Input of ``script``."""
     master: str | None = None
     script: JobScript = VERIFY
 

@@ -32,12 +32,14 @@ _OF_CONNECT = ("name", "connector.class", *ALIASES)
 
 @dataclass(slots=True)
 class Connectors:
-    """``found``: properties as in a file of connect-mirror-maker; ``names``: of the connector that copies a flow,
-    ``topics``: where its positions are."""
+    """MirrorMaker 2's connectors on clusters of Kafka Connect, joined to what one file of connect-mirror-maker would
+    say."""
 
     notes: Notes
     found: list[Property] = field(default_factory=list)
+    """Properties as in a file of connect-mirror-maker."""
     names: dict[Flow, str] = field(default_factory=dict)
+    """Of the connector that copies a flow, ``topics``: where its positions are."""
     topics: dict[Flow, str] = field(default_factory=dict)
 
 

@@ -36,16 +36,17 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class ImportedEnvironment:
-    """``lines`` by file name. ``disabled``: flows that are named and not enabled. ``connectors``: what copies a flow
-    on a Connect cluster, and the topic of its positions. ``aliases``: of a flow's source in MirrorMaker 2's records,
-    if it is not the cluster's name."""
+    """The files of an environment, made of MirrorMaker 2's settings. ``lines`` by file name."""
 
     lines: Mapping[str, tuple[SourceLine, ...]]
     flows: tuple[str, ...]
     disabled: tuple[str, ...]
+    """Flows that are named and not enabled."""
     notes: Notes
     connectors: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """What copies a flow on a Connect cluster, and the topic of its positions."""
     aliases: Mapping[str, str] = field(default_factory=dict)
+    """Of a flow's source in MirrorMaker 2's records, if it is not the cluster's name."""
     parts: Mapping[str, Mapping[str, tuple[SourceLine, ...]]] = field(default_factory=dict)
     """Lines of each cluster and flow, by section and name."""
 

@@ -52,19 +52,22 @@ class Configuration:
 
 @dataclass(slots=True)
 class Notes:
-    """What the import reports: ``different`` from MirrorMaker 2, with the flows that it concerns; ``unneeded``:
-    settings by words; ``secrets``: what each variable must hold; ``owners``: cluster and setting of each variable.
-    ``settled``: properties that became a line or are reported; ``asked_for``: those that a flow asked for;
-    ``unfilled``: those with a placeholder, which is all that is reported of them."""
+    """What the import reports: ``different`` from MirrorMaker 2, with the flows that it concerns."""
 
     mistakes: list[Mistake] = field(default_factory=list)
     different: dict[str, list[str]] = field(default_factory=dict)
     unneeded: dict[str, list[str]] = field(default_factory=dict)
+    """Settings by words."""
     secrets: dict[str, str] = field(default_factory=dict)
+    """What each variable must hold."""
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Cluster and setting of each variable."""
     settled: set[Property] = field(default_factory=set)
+    """Properties that became a line or are reported."""
     asked_for: set[Property] = field(default_factory=set)
+    """Those that a flow asked for."""
     unfilled: set[Property] = field(default_factory=set)
+    """Those with a placeholder, which is all that is reported of them."""
 
     def mistake(self, prop: Property, words: str) -> None:
         self.settled.add(prop)

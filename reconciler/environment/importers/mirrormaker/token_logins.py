@@ -48,27 +48,33 @@ _NOT_NEEDED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """``settings``: of ours, by name. ``missing``: options without which there is no login. ``remarks``: sentences
-    about what a user has to see to. ``read``: properties that are said by them. ``refusal``: why there is no login like
-    it here, empty if there is one."""
+    """A login by OAuth tokens in this program's settings, as far as they can express the Java client's."""
 
     settings: Mapping[str, str]
+    """Of ours, by name."""
     missing: tuple[str, ...] = ()
+    """Options without which there is no login."""
     remarks: tuple[str, ...] = ()
+    """Sentences about what a user has to see to."""
     refusal: str = ""
+    """Why there is no login like it here, empty if there is one."""
     read: tuple[str, ...] = ()
+    """Properties that are said by them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaLogin:
-    """``handler``: class of ``sasl.login.callback.handler.class``, empty if none is set. ``options``: of the login
-    module. ``own``: the client's other settings, by name. ``servers``: ``host:port`` each."""
+    """A login by OAuth tokens as a Java client is configured for it."""
 
     module: str
     handler: str
+    """Class of ``sasl.login.callback.handler.class``, empty if none is set."""
     options: Mapping[str, str]
+    """Of the login module."""
     own: Mapping[str, str]
+    """The client's other settings, by name."""
     servers: Sequence[str]
+    """``host:port`` each."""
 
     def found(self, address: re.Pattern[str]) -> str:
         """What ``address`` has in its first group, or the whole match, of the first server that fits."""

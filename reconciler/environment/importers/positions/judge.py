@@ -15,31 +15,36 @@ from reconciler.text import counted, first_of
 
 @dataclass(frozen=True, slots=True)
 class PositionAnswers:
-    """Answers of both clusters. ``partitions``: of the source's topics. ``bounds``: source partition -> first offset
-    and end. ``own``: existing positions of the flow, by remote topic; ``remotes``: topics of the target. ``in_flight``:
-    copied records after the stored positions, or why they were not read. ``beginnings``: the same for partitions
-    without a position, from the beginning of both logs."""
+    """Answers of both clusters."""
 
     partitions: Mapping[str, int]
+    """Of the source's topics."""
     bounds: Mapping[Key, tuple[int, int]]
+    """Source partition -> first offset and end."""
     own: Mapping[Key, int]
+    """Existing positions of the flow, by remote topic."""
     remotes: frozenset[str]
+    """Topics of the target."""
     in_flight: Mapping[Key, InFlight | str] = field(default_factory=dict)
+    """Copied records after the stored positions, or why they were not read."""
     beginnings: Mapping[Key, InFlight | str] = field(default_factory=dict)
+    """The same for partitions without a position, from the beginning of both logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedTopic:
-    """``positions``: partition -> the first source offset to copy. ``behind``: offsets from there to the source's end.
-    ``fresh``: partitions that hold records and begin where ``start`` says, since they have no position, but
-    for those ``stopped``: their remote partitions hold records, and nothing proves where MirrorMaker 2 ended."""
+    """The positions of one source topic that an import would write."""
 
     name: str
     remote: str
     partitions: int
     positions: Mapping[int, int]
+    """Partition -> the first source offset to copy."""
     behind: int
+    """Offsets from there to the source's end."""
     fresh: tuple[int, ...]
+    """Partitions that hold records and begin where ``start`` says, since they have no position, but for those
+    ``stopped``: their remote partitions hold records, and nothing proves where MirrorMaker 2 ended."""
     stopped: tuple[int, ...] = ()
 
     @property
@@ -57,14 +62,16 @@ class NotImported:
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """``place``: the offsets topic. ``obstacles``: why these positions must not be written now."""
+    """The positions that an import would write for one flow, or why it must not."""
 
     flow: Flow
     place: TopicRef
+    """The offsets topic."""
     topics: tuple[ImportedTopic, ...]
     left: tuple[NotImported, ...]
     notes: tuple[str, ...]
     obstacles: tuple[str, ...] = ()
+    """Why these positions must not be written now."""
 
     @property
     def offsets(self) -> Mapping[str, Mapping[int, int]]:

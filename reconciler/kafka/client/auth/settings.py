@@ -29,20 +29,28 @@ class KerberosLogin:
 
 @dataclass(frozen=True, slots=True)
 class SaslSettings:
+    """A login by SASL, with its secrets resolved."""
+
     mechanism: str
+    """As brokers name it; ``supported_settings.MECHANISMS``."""
     username: str = ""
     password: str = field(default="", repr=False)
+    """Never shown; ``repr`` leaves it out."""
     oauth: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Settings of the token's source, by librdkafka's names."""
     kerberos: KerberosLogin = KerberosLogin()
+    """Keytab or ticket cache; only for GSSAPI."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Times in seconds. ``tls`` None: plain text. ``rack``: KIP-392 reads from a follower in the same rack."""
+    """Times in seconds."""
 
     client_id: str = "mirror"
     rack: str = ""
+    """KIP-392 reads from a follower in the same rack."""
     tls: Renewed | None = None
+    """None: plain text."""
     sasl: SaslSettings | None = None
     connect_timeout: float = 10.0
     request_timeout: float = 30.0

@@ -31,34 +31,42 @@ class GroupKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
-    """``state``: the broker's word (``Empty``, ``Stable``, ...), empty before Kafka 2.6. ``protocol``: the protocol
-    type, ``consumer``, ``connect``, or empty for a group that never had members.
-    ``coordinator``: node id of the broker that listed it."""
+    """A group in a ListGroups response."""
 
     group: str
     kind: GroupKind
     state: str
+    """The broker's word (``Empty``, ``Stable``, ...), empty before Kafka 2.6."""
     protocol: str
+    """The protocol type, ``consumer``, ``connect``, or empty for a group that never had members."""
     coordinator: int
+    """Node id of the broker that listed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
+    """A member of a described group."""
+
     member_id: str
+    """Given by the coordinator."""
     client_id: str
     host: str
+    """Address from which it connects, as the coordinator sees it."""
     assigned: tuple[Key, ...]
+    """Partitions of its assignment, empty while the group rebalances."""
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
-    """``error``: Kafka's code; if set, other fields are meaningless. ``assignor``: ``stream`` means Kafka Streams."""
+    """A group in a DescribeGroups response."""
 
     group: str
     state: str
     assignor: str
+    """``stream`` means Kafka Streams."""
     members: tuple[Member, ...]
     error: int = 0
+    """Kafka's code; if set, other fields are meaningless."""
 
 
 def pack_list(version: int) -> bytes:

@@ -15,16 +15,18 @@ Key = tuple[str, int]
 
 class ActiveProducer(NamedTuple):
     """An idempotent or transactional producer as the leader of a partition knows it, until it forgets it
-    (``producer.id.expiration.ms``). ``last_sequence``: of the last record it wrote, -1 where only markers are known.
-    ``open_from``: first offset of its open transaction, -1 for none. ``coordinator_epoch``: of its last marker, -1 for
-    none. ``last_ms``: the timestamp of the last record it wrote."""
+    (``producer.id.expiration.ms``)."""
 
     producer_id: int
     epoch: int
     last_sequence: int
+    """Of the last record it wrote, -1 where only markers are known."""
     open_from: int
+    """First offset of its open transaction, -1 for none."""
     coordinator_epoch: int = -1
+    """Of its last marker, -1 for none."""
     last_ms: int = -1
+    """The timestamp of the last record it wrote."""
 
 
 Producers = tuple[ActiveProducer, ...]

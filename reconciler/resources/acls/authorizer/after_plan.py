@@ -23,14 +23,15 @@ MOST_NAMES = 50
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """``harmless``: restrictive changes that take no right from any principal, as (cluster, rule). ``rests_on``:
-    subjects that must not change, or a principal may be locked out."""
+    """What a plan's access changes do to the access of everyone."""
 
     shifts: tuple[AccessShift, ...] = ()
     refused: tuple[Refused, ...] = ()
     notes: tuple[str, ...] = ()
     harmless: frozenset[tuple[str, AclBinding]] = frozenset()
+    """Restrictive changes that take no right from any principal, as (cluster, rule)."""
     rests_on: tuple[Subject, ...] = ()
+    """Subjects that must not change, or a principal may be locked out."""
 
 
 def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], changes: Iterable[Change]) -> Outlook:

@@ -47,14 +47,15 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """Indexed rules. ``super_users``: allowed everything; ``allow_everyone``: the broker's
-    ``allow.everyone.if.no.acl.found``."""
+    """Access rules, indexed as StandardAuthorizer looks them up."""
 
     literal: Mapping[_Key, tuple[AclBinding, ...]]
     prefixed: Mapping[_Key, tuple[AclBinding, ...]]
     lengths: Mapping[ResourceType, tuple[int, ...]]
     super_users: frozenset[str] = frozenset()
+    """Allowed everything."""
     allow_everyone: bool = field(default=False)
+    """The broker's ``allow.everyone.if.no.acl.found``."""
 
     @classmethod
     def of(cls, rules: Iterable[AclBinding], super_users: Iterable[str] = (), allow_everyone: bool = False) -> Rulebook:

@@ -35,14 +35,13 @@ class AclBatch:
 
 @dataclass(frozen=True, slots=True)
 class ProbeSettings:
-    """Settings of waves. ``patience``: seconds within which brokers must show the changes.
-
-    ``held``: returns why nothing more may be written, such as a lost lock, or empty. ``note``, ``probed``: callbacks.
-    """
+    """Settings of waves. ``note``, ``probed``: callbacks."""
 
     prober: Prober
     patience: float
+    """Seconds within which brokers must show the changes."""
     held: Callable[[], str]
+    """Returns why nothing more may be written, such as a lost lock, or empty."""
     note: Callable[[str, str], None]
     probed: Callable[[Probe], None]
     wait: Callable[[float], None] = time.sleep
@@ -50,13 +49,15 @@ class ProbeSettings:
 
 @dataclass
 class _Open:
-    """The wave in progress. ``before``: the state that undoing restores; ``undoing``: why it has begun, or empty."""
+    """The wave in progress."""
 
     wave: AclBatch
     rules: frozenset[AclBinding] = frozenset()
     before: Mapping[AclBinding, Before] = field(default_factory=dict)
+    """The state that undoing restores."""
     needs: Sequence[Needs] = ()
     undoing: str = ""
+    """Why it has begun, or empty."""
 
 
 class AclBatches:

@@ -26,14 +26,17 @@ Views = Mapping[int, frozenset[AclBinding]]
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """``before``: all rules before the wave; ``changes``: the done ones of the wave; ``server``: for commands."""
+    """What the probe knows of one wave when it judges it."""
 
     before: frozenset[AclBinding]
+    """All rules before the wave."""
     changes: tuple[AclChange, ...]
+    """The done ones of the wave."""
     views: Views
     needs: tuple[Needs, ...] = ()
     logins: Mapping[Principal, ProbedLogin] = field(default_factory=dict)
     server: str = "HOST:PORT"
+    """For commands."""
 
     @property
     def own(self) -> frozenset[AclBinding]:

@@ -46,15 +46,16 @@ class Renaming:
 
 @dataclass(frozen=True, slots=True)
 class FlowNaming:
-    """Languages of one flow. ``matching``: names that its expressions match; ``renamings``: together the carried names,
-    empty for a custom policy. ``inexact``: expressions with a superset as their language; if there are any, all these
-    languages are supersets."""
+    """Languages of one flow."""
 
     flow: Flow
     selector: TopicSelector
     matching: Language
+    """Names that its expressions match."""
     renamings: tuple[Renaming, ...]
+    """Together the carried names, empty for a custom policy."""
     inexact: tuple[str, ...]
+    """Expressions with a superset as their language; if there are any, all these languages are supersets."""
 
     @property
     def custom(self) -> bool:

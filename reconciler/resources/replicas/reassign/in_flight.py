@@ -69,12 +69,14 @@ CONFIRM_TRIES = 10
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentWatch:
-    """Callbacks. ``note``: prints a line; ``closed``: returns why no further partition may begin, or empty;
-    ``progress``: takes the progress at each turn."""
+    """Callbacks of a reassignment, which may take hours."""
 
     note: Callable[[str], None]
+    """Prints a line."""
     closed: Callable[[], str]
+    """Returns why no further partition may begin, or empty."""
     progress: Callable[[str], None]
+    """Takes the progress at each turn."""
     now: Callable[[], float] = time.time
 
 

@@ -47,15 +47,18 @@ class AccessToken:
 
 @dataclass(frozen=True, slots=True)
 class IdentityEndpoint:
-    """``oauth``: settings, for ``https.ca``. ``todo``: the remedy for a refusal. ``hidden``: secrets that its answer
-    may repeat. ``local``: an address of this machine or its host, which no proxy can reach, and which is silent where
-    the machine has no identity."""
+    """An address that gives tokens: an identity provider's, or the metadata service of this machine."""
 
     url: str
     oauth: Mapping[str, str] = field(repr=False)
+    """Settings, for ``https.ca``."""
     todo: str
+    """The remedy for a refusal."""
     hidden: Iterable[str] = field(default=(), repr=False)
+    """Secrets that its answer may repeat."""
     local: bool = False
+    """An address of this machine or its host, which no proxy can reach, and which is silent where the machine has no
+    identity."""
 
     @property
     def where(self) -> str:
