@@ -11,13 +11,14 @@ from reconciler.model.config_values import human, same
 from reconciler.model.environment import flow_settings, topology
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.reports.edit import FieldChange
+from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.handover import Start
 from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import REVERSIBLE
-from reconciler.resources.mirrors.flow_edits import flow_edits
-from reconciler.resources.mirrors.handover import flow_handover, shown
+from reconciler.resources.mirrors.flow_edits import flow_edits, mirror_edits
+from reconciler.resources.mirrors.handover import flow_handover, mirror_handover, shown
 from reconciler.resources.topics.risk import assess_config
 from reconciler.text import counted
 
@@ -33,7 +34,9 @@ _MILLISECONDS = {
 _BYTES = {"throttle_bytes_per_second", "bytes_in_flight", "rate_limit"}
 _YAML_NAMES: dict[tuple[type, str], str] = {
     (flow_settings.AccessSync, "enabled"): "sync",
+    (topology.Cluster, "own_configs"): "internal_topics.configs",
     (topology.Cluster, "prune_topics"): "prune.topics",
+    (topology.Cluster, "topic_prefix"): "internal_topics.prefix",
     (topology.Flow, "configs"): "sync_topic_configs",
     (topology.Flow, "headers"): "headers.add",
     (topology.Flow, "moved_from"): "moved",
@@ -115,7 +118,8 @@ def words(path: Path, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ", ".join(str(item) for item in value) or "none"
+        texts = (f"{item.name}: {item.value}" if isinstance(item, AddedHeader) else str(item) for item in value)
+        return ", ".join(texts) or "none"
     if _config(path):
         return human(path[-1], str(value))
     if path[-1] in _MILLISECONDS:
@@ -128,7 +132,7 @@ def words(path: Path, value: Any) -> str:
 
 def _config(path: Path) -> bool:
     """Whether the path is one of Kafka's topic configs, which have units and spellings."""
-    return len(path) > 0 and (path[-1] in LOWERED or (len(path) > 1 and path[-2] == "configs"))
+    return len(path) > 0 and (path[-1] in LOWERED or path[-2:-1] in (("configs",), ("internal_topics.configs",)))
 
 
 def meaning(
@@ -148,7 +152,9 @@ def meaning(
         case topology.Flow():
             return _flow(field, noun, before, after)
         case topology.Mirror():
-            return field
+            was, now = mirror_handover(before, before.mirrors[noun.name]), mirror_handover(after, noun)
+            done = (edit for edit in mirror_edits(was, now) if edit.setting == field.path)
+            return next((replace(field, means=edit.why, risk=edit.risk) for edit in done), field)
 
 
 def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, after: topology.Topology) -> FieldChange:
@@ -245,6 +251,12 @@ def _cluster(
     section, _, rest = field.path.partition(".")
     if section == "cluster_id":
         return replace(field, means="commands refuse to work on any cluster but the one with this id")
+    if field.path == "internal_topics.prefix":
+        means = (
+            "chosen once: lock, pauses and offset maps under the former names are not read, so plan and apply refuse"
+            " another prefix where there are any"
+        )
+        return replace(field, means=means, risk=Risk.HIGH)
     if section == "prune":
         return replace(field, means="what plan --prune and apply --prune may delete there", risk=Risk.MEDIUM)
     if section != "defaults":

@@ -31,6 +31,7 @@ _NOT_READ = {
     ("cluster", "principals.plan"): "the job logs in as the principal mirror",
     ("cluster", "principals.apply"): "the job logs in as the principal mirror",
     ("cluster", "principals.probe"): "the job logs in as the principal mirror",
+    ("mirror", "hosted"): "a running job stays where it runs; a mirror host takes its next start",
     ("mirror", "verify_conf"): "only verify reads it",
 }
 

@@ -1,6 +1,6 @@
 """Finds edits of topics, flows, mirrors, clusters and defaults without effect on clusters, with the reason."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, edited, quiet
@@ -11,6 +11,7 @@ from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
 from reconciler.replication.handover import AGAIN
+from reconciler.replication.names import is_own_topic
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.topics.defaults import given, layers_of
@@ -21,6 +22,12 @@ NOT_READ = "its mirror runs as before: the job does not read it"
 
 def of_later_runs(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """Settings that only later runs use: defaults of guards, protections, the rollout."""
+    audit = sides.after.rules.audit
+    made = {change.ref.name for change in sides.changes if isinstance(change, changes.CreateTopic)}
+    if item.kind == "audit" and audit is not None and audit.topic in made:
+        return
+    if item.kind == "earlier name" and any(isinstance(change, changes.MirrorChange) for change in sides.changes):
+        return  # a job learns the names with which its pauses and claims began at a restart
     if item.kind != "section":
         yield quiet(item, item.means or "it counts for later runs; nothing on a cluster changes")
     elif item.sign is Sign.REMOVED:
@@ -232,12 +239,9 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         elif field.path.startswith("defaults."):
             yield from _layer_field(item, field, sides, item.name, f"default of cluster {item.name}")
         elif why := not_read(item.kind, field.path, field.means):
-            # No job reads these settings, but they may cause changes in the plan.
-            heeding = {"prune": changes.DeleteTopic, "reassignment": changes.ReassignReplicas}.get(
-                field.path.partition(".")[0]
-            )
+            heeds = _HEEDED.get(field.path.partition(".")[0])
             here = (change for change in sides.changes if change.cluster == item.name)
-            if heeding is None or not any(isinstance(change, heeding) for change in here):
+            if heeds is None or not any(map(heeds, here)):
                 yield quiet(item, field.means or f"it changes nothing on the cluster; {why}", field)
         elif known and not sides.restarts(
             f.name for f in sides.after.flows.values() if item.name in (f.source, f.target)
@@ -245,11 +249,25 @@ def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             yield quiet(item, field.means or "it says how the cluster is reached; nothing on it changes", field)
 
 
+def _of_own_topics(change: changes.Change) -> bool:
+    return isinstance(change, changes.CreateTopic | changes.AlterConfigs) and is_own_topic(change.ref.name)
+
+
+_HEEDED: Mapping[str, Callable[[changes.Change], bool]] = {
+    "internal_topics": _of_own_topics,
+    "prune": lambda change: isinstance(change, changes.DeleteTopic),
+    "reassignment": lambda change: isinstance(change, changes.ReassignReplicas),
+}
+"""Changes that follow from settings of a cluster which no job reads."""
+
+
 def _mirror(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     """Edited fields that no job reads, or a job already in the desired state."""
     moved = any(isinstance(change, changes.MirrorChange) and change.mirror == item.name for change in sides.changes)
     unknown = any(each.subject == f"mirror {item.name}" for each in sides.plan.unknown)
     for field in item.fields if item.sign is Sign.CHANGED else ():
+        if field.path == "hosted" and any(map(_of_own_topics, sides.changes)):
+            continue  # hosts read the topic that it creates
         if why := not_read(item.kind, field.path, field.means):
             yield quiet(item, why, field)
         elif not moved and not unknown:

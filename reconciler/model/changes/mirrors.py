@@ -9,7 +9,7 @@ from reconciler.replication.json_codec import SPARSE
 
 @dataclass(frozen=True, slots=True)
 class FlowEdit:
-    """The effect of one edited setting of a flow."""
+    """The effect of one edited setting of a flow, or of its mirror (``flow`` empty)."""
 
     flow: str
     setting: str

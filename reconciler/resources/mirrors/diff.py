@@ -13,7 +13,7 @@ from reconciler.replication.policy import make_selector
 from reconciler.resources.flows.renames import KEEPS, entry, left_behind, renamed_flows, state_of
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.flows.same_offsets import kept_before
-from reconciler.resources.mirrors.flow_edits import flow_edits
+from reconciler.resources.mirrors.flow_edits import flow_edits, mirror_edits
 from reconciler.resources.mirrors.handover import Handover, explain_difference, flows_before, mirror_handover
 from reconciler.resources.mirrors.pause import paused_notes
 from reconciler.text import counted, first_of, moment
@@ -108,7 +108,8 @@ def _compare(
 
 
 def _edits(before: Mapping[str, Any], fields: Handover) -> Iterable[FlowEdit]:
-    """Effects of the restart on records of each flow, compared with the running job's hand-over."""
+    """Effects of the restart on records of each flow and on observers, compared with the running job's hand-over."""
+    yield from mirror_edits(before, fields)
     old, _ = flows_before(before, fields)
     new = {flow["name"]: flow for flow in fields["flows"]}
     for name, flow in new.items():

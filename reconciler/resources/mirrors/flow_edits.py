@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.model.changes import FlowEdit, Risk
+from reconciler.model.config_values import duration
 from reconciler.replication.handover import AGAIN
 from reconciler.resources.flows.names.carried import FlowExpressions, may_leave_out
 
@@ -283,7 +284,11 @@ def _same_cluster(was: Fields, now: Fields) -> bool | None:
 
 def _connection(flow: str, side: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     """Edits of a connection; none if the files only add the cluster's id."""
-    if {**before[side], "cluster_id": ""} != {**after[side], "cluster_id": ""}:
+    was, now = ({**each[side], "cluster_id": ""} for each in (before, after))
+    if was.pop("topic_prefix", "") != now.pop("topic_prefix", ""):
+        why = f"pauses and offset maps that its {side} keeps under the former prefix of own topics are not read"
+        yield FlowEdit(flow, side, f"own topics of its {side} begin empty", why, Risk.HIGH)
+    if was != now:
         why = f"the mirror reaches its {side} by another address or login; where that fails, nothing is copied"
         yield FlowEdit(flow, side, f"another connection to its {side}", why, Risk.MEDIUM)
 
@@ -336,3 +341,31 @@ EDITS: Mapping[str, _Judge] = {
     ),
 }
 """A judge for each field of ``FlowSettings``; a test holds that none is forgotten."""
+
+
+def mirror_edits(before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    """Compares two hand-overs of one mirror in what its own settings do beyond a restart."""
+    port, host = (after.get(name) for name in ("metrics_port", "metrics_host"))
+    if before.get("metrics_port") and before["metrics_port"] != port:
+        why = f"from now on they are at port {port}" if port else "its panels are empty, and no alert of it fires"
+        yield _of_mirror("metrics_port", "metrics leave their port", f"Prometheus finds nothing there; {why}")
+    if port and host not in _LOOPBACK and before.get("metrics_host") != host:
+        why = f"anyone who reaches {host}:{port} reads names of clusters and topics, and lags, without a login"
+        yield _of_mirror("metrics_host", "metrics are open to the network", why)
+    was = {**after, **before}  # an older release may lack some
+    if was["parallelism"] > after["parallelism"]:
+        why = "fewer lanes copy at the same time: if more comes than they copy, the copy falls behind"
+        yield _of_mirror("parallelism", "the copy may fall behind", why)
+    if was["refresh_interval_ms"] < after["refresh_interval_ms"]:
+        why = "new topics and partitions wait as long, and what their source deletes meanwhile is missing on the target"
+        yield _of_mirror("refresh_interval", f"new topics wait {duration(after['refresh_interval_ms'])}", why)
+    if was["status_interval_ms"] < after["status_interval_ms"]:
+        why = "status, and the lag that an unplanned failover reports as last known, are as old"
+        yield _of_mirror("status_interval", f"status is up to {duration(after['status_interval_ms'])} old", why)
+
+
+_LOOPBACK = (None, "127.0.0.1", "::1", "localhost")
+
+
+def _of_mirror(setting: str, short: str, why: str) -> FlowEdit:
+    return FlowEdit("", setting, short, why, Risk.MEDIUM)

@@ -45,7 +45,8 @@ def assess(change: MirrorChange, _: World) -> Assessment:
 
 def _edited(pauses: str, edits: Sequence[FlowEdit]) -> Assessment:
     """The risk of the worst edit; lists all edits that do more than pause copying."""
-    harm = [f"flow {edit.flow}, {edit.setting}: {edit.why}" for edit in edits if edit.risk is not Risk.LOW]
+    worth = [edit for edit in edits if edit.risk is not Risk.LOW]
+    harm = [f"{f'flow {edit.flow}, ' if edit.flow else ''}{edit.setting}: {edit.why}" for edit in worth]
     risks = [*(edit.risk for edit in edits), *([Risk.MEDIUM] if pauses else [])]
     risk = max(risks, key=list(Risk).index, default=Risk.LOW)
     words = [pauses] if pauses and harm else [f"{pauses}; no record is lost or doubled"] if pauses else []

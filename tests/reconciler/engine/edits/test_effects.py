@@ -469,7 +469,14 @@ CASES: tuple[tuple[str, str, str], ...] = (
         "rollout: {waves: [{name: one, clusters: [east]}, {name: two, clusters: [west, spare]}]}\ndocs_url:",
         "rollout of the environment",
     ),
-    ("docs_url:", "moved: [{environment: shop, from: store}]\ndocs_url:", "earlier name store"),
+    ("docs_url:", "moved: [{environment: shop, from: store}]\ndocs_url:", EFFECT),
+    ("audit: {topic: audits}", "audit: {topic: others}", EFFECT),
+    (
+        'west: {bootstrap_servers: ["west:9092"]',
+        'west: {internal_topics: {configs: {segment.ms: 1h}}, bootstrap_servers: ["west:9092"]',
+        EFFECT,
+    ),
+    ("docs_url:", "mirrors: {west: {hosted: true}}\ndocs_url:", EFFECT),
 )
 
 

@@ -4,6 +4,7 @@ headline says that it has no effect."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -399,6 +400,9 @@ def _environment(path: str, key: Key, value: Any) -> str:
 _loaded = cache(lambda text: load({"1.yaml": text}, "shop"))
 
 
+_REPR = re.compile(r"(before|after)='[^']*\b[A-Z][A-Za-z]+\(")
+
+
 @pytest.mark.parametrize("path", sorted(KEYS))
 def test_an_edit_of_any_key_has_a_change_or_a_headline(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SVC", "a")
@@ -423,6 +427,12 @@ def test_an_edit_of_any_key_has_a_change_or_a_headline(path: str, monkeypatch: p
         made, compared = plan(new, live), compare(old, new)
         effectless = without_effect(compared, EditAndPlan(old, new, made, live))
         said = lead(effectless, replace(compared, same_text=False))
+        edited = sum(max(1, len(item.fields)) for item in compared.items)
+        quiet = [each for each in effectless if not each.headline]
+        if made.changes and len(quiet) == edited:  # nothing else was edited, so the changes are its effect
+            silent.append(f"{one} -> {two}: {[each.id for each in made.changes]}, said to do nothing: {said}")
+        if reprs := [text for item in compared.items for text in map(str, item.fields) if _REPR.search(text)]:
+            silent.append(f"{one} -> {two} shows Python: {reprs}")
         if not (made.changes or made.refused or made.unknown or said):
             silent.append(f"{one} -> {two}: {compared.items}")
         elif None not in (one, two) and compared.empty and not made.changes:

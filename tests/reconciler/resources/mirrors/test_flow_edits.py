@@ -18,12 +18,12 @@ from reconciler.model.environment.flow_settings import (
     MirrorMakerTopics,
     OffsetsKept,
 )
-from reconciler.model.environment.topology import Cluster, Flow, Topology
+from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topology
 from reconciler.model.plan import Plan
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import read
 from reconciler.replication.handover import FlowSettings, Naming, Start
-from reconciler.resources.mirrors.flow_edits import EDITS, flow_edits
+from reconciler.resources.mirrors.flow_edits import EDITS, flow_edits, mirror_edits
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world
 
@@ -238,3 +238,25 @@ def test_what_is_not_known_is_not_harmless() -> None:
     [restart] = planned(*EDITED["delivery"], known=False).changes
     assert "no record is lost" not in restart.risk_why
     assert "not known here" in restart.risk_why
+
+
+USUAL = Mirror("west", ("east-to-west",), metrics_port=9404)
+
+
+@pytest.mark.parametrize(
+    ("after", "setting", "words"),
+    [
+        (replace(USUAL, metrics_port=0), "metrics_port", "no alert of it fires"),
+        (replace(USUAL, metrics_port=9405), "metrics_port", "at port 9405"),
+        (replace(USUAL, metrics_host="0.0.0.0"), "metrics_host", "without a login"),
+        (replace(USUAL, parallelism=1), "parallelism", "falls behind"),
+        (replace(USUAL, refresh_interval_ms=86_400_000), "refresh_interval", "new topics and partitions wait"),
+        (replace(USUAL, status_interval_ms=600_000), "status_interval", "last known"),
+    ],
+)
+def test_settings_of_the_mirror_that_do_more_than_restart_it_say_so(after: Mirror, setting: str, words: str) -> None:
+    before, now = (mirror_handover(topology(topic("orders"), OF, each), each) for each in (USUAL, after))
+    [edit] = mirror_edits(before, now)
+    assert (edit.setting, edit.risk) == (setting, Risk.MEDIUM)
+    assert words in edit.why
+    assert not list(mirror_edits(now, before)) or setting == "metrics_port"
