@@ -130,6 +130,8 @@ class _Reader:
             words = f"the mirror {flow[0]}->{flow[1]} has no sourceConnector, so it copies nothing, and is left out"
             self.fields.differs(copies or mirror, words)
             return
+        if self._elsewhere(spec, mirror, target):
+            return
         for key, entry in mirror.entries.items():
             if key in _CONNECTORS and isinstance(entry.value, Mapping):
                 yield self._connector(flow, (source, target), spec, mirror, entry)
@@ -140,6 +142,21 @@ class _Reader:
             elif key.startswith("groups") and "checkpointConnector" not in mirror.entries:
                 words = "no checkpointConnector uses it"
                 self.fields.differs(entry, f"{key} has no effect, and is left out: {words}")
+
+    def _elsewhere(self, spec: Mapping, mirror: Mapping, target: Mapping) -> bool:
+        """Whether Kafka Connect runs on another cluster than the mirror's target, by its address."""
+        connect = self._end(spec, Mapping({}, mirror.line, mirror.column, 1), "target")
+        ends = [self.fields.text(end, "bootstrapServers") for end in (connect or target, target)]
+        if ends[0] == ends[1]:
+            return False
+        there, here = (self.fields.text(spec, "connectCluster"), self.fields.text(target, "alias"))
+        why = f"Strimzi from 0.41 refuses that, and earlier ones write all records to {there}"
+        todo = (
+            f"If nothing of it runs, take the mirror away; else write which cluster gets the records, {here} or {there}"
+        )
+        words = f"connectCluster is {there}, and a mirror's target is {here}. {why}. {todo}, on both lines."
+        self.fields.mistake(mirror.entries.get("targetCluster", mirror), words)
+        return True
 
     def _end(self, spec: Mapping, mirror: Mapping, side: str) -> Mapping | None:
         """One side's cluster: inline as in v1, else by its alias in ``clusters``."""
@@ -166,10 +183,10 @@ class _Reader:
             _Cluster(self.fields, f"{side}.cluster.", end, settings).read()
         self._settings(kind, entry.key, self.fields.inside(mirror, entry.key), settings)
         for key, name in _PATTERNS.items():
-            if key in mirror.entries and (name.startswith("topics") or kind == CHECKPOINT) and kind != HEARTBEAT:
+            if _given(mirror, key) and (name.startswith("topics") or kind == CHECKPOINT) and kind != HEARTBEAT:
                 self.fields.put(settings, name, self.fields.text(mirror, key), mirror.entries[key])
-        if kind == SOURCE and (release := spec.entries.get("version")) is not None:
-            self.fields.put(settings, flows.VERSION, self.fields.text(spec, "version"), release)
+        if kind == SOURCE and _given(spec, "version"):
+            self.fields.put(settings, flows.VERSION, self.fields.text(spec, "version"), spec.entries["version"])
         topic = settings.get("target.cluster.offset.storage.topic")
         offsets_topic = topic.value.strip() if topic else _OFFSETS_TOPIC
         named = f"{flow[0]}->{flow[1]}.{kind}"
@@ -179,6 +196,8 @@ class _Reader:
         """Adds a connector's other settings to ``settings``; ``shown``: words for the connector."""
         self.fields.configs(inside, "", settings)
         for key, each_entry in inside.entries.items():
+            if not _given(inside, key):
+                continue
             if key == "tasksMax":
                 self.fields.put(settings, "tasks.max", self.fields.text(inside, key), each_entry)
             elif key in ("pause", "state"):
@@ -195,6 +214,11 @@ class _Reader:
             elif key not in ("config", "class"):
                 self.fields.unknown(f"{shown}.{key}", each_entry)
         return settings
+
+
+def _given(outer: Mapping, key: str) -> bool:
+    """Whether a field has a value; for Kubernetes a null is a field that is left out."""
+    return key in outer.entries and not _is_null(outer.entries[key].value)
 
 
 def _resources(root: Node) -> Sequence[Mapping]:

@@ -816,6 +816,36 @@ def test_resources_of_strimzi_are_read_as_kubectl_gives_them() -> None:
         assert made.connectors == {"A-to-B": ("A->B.MirrorSourceConnector", "mirrormaker2-cluster-offsets")}
 
 
+TWO_TARGETS = """
+kind: KafkaMirrorMaker2
+spec:
+  connectCluster: B
+  clusters:
+  - {alias: A, bootstrapServers: "a:1"}
+  - {alias: B, bootstrapServers: "b:1"}
+  - {alias: C, bootstrapServers: "c:1"}
+  mirrors:
+  - {sourceCluster: A, targetCluster: B, sourceConnector: {}}
+  - {sourceCluster: A, targetCluster: C, sourceConnector: {}}
+"""
+
+
+def test_a_mirror_to_another_cluster_than_connects_is_refused_since_strimzi_runs_none() -> None:
+    [mistake] = map(str, environment({"mm2.yaml": TWO_TARGETS}).notes.mistakes)
+    assert mistake.startswith("mm2.yaml:11:")
+    assert "connectCluster is B, and a mirror's target is C" in mistake
+    same = TWO_TARGETS.replace('"c:1"', '"b:1"')  # two logins of one cluster
+    assert environment({"mm2.yaml": same}).notes.mistakes == []
+
+
+def test_a_field_of_strimzi_that_is_null_is_one_left_out() -> None:
+    plain = TWO_TARGETS[: TWO_TARGETS.rindex("  - {")].replace("spec:", "spec:\n  version:\n  replicas:")
+    nulls = "sourceConnector: {tasksMax: , pause: , config: }, topicsPattern: , groupsBlacklistPattern: "
+    made, without = (environment({"mm2.yaml": text}) for text in (plain.replace("sourceConnector: {}", nulls), plain))
+    assert made.notes.mistakes == []
+    assert made.texts() == without.texts()
+
+
 def test_nothing_of_a_resource_of_strimzi_goes_without_a_word() -> None:
     """Each field that its two versions document, and one that they do not."""
     for file in ("strimzi-v1beta2", "strimzi-v1"):
