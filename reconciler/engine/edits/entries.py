@@ -113,6 +113,8 @@ def _of_quota(field: FieldChange, quota: Quota) -> FieldChange:
 def _of_user(field: FieldChange, user: ScramUser) -> FieldChange:
     if field.path == "absent" and user.absent:
         return replace(field, means="no client can log in as this user any more", risk=Risk.HIGH, irreversible=True)
+    if field.path == "version" and field.before.isdecimal() and user.version < int(field.before):
+        return replace(field, means="refused where that version is set: an older password would come back")
     if field.path == "version" and field.before and user.version != AS_FOUND:
         means = "a new password is set; clients that log in with the old one are refused from then on"
         return replace(field, means=means, risk=Risk.MEDIUM)

@@ -74,13 +74,15 @@ def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     elif moved & (was | now):
         return
     elif there:
-        yield quiet(item, "a flow or a wider rule still asks for the same")
+        yield _asked(item, "a flow or a wider rule")
     elif gone:
         yield quiet(item, "its rules were not there")
+    elif was - now:
+        yield _asked(item, "another entry")
     elif any(each.absent for each in after):
         yield quiet(item, "no such rules are there")
     else:
-        yield quiet(item, "its rules are there already, or another entry asks for the same")
+        yield quiet(item, "its rules are there already")
 
 
 def _stays(item: ItemChange, stays: Sequence[Placed]) -> NoEffect:
@@ -91,6 +93,12 @@ def _stays(item: ItemChange, stays: Sequence[Placed]) -> NoEffect:
     why = f"no apply from here made these rules or found them declared, so they stay: {listed}"
     todo = "To revoke them, put the entry back with absent: true"
     return NoEffect(item.kind, item.name, "", why, todo, f"revokes nothing: {rules} on {where}")
+
+
+def _asked(item: ItemChange, by: str) -> NoEffect:
+    """An edit that looks like a revocation."""
+    short = f"revokes nothing of {item.name}: {by} asks for the same rules"
+    return NoEffect(item.kind, item.name, "", f"{by} still asks for the same rules", "Take them out there, too", short)
 
 
 def _placed(rules: Iterable[AccessRule]) -> set[Placed]:

@@ -8,7 +8,7 @@ from reconciler.engine.edits.fields import NOT_SET, SAME_NAMES, SAME_SET
 from reconciler.engine.edits.flows import not_read
 from reconciler.model import changes
 from reconciler.model.config_values import human
-from reconciler.model.environment.topology import Flow, TopicRef
+from reconciler.model.environment.topology import Flow, TopicRef, Undeclared
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.names import is_own_topic
@@ -103,7 +103,10 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
             keys = {config for classes, name in rules if name in classes for config in classes[name].configs}
         reached = refs if section == "replication_factor" else family  # copies get their flow's factor
         touched = sides.touched(reached, lambda change: _follows(change, section, keys))
-        return None if touched else quiet(item, field.means or "the cluster is as declared", field)
+        # These meanings say what the edit does where it does something.
+        would = section == "replication_factor" or (section == "partitions" and field.after != NOT_SET)
+        means = "" if would or field.after == Undeclared.REMOVE else field.means
+        return None if touched else quiet(item, means or "the cluster is as declared", field)
     gone = field.after == NOT_SET  # a new copy gets the value that its source still has
     if sides.touched(family, lambda change: _sets(change, key, made=not gone) or _begins(change, refs)):
         return None
@@ -201,7 +204,8 @@ def _layer_field(
         why = "it changes no topic: each has this value already, or a stronger layer sets another one"
         yield quiet(item, field.means if field.after == NOT_SET and field.means else why, field)
     elif not any(_follows(change, section, (key,)) for change in there):
-        yield quiet(item, field.means or "it counts for topics to be created", field)
+        none = "no topic has an override that no file declares" if field.after == Undeclared.REMOVE else ""
+        yield quiet(item, none or field.means or "it counts for topics to be created", field)
 
 
 def _decides(change: changes.CreateTopic, sides: EditAndPlan, layer: str, field: str) -> bool:

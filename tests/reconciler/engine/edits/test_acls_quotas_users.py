@@ -87,6 +87,11 @@ def test_what_a_removed_entry_leaves_behind() -> None:
     assert unseen == {"what exists stays and is no longer compared"}
 
 
+def test_a_lower_version_sets_no_password() -> None:
+    newer, older = (replace(shop(), users=(replace(USER, version=version),)) for version in (3, 2))
+    assert "older password would come back" in fields(compare(newer, older), "app")["version"].means
+
+
 def test_exact_rules_limits_and_passwords_in_the_words_of_the_yaml() -> None:
     denial = ExactRule(ResourceType.TOPIC, (NamePattern("pay."),), (Operation.READ,), Permission.DENY)
     wished = replace(

@@ -130,6 +130,13 @@ def test_after_an_apply_the_same_edit_revokes() -> None:
     assert applied(ACCESS).run(without_svc(ACCESS))[0] == ()
 
 
+def test_a_rule_that_another_entry_asks_for_too_is_not_revoked() -> None:
+    twice = '  - {principal: "User:svc", clusters: [east], resource: topic, names: [orders], operations: [read]}\n'
+    [found], made, _ = applied(ACCESS + twice).run(ACCESS)
+    assert not made.changes
+    assert found.headline == "revokes nothing of User:svc: allow on topic: another entry asks for the same rules"
+
+
 def test_a_narrowed_rule_a_rule_that_is_there_and_a_section_that_goes() -> None:
     edit = adopted(ACCESS)
     [narrowed] = edit.of((", groups: [svc]", ", groups: []"))
@@ -477,6 +484,9 @@ CASES: tuple[tuple[str, str, str], ...] = (
         EFFECT,
     ),
     ("docs_url:", "mirrors: {west: {hosted: true}}\ndocs_url:", EFFECT),
+    # what is there already
+    ("partitions: 1}", "partitions: 1, replication_factor: 1}", "1): the cluster is as declared"),
+    ("partitions: 1}", "partitions: 1, undeclared: remove}", "remove): the cluster is as declared"),
 )
 
 
