@@ -15,12 +15,11 @@ from reconciler.replication.names import LAG_HOLDS_MS
 from reconciler.replication.records.pauses import Pause
 from reconciler_mirror.board.unassigned import LANE_CODES
 from reconciler_mirror.conditions.flow import STALLED_S, partitions_stalled
-from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses, added, since
+from reconciler_mirror.model.counters import NO_LATENCY, HoleCounts, Latency, Losses, added, since
 from reconciler_mirror.model.lane import (
     OF_A_READ,
     Condition,
     Discovered,
-    HoleCounts,
     LaneProgress,
     PartitionProgress,
     PartitionSpec,

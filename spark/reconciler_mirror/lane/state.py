@@ -21,8 +21,8 @@ from reconciler_mirror.lane.fetch.open_transactions import OpenTransactions
 from reconciler_mirror.lane.partition import Partition, PartitionFigures, Tuning
 from reconciler_mirror.lane.produce.outbox import Piece
 from reconciler_mirror.lane.produce.throttle import NO_LIMIT, Throttle
-from reconciler_mirror.model.counters import LatencyCounter, Loss
-from reconciler_mirror.model.lane import Condition, HoleCounts, LaneSpec
+from reconciler_mirror.model.counters import HoleCounts, LatencyCounter, Loss
+from reconciler_mirror.model.lane import Condition, LaneSpec
 
 LEAST_AHEAD = 4 << 20
 """Bytes that may be fetched ahead under any rate limit."""

@@ -1,4 +1,4 @@
-"""Counters of lanes over all their sessions: replication latency as a histogram, and losses under ``continue_on``.
+"""Counters of lanes over all their sessions: replication latency as a histogram, losses under ``continue_on``, holes.
 
 Latency is the time from a record's source timestamp to its commit at the target. A commit counts once for each
 partition in it, with the age of that partition's oldest record: the slowest one, at a cost independent of the number of
@@ -112,6 +112,37 @@ def since(now: Losses, before: Losses) -> Losses:
         if more.offsets or more.records or more.batches:
             losses.append(more)
     return tuple(losses)
+
+
+@dataclass(frozen=True, slots=True)
+class HoleCounts:
+    """Counts of a lane that keeps offsets, since its lease began. ``holes``: filled holes; ``fillers``: their offsets;
+    ``refusals``: batches that leaders refused as not the next in sequence. ``filling``: partitions that are being
+    filled up to their start, and ``left``: offsets left to fill there."""
+
+    holes: int = 0
+    fillers: int = 0
+    refusals: int = 0
+    filling: int = 0
+    left: int = 0
+
+    def since(self, earlier: HoleCounts) -> HoleCounts:
+        """The counts after ``earlier``, a snapshot of the same lease."""
+        return replace(
+            self,
+            holes=max(0, self.holes - earlier.holes),
+            fillers=max(0, self.fillers - earlier.fillers),
+            refusals=max(0, self.refusals - earlier.refusals),
+        )
+
+    def plus(self, before: HoleCounts) -> HoleCounts:
+        """With the counts of the lane's former leases."""
+        return replace(
+            self,
+            holes=self.holes + before.holes,
+            fillers=self.fillers + before.fillers,
+            refusals=self.refusals + before.refusals,
+        )
 
 
 class OnceCommitted(Generic[T]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from reconciler.replication.expressions.record_filter import Where
 from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings, Provenance
 from reconciler.replication.names import ConditionCode, position_group, transactional_id
 from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner
-from reconciler_mirror.model.counters import NO_LATENCY, Latency, Losses
+from reconciler_mirror.model.counters import NO_LATENCY, HoleCounts, Latency, Losses
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,37 +309,6 @@ class PartitionProgress:
     """Records left out under ``continue_on``."""
     silent_since_ms: int | None = None
     """When the source last reported ``end``, if that is too long ago to be the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class HoleCounts:
-    """Counts of a lane that keeps offsets, since its lease began. ``holes``: filled holes; ``fillers``: their offsets;
-    ``refusals``: batches that leaders refused as not the next in sequence. ``filling``: partitions that are being
-    filled up to their start, and ``left``: offsets left to fill there."""
-
-    holes: int = 0
-    fillers: int = 0
-    refusals: int = 0
-    filling: int = 0
-    left: int = 0
-
-    def since(self, earlier: HoleCounts) -> HoleCounts:
-        """The counts after ``earlier``, a snapshot of the same lease."""
-        return replace(
-            self,
-            holes=max(0, self.holes - earlier.holes),
-            fillers=max(0, self.fillers - earlier.fillers),
-            refusals=max(0, self.refusals - earlier.refusals),
-        )
-
-    def plus(self, before: HoleCounts) -> HoleCounts:
-        """With the counts of the lane's former leases."""
-        return replace(
-            self,
-            holes=self.holes + before.holes,
-            fillers=self.fillers + before.fillers,
-            refusals=self.refusals + before.refusals,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, SamePartition
 from reconciler_mirror.lane.same_offsets.segments import Hole, pieces_at_offsets
 from reconciler_mirror.lane.state import Lane, RestartError
-from reconciler_mirror.model.counters import Loss
-from reconciler_mirror.model.lane import HoleCounts
+from reconciler_mirror.model.counters import HoleCounts, Loss
 
 _OUT_OF_ORDER = frozenset({45, 46, 59})
 """The leader has another sequence than this lane: another holder has written, or the leader has lost a batch."""
