@@ -54,7 +54,11 @@ class Spares:
 
 
 class Buffer:
-    """Bytes of one response frame, reference-counted: the last ``release`` returns it to the pool."""
+    """Bytes of one response frame, reference-counted: the last ``release`` returns it to the pool.
+
+    A part of the program that keeps a view of it calls ``hold``; each hold is released exactly once. Not thread-safe:
+    all holders belong to one event loop.
+    """
 
     __slots__ = ("_holds", "_pool", "data")
 
@@ -68,6 +72,7 @@ class Buffer:
 
     def release(self) -> None:
         self._holds -= 1
+        # A buffer that is released too often would be filled with another response under a reader of this one.
         if self._holds == 0:
             self._pool.give_back(self.data)
         elif self._holds < 0:
@@ -84,6 +89,7 @@ class BufferPool:
     def take(self, size: int) -> Buffer:
         """A buffer of at least ``size`` bytes, held once."""
         data = self._spares.take(size)
+        # Rounded up in steps of a quarter of the power of two below, so that the next answer of that size fits.
         if data is None:
             step = max(SMALLEST, 1 << max(0, size.bit_length() - 3))
             data = bytearray(-(-size // step) * step)

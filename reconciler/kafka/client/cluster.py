@@ -17,8 +17,11 @@ Key = tuple[str, int]
 NO_ID = UUID(int=0)
 NO_LEADER = -1
 EARLIEST, LATEST = -2, -1
+"""Timestamps of ListOffsets that stand for the log start and the end."""
 GROUP, TRANSACTION = 0, 1
+"""Key types of FindCoordinator."""
 ANSWER_WITHIN = 5.0
+"""Seconds for metadata and coordinators, which a broker has in memory: a silent one must not hold up a lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,10 @@ class ClusterClient(BrokerConnections):
         super().__init__(name, bootstrap, settings)
         self.topic_prefix = topic_prefix
         self.topics: dict[str, TopicMetadata] = {}
+        """By name, as ``refresh`` last read each; those that it was not asked about may be old. A caller that meets an
+        error of ``MOVED`` removes the topic, so that the next one reads it again."""
         self.brokers: tuple[int, ...] = ()
+        """Ids of the brokers that were up at the last ``refresh``."""
         self.controller = NO_LEADER
         self.cluster_id = cluster_id
 
@@ -220,6 +226,7 @@ class ClusterClient(BrokerConnections):
         if answer.error_code == NO_GROUP:
             return positions
         check(answer.error_code, f"positions of group {group} on {self.name}")
+        # A position that the answer leaves out would count as never committed, and its partition begin at ``start``.
         answered = {(topic.name, p.partition_index) for topic in answer.topics for p in topic.partitions}
         if answered and (left_out := sorted(positions.keys() - answered)):
             raise _left_out(left_out[0], self.name)  # a group without offsets may be answered by naming none

@@ -55,10 +55,15 @@ class Connection:
         self.where = where
         self.settings = settings
         self.closed: Exception | None = None
+        """Why it is closed; None while it is open."""
         self.versions: dict[int, tuple[int, int]] = {}
+        """Lowest and highest version by API key, from the broker's ApiVersions; the dial sets it, as ``features``."""
         self.features: dict[str, int] = {}
+        """Finalized level of the cluster's features (KIP-584), as ``transaction.version``."""
         self.throttled_until = 0.0
+        """Monotonic time, like ``expires_at``: until when the broker has muted this connection (KIP-219)."""
         self.expires_at = float("inf")
+        """When another connection should take over, before the broker ends the SASL session (KIP-368)."""
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self._client_id = settings.client_id.encode()
@@ -179,6 +184,8 @@ class Connection:
         return version
 
     def close(self, error: Exception | None = None) -> None:
+        """Fails all requests without an answer with ``error``, by default a ConnectionLostError; whether a broker has
+        carried them out is unknown. A second call changes nothing: the first reason counts."""
         if self.closed is not None:
             return
         self.closed = error or ConnectionLostError(f"connection to {self.where} closed")

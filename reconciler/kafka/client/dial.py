@@ -79,11 +79,13 @@ async def connect(address: tuple[str, int], settings: ConnectionSettings, pool: 
     """
     try:
         return await _connect(address, settings, pool)
-    except StaleTokenError:
+    except StaleTokenError:  # a new token is due by now, so the second login has another one
         return await _connect(address, settings, pool)
 
 
 async def _connect(address: tuple[str, int], settings: ConnectionSettings, pool: BufferPool) -> Connection:
+    """One try, within ``connect_timeout`` seconds from the lookup of the name to the end of the login. Raises as
+    ``connect``, and StaleTokenError for a login that another try may make with another token."""
     where = f"{address[0]}:{address[1]}"
     sock: socket.socket | None = None
     connection: Connection | None = None
@@ -107,6 +109,8 @@ async def _connect(address: tuple[str, int], settings: ConnectionSettings, pool:
                 await _authenticate(connection, settings.sasl, address[0])
             return connection
     except BaseException as error:
+        # Cancellation, too: the next address may have answered first. Before the connection owns it, the socket has to
+        # be closed by itself; closing it twice does nothing.
         if connection is not None:
             connection.close()
         if sock is not None:
@@ -118,6 +122,9 @@ async def _connect(address: tuple[str, int], settings: ConnectionSettings, pool:
 
 
 async def _socket(address: tuple[str, int], settings: ConnectionSettings, where: str) -> socket.socket:
+    """A connected socket to the first address of the name that takes one. Without Nagle's algorithm, which would hold a
+    small request back until the answer to the one before it; with keepalive, because an idle connection behind a
+    firewall ends unnoticed. Raises ConnectionLostError."""
     loop = asyncio.get_running_loop()
     try:
         entries = await loop.getaddrinfo(*address, family=settings.family, type=socket.SOCK_STREAM)
@@ -193,6 +200,8 @@ def _threads(*_: object) -> ThreadPoolExecutor:
 
 
 async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -> None:
+    """SaslHandshake, then SaslAuthenticate until the mechanism has no more to say (KIP-43, KIP-152). Sets when the
+    session ends. Raises AuthenticationFailedError, or StaleTokenError of it, and ConnectionLostError."""
     from reconciler.kafka.client.auth.sasl import exchange
     from reconciler.kafka.protocol import generated as protocol  # imported where a mechanism needs them: they take long
 
@@ -202,6 +211,8 @@ async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -
         raise AuthenticationFailedError(
             f"broker {connection.where} does not offer {sasl.mechanism}; it offers {offered}"
         )
+    # The first message may need a KDC or a token endpoint, so it is made on a thread, in less time than the connect
+    # timeout: else that would end first, with an error that names the broker.
     steps = exchange(sasl, host)
     lifetime, sent = 0, 0.0
     patience = connection.settings.connect_timeout * _PATIENCE_OF_LOGIN
@@ -218,6 +229,7 @@ async def _authenticate(connection: Connection, sasl: SaslSettings, host: str) -
             sent = time.monotonic()  # the broker counts from before its answer
             answer = await connection.call(protocol.SaslAuthenticateRequest(auth_bytes=message, version=version))
             if answer.error_code:
+                # The mechanism turns a refusal into a better error where it can, such as for a token that is too old.
                 why = (answer.error_message or name_of(answer.error_code)) + _WHY_REFUSED.get(sasl.mechanism, "")
                 steps.throw(AuthenticationFailedError(f"broker {connection.where} refused {sasl.mechanism}: {why}"))
             lifetime = getattr(answer, "session_lifetime_ms", 0) or 0

@@ -27,6 +27,7 @@ _AGAIN = COORDINATOR_MOVED
 
 T = TypeVar("T")
 Asked = Callable[[Connection, Sequence[str]], Awaitable[dict[str, int]]]
+"""Sends one request about groups to their coordinator; returns Kafka's error code of each group, 0 for none."""
 
 
 class GroupClient:
@@ -36,6 +37,7 @@ class GroupClient:
     def __init__(self, cluster: ClusterClient) -> None:
         self.cluster = cluster
         self._coordinators: dict[str, int] = {}
+        """Broker by group. ``listed`` replaces it; an answer that the coordinator has moved removes its group."""
 
     async def listed(self) -> dict[str, ListedGroup]:
         """Every group this principal may describe. A broker hides the others silently."""
@@ -190,10 +192,12 @@ class GroupClient:
                     for batch in range(0, len(names), AT_ONCE):
                         errors |= await ask(connection, names[batch : batch + AT_ONCE])
                 except ConnectionLostError as error:
+                    # As if it had moved: its groups are looked up again, and get another coordinator if it is down.
                     lost, errors = error, dict.fromkeys(names, min(_AGAIN))
                 again += [name for name in names if errors.get(name, 0) in _AGAIN]
             if not again:
                 return
+            # The last answer of each group stays in what ``ask`` has gathered, with its error; only silence raises.
             if time.monotonic() > until:
                 if lost is not None:
                     raise lost

@@ -12,6 +12,9 @@ SESSION_NOT_FOUND, INVALID_SESSION_EPOCH = 70, 71
 SESSION_ERRORS = frozenset({SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, 103, 106})
 
 _I = struct.Struct(">i")
+# Field for field as in FetchRequest.json of Kafka. Limits: replica id (-1: a client), wait, least and most bytes,
+# isolation, session id and epoch. Partition: index, leader epoch, offset, (13: epoch of the last record read, -1), log
+# start offset (-1: only followers have one), most bytes.
 _LIMITS = struct.Struct(">iiiibii")
 _PARTITION_11 = struct.Struct(">iiqqi")
 _PARTITION_13 = struct.Struct(">iiqiqib")
@@ -22,7 +25,8 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What to fetch of one partition. ``epoch``: the leader epoch we know (KIP-320), -1 unknown."""
+    """What to fetch of one partition. ``epoch``: the leader epoch we know (KIP-320), -1 unknown. ``max_bytes``: of this
+    partition in one answer; a larger first batch comes whole all the same (KIP-74)."""
 
     topic: str
     topic_id: UUID
@@ -47,18 +51,27 @@ class FetchLimits:
 
 
 class FetchSession:
-    """The client's half of an incremental fetch session on one broker: only differences travel, and only differences
-    cost, however many partitions are idle."""
+    """The client's half of an incremental fetch session on one broker (KIP-227): only differences travel, and only
+    differences cost, however many partitions are idle.
+
+    One request at a time may be under way: the broker counts them by ``epoch``, and refuses one out of order.
+    """
 
     def __init__(self) -> None:
         self.session_id = 0
+        """Given by the broker with its first answer; 0: none yet."""
         self.epoch = 0
+        """Number of the next request; 0 asks for a new session and sends everything."""
         self.wanted: dict[Key, Want] = {}
         self.sent: dict[Key, Want] = {}
+        """What the broker was last asked for, kept over ``reset``: an answer under way may still be about it."""
         self._changed: dict[Key, Want] = {}
+        """The part of ``wanted`` that the broker does not know yet."""
         self._forgotten: dict[Key, Want] = {}
+        """What it still fetches and is no longer wanted; no key is in ``wanted``, too."""
 
     def want(self, want: Want) -> None:
+        """Fetches a partition from the next request on, or moves its offset. An equal want changes nothing."""
         key = (want.topic, want.partition)
         before = self.wanted.get(key)
         if before == want:
@@ -70,6 +83,7 @@ class FetchSession:
         self._forgotten.pop(key, None)
 
     def forget(self, key: Key) -> None:
+        """No longer fetches a partition. An answer to an earlier request may still hold its records."""
         want = self.wanted.pop(key, None)
         self._changed.pop(key, None)
         if want is not None:

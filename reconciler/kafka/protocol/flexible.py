@@ -16,6 +16,8 @@ _I16, _I32 = struct.Struct(">h"), struct.Struct(">i")
 
 
 def uvarint(number: int) -> bytes:
+    """An unsigned varint: seven bits a byte, the lowest first. ``number``: 0 or above. Lengths of one and two bytes,
+    which nearly all are, need no recursion."""
     if number < 1 << 7:
         return bytes((number,))
     if number < 1 << 14:
@@ -29,6 +31,7 @@ def count(entries: int) -> bytes:
 
 
 def string(text: str) -> bytes:
+    """A compact string; for null, which is another thing than empty, see ``NULL``."""
     raw = text.encode()
     return uvarint(len(raw) + 1) + raw
 
@@ -136,6 +139,8 @@ class ResponseReader:
         return UUID(bytes=bytes(self.take(16)))
 
     def take(self, size: int) -> bytes:
+        """The next ``size`` bytes. Checks against the frame's end before it slices: a slice beyond it would be short,
+        and every field after it be read from the wrong place."""
         end = self.at + size
         if end > len(self.frame):
             raise ValueError(f"{size} bytes are announced, {len(self.frame) - self.at} are there")
@@ -144,6 +149,7 @@ class ResponseReader:
         return piece
 
     def tags(self) -> None:
+        """Passes over tagged fields, which newer brokers may add to any structure (KIP-482)."""
         if self.frame[self.at] == 0:
             self.at += 1
             return

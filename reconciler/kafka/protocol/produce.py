@@ -13,6 +13,7 @@ from reconciler.kafka.protocol.flexible import NULL, ClassicReader, ResponseRead
 CLASSIC, VERSION_2 = 8, 12
 ACKS_ALL = -1
 
+# Of ProduceResponse: partition, error, base offset, append time, log start offset.
 _ANSWER = struct.Struct(">ihqqq")
 _I = struct.Struct(">i")
 _ENTRY = struct.Struct(">ii")
@@ -39,7 +40,8 @@ class Produced(NamedTuple):
 def pack(
     version: int, transactional_id: str | None, batches: Mapping[Key, memoryview], timeout_ms: int
 ) -> list[bytes | memoryview]:
-    """The body of a Produce request in pieces; the batches are not copied."""
+    """The body of a Produce request in pieces; the batches are not copied. ``transactional_id`` None: of an idempotent
+    producer, or of none. ``timeout_ms``: how long the leader may wait for its replicas (acks is always all)."""
     by_topic: dict[str, list[tuple[int, memoryview]]] = {}
     for (topic, partition), raw in batches.items():
         by_topic.setdefault(topic, []).append((partition, raw))

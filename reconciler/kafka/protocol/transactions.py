@@ -24,9 +24,11 @@ COMMIT_OFFSETS, COMMIT_VERSION, COMMIT_NEWEST = 28, 3, 5
 NOT_ATTEMPTED = 55
 """Another partition of the request was refused."""
 _ID = struct.Struct(">q")
-_HOLDER = struct.Struct(">qh")
+_HOLDER = struct.Struct(">qh")  # producer id, epoch
 _INDEX, _RESULT = struct.Struct(">i"), struct.Struct(">ih")
 _PRODUCER = struct.Struct(">iqqh")  # timeout, start, id, epoch
+# States by their names in Kafka's TransactionState. ``Ongoing`` counts as aborted, because a fence of its
+# producer aborts it; ``PrepareEpochFence`` is that abort under way.
 _UNDECIDED = frozenset({"PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 _COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 _ABORTED = frozenset({"Ongoing", "PrepareAbort", "CompleteAbort", "PrepareEpochFence"})
@@ -156,6 +158,7 @@ async def aborted(connection: Connection, sent: PendingAbort) -> int:
 
 
 def pack(transactional_id: str) -> bytes:
+    """DescribeTransactions (KIP-664) of one transactional id."""
     return b"".join((count(1), string(transactional_id), NO_TAGS))
 
 
@@ -222,6 +225,7 @@ def pack_commit(holder: TransactionalProducer, group: str, offsets: Mapping[Key,
 
 
 def pack_end(holder: TransactionalProducer, *, committed: bool) -> bytes:
+    """EndTxn. Versions 3 and 5 have one layout; the version alone says whether the epoch moves on (KIP-890)."""
     producer = _HOLDER.pack(holder.producer_id, holder.epoch)
     return b"".join((string(holder.transactional_id), producer, bytes((committed,)), NO_TAGS))
 

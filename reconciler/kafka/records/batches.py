@@ -17,6 +17,8 @@ CODEC, APPEND_TIME, TRANSACTIONAL, CONTROL = 0x07, 0x08, 0x10, 0x20
 SEQUENCES = 1 << 31
 _OFFSETS = 1 << 63
 
+# DefaultRecordBatch: base offset, length after it, leader epoch of the partition, magic, CRC-32C of all that follows,
+# attributes, last offset delta, first and largest timestamp, producer id, epoch, first sequence, number of records.
 _FIXED = struct.Struct(">qiibIhiqqqhii")
 _PREFIX = struct.Struct(">qi")
 _CRC_AT, _CRC_FROM = 17, 21
@@ -72,6 +74,8 @@ def scan(view: memoryview) -> list[Batch]:
     """Every whole batch in ``view``, without a truncated one at the end. Raises MalformedResponseError."""
     batches: list[Batch] = []
     position, end = 0, len(view)
+    # Offset, length and magic are in the same places in every format, and take 17 bytes. A message set of format 0 has
+    # at least 26; brokers cut the last batch of an answer where its size limit falls (KIP-74).
     while end - position >= 17:
         size = _PREFIX.unpack_from(view, position)[1] + 12
         if size < 26:
@@ -133,6 +137,7 @@ def _is_abort(view: memoryview, batch: Batch) -> bool:
 
 
 def _skip_varint(view: memoryview, position: int, end: int) -> int:
+    """The position after the varint at ``position``."""
     while position < end:
         position += 1
         if view[position - 1] < 0x80:
@@ -157,7 +162,8 @@ def why_not_whole(batch: Batch, position: int, largest: int) -> str | None:
 
 
 def verify(raw: memoryview, batch: Batch) -> None:
-    """Raises CorruptBatchError."""
+    """Compares the checksum (CRC-32C from the attributes on) with the bytes. The base offset and the leader epoch lie
+    before it, since brokers set both. Raises CorruptBatchError."""
     if crc32c(raw[_CRC_FROM:]) != batch.crc:
         raise CorruptBatchError(batch.base)
 

@@ -9,6 +9,8 @@ import cramjam
 from reconciler.kafka.client.errors import MalformedResponseError
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
+# Kafka's Java clients frame snappy as snappy-java does: this header (magic, version 1, readable from version 1
+# on), then blocks, each with its length.
 _XERIAL = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK = 32 << 10
 # magic, version 1 with independent blocks and no checksums, blocks of 64 KiB, checksum of these two bytes: as
@@ -160,6 +162,7 @@ def compress(codec: int, data: bytes | bytearray) -> bytes:
 
 
 def _from_snappy(data: memoryview) -> memoryview:
+    """Both framings that producers use. The limit counts over all blocks of a batch: each one alone may be small."""
     if data[:8] != _XERIAL[:8]:
         return _snappy_block(data, MOST_OPENED)  # librdkafka sends one bare block
     out, position = bytearray(), len(_XERIAL)
@@ -181,6 +184,7 @@ def _snappy_block(data: memoryview, room: int) -> memoryview:
 
 
 def _to_snappy(data: memoryview) -> bytes:
+    """In blocks of 32 KiB, as Kafka's own producer writes them."""
     out = [_XERIAL]
     for start in range(0, len(data), _XERIAL_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))

@@ -15,6 +15,8 @@ from typing import Any
 from reconciler.replication.runs.run_folders import alive
 
 POLL_S = 1.0
+# Several applications run on one machine, and each looks for free ports up from the same defaults. Spark's log and
+# progress bars would hide what the job itself writes.
 QUIET = {"spark.port.maxRetries": "100", "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
 _SOCKETS, _SOCKET_FOLDER = "spark.python.unix.domain.socket.enabled", "spark.python.unix.domain.socket.dir"
 
@@ -65,6 +67,7 @@ def waited_for(name: str, description: str, request: str, arguments: list[str]) 
 
 
 def _end_with(pid: int, run_dir: Path) -> None:
+    """Ends this process once the command ``pid`` is gone, and removes its run folder, which nothing else would."""
     while alive(pid):
         time.sleep(POLL_S)
     shutil.rmtree(run_dir, ignore_errors=True)

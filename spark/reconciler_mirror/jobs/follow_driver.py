@@ -22,6 +22,8 @@ from reconciler_mirror.cluster_mode.submission import Submission, kill
 
 
 def main(arguments: list[str]) -> int:
+    """Returns the exit code. A signal is passed on to the driver as a wish to stop, through its records: the follower
+    itself must stay until the driver has committed and left."""
     parser = argparse.ArgumentParser(prog="follow_driver.py", description="Submits a driver and follows it.")
     parser.add_argument("--run-dir", type=Path, required=True, help="the folder with handover.json")
     parser.add_argument("words", nargs="+", help="a spark-submit command line in deploy mode cluster")

@@ -79,6 +79,7 @@ class FolderRun:
         return (self._folder / "stop").exists()
 
     def announce(self, who: Application, phase: str) -> None:
+        """Written anew at each phase, as a whole, so that a reader never finds half of it."""
         content = {
             "pid": who.pid,
             "host": who.host,
@@ -131,6 +132,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _outcome(run: JobRun, settings: MirrorSettings, asked: threading.Event) -> DriverOutcome:
+    """Starts Spark and runs the driver. A failure to start is one sentence: Py4J's text is pages of Java frames."""
     try:
         started = now_ms()
         context = _context(settings)
@@ -146,6 +148,8 @@ def _outcome(run: JobRun, settings: MirrorSettings, asked: threading.Event) -> D
 
 
 def _run(context: Any, settings: MirrorSettings, run: JobRun, started: int, asked: threading.Event) -> DriverOutcome:
+    """Runs the driver on a context, and stops that whatever happens: an application that stays would keep its cores.
+    ``started``: ms since 1970."""
     for number in (signal.SIGTERM, signal.SIGINT):  # again, because Spark has set its own SIGINT handler
         signal.signal(number, lambda *_: asked.set())
     try:
@@ -153,6 +157,7 @@ def _run(context: Any, settings: MirrorSettings, run: JobRun, started: int, aske
             logs.logger("driver").warning("spark.mirror.path has no effect: there is one way of copying", value=path)
         who = Application(context.applicationId, started, socket.gethostname(), os.getpid(), run.run)
         run.announce(who, "")
+        # Tasks of a local master run on this machine, where no other one needs to reach the control channel.
         local = context.master.startswith("local")
         host = "127.0.0.1" if local else context.getConf().get("spark.driver.host")
         driver = Driver(context, settings, who, host, run.place(), run.goal())

@@ -18,6 +18,8 @@ from reconciler_mirror.leases.channel_listener import Listener, listen_for_tasks
 
 
 def main(arguments: list[str]) -> int:
+    """Returns the exit code. The port of the control channel is opened as the mirror would open it, since whether
+    executors reach it is part of the check."""
     given = waited_for("preflight_job.py", "Checks the executors of a mirror.", "an empty object", arguments)
     try:
         settings = parse(read_kept(given.handover))

@@ -58,6 +58,8 @@ class ReadProgress:
 
 
 def main(arguments: list[str]) -> int:
+    """Returns the exit code. Positions and ends are read, and small partitions compared, while Spark starts, which
+    takes some seconds: most comparisons of small topics are over by then."""
     about = "Proves both sides of a mirror equal."
     given = waited_for("verify_job.py", about, "flows, window and topic traits", arguments)
     try:
@@ -138,7 +140,8 @@ def _prove(session: Any, begun: ComparisonBegun, request: VerifyRequest) -> dict
                 compared.write_chunks(request.parquet)
     finally:
         compared.close()
-    # With all counts known, each difference is named by its first record.
+    # With all counts known, each difference is named by its first record. The writers are asked for last and only once:
+    # that reads the target again.
     differences = {
         plan.index: report.differences_of(plan, read.get(plan.index), located.get(plan.index)) for plan in ranges
     }
@@ -172,6 +175,8 @@ def _bounds(flows: Sequence[FlowSettings], request: VerifyRequest) -> Bounds:
 
 
 def _session(settings: MirrorSettings) -> Any:
+    """A SparkSession. In UTC, or the times in the chunk table would depend on the machine; with few shuffle partitions,
+    because Spark's default of 200 costs more than it saves for what is left to shuffle: keys."""
     from pyspark.sql import SparkSession
 
     own = {"spark.app.name": f"verify {settings.environment}/{settings.mirror}", "spark.sql.session.timeZone": "UTC"}

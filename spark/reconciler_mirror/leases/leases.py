@@ -47,6 +47,9 @@ class Leases:
         self._settings = settings
         self._board = board
         self._superseded = superseded
+        # Guards the fields below; ``_untasked`` and ``_server`` have locks of their own. Slots wait on it for lanes or
+        # the end.
+        # No message is sent under it: a task with a full socket would hold up all others.
         self._guard = threading.Condition()
         self._stopping = False
         self._lost = 0
@@ -218,7 +221,10 @@ class Leases:
 
     def _keep(self, slot: int) -> None:
         """The thread of one slot, that is, of one Spark core for the mirror: waits for lanes, leases them as a job with
-        one task, and pauses longer after each failure. Returns when the mirror stops."""
+        one task, and pauses longer after each failure. Returns when the mirror stops.
+
+        Each slot has a job of its own, so that it can be cancelled, lost and submitted again without the others.
+        """
         pause, number = 0.5, 0
         while (lanes := self._wait_for_lanes(slot)) is not None:
             if not lanes:
@@ -244,6 +250,7 @@ class Leases:
 
     def _lease(self, slot: int, number: int, lanes: tuple[LaneKey, ...]) -> bool:
         """Runs one Spark job. False if Spark lost it: its worker died or did not start."""
+        # A name of its own for each lease: a late message of the slot's former task must not count for this one.
         name = f"{slot}.{number}"
         specs = self._lanes.specs(lanes)
         spec = LeaseSpec(
@@ -266,6 +273,8 @@ class Leases:
                 return True
             self._running.begins(name, lanes)
         try:
+            # Blocks until the lease is over. Each lane's last report comes back as the job's result; what the channel
+            # brought before may be older, or may have been lost with a line.
             for report in running.run_job(self._context, slot, running.describe(slot, specs), given, preflight.checked):
                 self._board.report(report)
                 if report.end is LaneEnd.SUPERSEDED:

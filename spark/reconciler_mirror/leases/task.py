@@ -91,7 +91,11 @@ class ReportDelta:
 
 
 class LaneControl:
-    """A ``Control`` for one lane, over all its attempts."""
+    """A ``Control`` for one lane, over all its attempts.
+
+    The channel's thread sets what the driver wants, the lane's thread asks for it and reports, and the lease's thread
+    takes the reports. Each field is replaced as a whole, never changed in place, so no lock is needed.
+    """
 
     def __init__(self, lane: LaneSpec, lease: LeaseState) -> None:
         self._lease = lease
@@ -99,8 +103,11 @@ class LaneControl:
         self.paused_now = lane.paused
         self.rate_now = lane.rate
         self.latest = LaneProgress(lane.flow, lane.lane, (), at_work=False)
+        """The lane's last snapshot, whether the driver knows it or not."""
         self.newly_prepared = self._is_prepared = False
+        """``newly_prepared``: the driver does not know yet that the lane is ready to copy."""
         self.reported_at = float("-inf")
+        """Monotonic time of the last snapshot, even of an unchanged one: it proves that the lane is alive."""
         self.wake: Callable[[], None] = lambda: None
         self._unreported = ReportDelta()
         self._flow, self._claim = lane.flow, lane.claim
@@ -159,15 +166,22 @@ class LaneControl:
 
 
 class LeaseState:
-    """The flags, the deadline and the claims that all lanes of a lease share."""
+    """The flags, the deadline and the claims that all lanes of a lease share. The channel's thread sets them, except
+    for ``ended`` and ``news``."""
 
     def __init__(self, seconds: float) -> None:
         self.claims: dict[str, Claim] = {}
+        """By flow, once it is taken over; each lane of the flow waits for it."""
         self.stop = threading.Event()
+        """The mirror stops: lanes commit and leave at once."""
         self.over = threading.Event()
+        """Only this lease ends, for a new placement; its lanes begin again in another one."""
         self.ended = threading.Event()
+        """All lanes have ended; the check of the executor ends, too."""
         self.news = threading.Event()  # a lane has something to report, or has ended
         self.deadline = time.monotonic() + seconds
+        """Without a message of the driver the lease ends then, so that a driver that has lost the task can give its
+        lanes away."""
 
 
 def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport, ...]:
@@ -180,6 +194,7 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     ended_lanes: list[LaneKey] = []
 
     def of_lanes(message: channel.Message, name: str) -> list[tuple[LaneControl, Any]]:
+        """The controls that a part of a message is for, with its content."""
         entries = ((controls.get((flow, lane)), content) for flow, lane, content in message.get(name, ()))
         return [(control, content) for control, content in entries if control is not None]
 
@@ -205,6 +220,8 @@ def run_lease(lease: LeaseSpec, path: CopyPath = batch_path) -> tuple[LaneReport
     line = channel.ChannelClient(lease.driver, lease.token, lease.name, heard)
 
     def run(lane: LaneSpec) -> None:
+        """One lane, in its thread. ``left`` is sent as soon as it has ended, before Spark reports the end of the whole
+        task: a successor of this application waits for the lanes only."""
         key = (lane.flow, lane.lane)
         try:
             reports[key] = run_lane(

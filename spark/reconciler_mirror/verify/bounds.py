@@ -29,7 +29,7 @@ from reconciler_mirror.model.lane import NO_GROUND, Discovered, PartitionSpec
 from reconciler_mirror.verify.comparable import FlowOffsets, Offsets, Place, judge
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
 
-_POSITIONS_S = 30.0
+_POSITIONS_S = 30.0  # for open transactions of the positions to be decided
 _MOVING_S = 10.0  # seconds for which a leader may be unknown
 _DECIDED_S = 75.0  # a transaction of the mirror lasts 60 s at most
 PART, MOST_PARTS = 2_000, 20

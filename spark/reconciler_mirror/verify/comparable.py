@@ -45,6 +45,8 @@ def judge(
     """The range to compare, or the reason against it. ``traits`` by cluster. The caller sets the range's index."""
     source, target = (spec.topic, spec.partition), (spec.target_topic, spec.partition)
     ours, theirs = traits.get(flow.source.cluster, TopicTraits()), traits.get(flow.target.cluster, TopicTraits())
+    # Compaction on either side removes records that the other still has, so such a partition is compared by its keys. A
+    # time window would cut the two sides at different records, because what is left on each differs.
     compacted = spec.topic in ours.compacted or spec.target_topic in theirs.compacted
     own_time = spec.target_topic in theirs.append_time
     timed = window != TimeWindow() and not compacted
@@ -96,6 +98,7 @@ def judge(
 
 
 def _or_end(number: int, end: int) -> int:
+    """``number``, at most ``end``; -1, ListOffsets' answer for a time after the last record, stands for ``end``."""
     return end if number < 0 else min(number, end)
 
 

@@ -23,7 +23,9 @@ from reconciler_mirror.verify.tasks import KeyCounts, Located, Suspect, after, b
 
 _TASKS_A_CORE = 8
 _PIECES_A_CORE = 2
+"""Bundles of pieces for each core. A piece ends by the clock, so more of them would not even out the load."""
 _BEGINNING = 5_000.0
+"""Offsets that cost as much to read as the start of a partition: connections, metadata, the first fetch."""
 PIECE_S = 15.0
 """Seconds for which a task reads; after each piece the proved part is kept, and progress reported."""
 
@@ -56,8 +58,10 @@ def state_counts(entries: Any, cuts: Any, plans: Mapping[int, PartitionRange]) -
         last.where(F.col("side") == side).select("index", "key", F.col("last").alias(name))
         for side, name in ((SOURCE, "ours"), (TARGET, "theirs"))
     )
+    # A missing side makes the comparison null, which is no equality.
     equal = F.coalesce(F.col("ours.digest") == F.col("theirs.digest"), F.lit(False))
     both = ours.join(theirs, ["index", "key"], "full_outer").withColumn("equal", equal)
+    # Cached twice, because three queries follow, and each would read the entries and join them again.
     judged = _judged(both.cache(), cuts).cache()
     counted = judged.groupBy("index").pivot("verdict", list(_COUNTED)).count().collect()
     sides = {
@@ -142,7 +146,7 @@ class DataFrameComparison:
             for row in pieces:
                 self._so_far.take(row)
             self._kept()
-            if not pieces:
+            if not pieces:  # no task gave anything back, and another round would not, either: no endless loop
                 break
         context.setJobDescription("verify: reading both sides into surviving records")
         for reading in self._states.filter(lambda row: isinstance(row, PartitionReading)).collect():
@@ -199,6 +203,7 @@ class DataFrameComparison:
 
 
 def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
+    """An RDD with what ``read`` gives for each plan; read from Kafka once, and spilled to disk where memory ends."""
     context = session.sparkContext
     if not plans:
         return context.emptyRDD()

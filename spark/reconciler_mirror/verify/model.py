@@ -15,7 +15,7 @@ from reconciler_mirror.record_work.on_records import DecodedWorker
 
 SOURCE, TARGET = "source", "target"
 DIGEST_BYTES = 16
-_LENGTHS = struct.Struct(">qiii")
+_LENGTHS = struct.Struct(">qiii")  # timestamp, lengths of key and value, number of headers
 _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 
@@ -112,6 +112,8 @@ def encoded(record: VerifiedRecord, *, offset: bool = False) -> bytes:
 
 
 def digest(data: bytes) -> bytes:
+    """16 bytes in place of a record or key, so that billions fit into a shuffle; two different ones with equal digests
+    are not to be expected before some 2^64 of them."""
     return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 

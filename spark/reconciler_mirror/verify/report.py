@@ -19,6 +19,7 @@ from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.tasks import KeyCounts, Located
 
 CODE = "offsets_diverged"
+"""The condition of the mirror for the same fact, by which its runbook is found."""
 NO_PRODUCER = -1
 
 
@@ -52,6 +53,8 @@ def writers_of(differences: Iterable[tuple[PartitionRange, verification.FirstDif
 
 
 async def _writers(wanted: Mapping[int, tuple[OffsetSpan, int]]) -> Mapping[int, Writer]:
+    """Reads the batch header at each offset. One cluster after the other, and one partition at a time: differences are
+    rare, and the reader may stop at the first batch."""
     writers: dict[int, Writer] = {}
     for index, (span, offset) in wanted.items():
         writers[index] = Writer(unknown=f"offset {offset} no longer exists")
@@ -155,6 +158,8 @@ def partition(
 def differences_of(
     plan: PartitionRange, read: PartitionReading | None, located: Located | None
 ) -> Sequence[verification.FirstDifference]:
+    """The confirmed differences to name: of a compacted partition the first key's, else the first record of each
+    stretch."""
     if plan.compacted:
         return (located.difference,) if located is not None and located.difference is not None else ()
     return read.differences if read is not None else ()
@@ -174,6 +179,8 @@ def document(
     readings: Iterable[PartitionReading],
     sample: verification.Sample | None = None,
 ) -> dict[str, Any]:
+    """The content of ``result.json``. ``readings``: for clusters that only one of the two clients could read, which
+    weakens the proof and is written beside it. ``sample``: its seed names the parts, which can be compared again."""
     alone = dict(pair for reading in readings for pair in reading.one_client)
     one_client = [
         f"cluster {cluster} was read by the mirror's own client alone, because librdkafka cannot log in there ({why}): "

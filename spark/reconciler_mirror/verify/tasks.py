@@ -26,7 +26,8 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A compacted partition with different ``keys`` (digests)."""
+    """A compacted partition with different ``keys`` (digests), which a second reading has to confirm: a key may have
+    been written between the readings of the two sides."""
 
     plan: PartitionRange
     keys: tuple[bytes, ...] = ()
@@ -86,6 +87,8 @@ def after(seconds: float) -> Callable[[], bool]:
 
 
 def entries_of(plan: PartitionRange, readers: Readers) -> Iterator[KeyEntry | PartitionReading]:
+    """Every record of a compacted partition, of both sides, as an entry of its key; last the reading, with where each
+    side began. Without the reading the task has failed, and its entries prove nothing."""
     try:
         now = as_it_is_now(plan, readers)
         for side, span in ((SOURCE, now.source), (TARGET, now.target)):
