@@ -17,7 +17,7 @@ Key = tuple[str, int]
 NO_ID = UUID(int=0)
 NO_LEADER = -1
 EARLIEST, LATEST = -2, -1
-"""Timestamps of ListOffsets that stand for the log start and the end."""
+"""Timestamps by which ListOffsets answers with the log start and the end."""
 GROUP, TRANSACTION = 0, 1
 """Key types of FindCoordinator."""
 ANSWER_WITHIN = 5.0

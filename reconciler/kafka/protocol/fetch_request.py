@@ -26,7 +26,7 @@ Key = tuple[str, int]
 @dataclass(frozen=True, slots=True)
 class Want:
     """What to fetch of one partition. ``epoch``: the leader epoch we know (KIP-320), -1 unknown. ``max_bytes``: of this
-    partition in one answer; a larger first batch comes whole all the same (KIP-74)."""
+    partition in one answer; a larger first batch still comes whole (KIP-74)."""
 
     topic: str
     topic_id: UUID

@@ -16,8 +16,9 @@ STALLED_S = 30.0
 
 
 def partitions_stalled(topic: str, stalled: Sequence[tuple[int, int | None]], *, others_move: bool) -> Condition:
-    """For partitions that no other condition explains. ``stalled``: partitions and their lag in records, None while
-    unknown. ``others_move``: their lanes copy other partitions, so these may only be waiting for their turn."""
+    """For partitions that no other condition explains: the driver's own look at positions, in case a lane fails to say
+    what is wrong. ``stalled``: partitions and their lag in records, None while unknown. ``others_move``: their lanes
+    copy other partitions, so these may only be waiting for their turn."""
     numbers = sorted(number for number, _ in stalled)
     single = len(numbers) == 1
     runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
@@ -78,7 +79,8 @@ def takeover_refused(flow: FlowSettings, error: Exception) -> Condition:
 
 
 def offset_map_missing(spec: LaneSpec, code: int) -> Condition:
-    """``code``: Kafka's error code for a write or read of the map."""
+    """``code``: Kafka's error code for a write or read of the map. Copying continues: the map serves consumers
+    and later checks, and positions carry their own proof."""
     topic = OwnTopics(spec.target.topic_prefix).offsets
     return Condition(
         "offset_map_missing",
@@ -90,6 +92,7 @@ def offset_map_missing(spec: LaneSpec, code: int) -> Condition:
 
 
 def metrics_not_served(host: str, port: int, why: str) -> Condition:
+    """Reported once the port was refused for longer than a restart takes, in which the former application keeps it."""
     return Condition(
         "metrics_not_served",
         f"metrics are not served at {host}:{port}: {why}. Prometheus sees nothing of this mirror, so no alert on it "

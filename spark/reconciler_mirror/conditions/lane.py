@@ -1,4 +1,8 @@
-"""Conditions of a lane or partition: reasons for a stall, and the meaning of a broker's Produce error codes."""
+"""Conditions of a lane or partition: reasons for a stall, and the meaning of a broker's Produce error codes.
+
+A partition with a condition that stops it starts again after 5 s, and after up to a minute once that has failed several
+times; each start asks the clusters for everything again, so no condition outlasts its cause by more than that.
+"""
 
 from shlex import quote
 
@@ -8,7 +12,8 @@ from reconciler.replication.names import ConditionCode
 from reconciler_mirror.conditions.positions import seek_to
 from reconciler_mirror.model.lane import GRANTS, Claim, Condition, LaneSpec, PartitionSpec
 
-# The broker has checked the batch and refused it, so it is not in the log.
+# The broker has checked the batch and refused it, so it is not in the log. After another error it may be, and only the
+# same batch with the same sequence may be sent.
 DEFINITE = frozenset({2, 17, 29, 32, 38, 42, 43, 44, 76, 87})
 # The broker refused the batch for a single record (or its size), so it may take the other records.
 OF_ONE_RECORD = TOO_LARGE | {32, 44, 87}
@@ -59,7 +64,8 @@ def lane_failed(lane: LaneSpec, code: ConditionCode, text: str) -> Condition:
 
 
 def group_has_members(lane: LaneSpec, why: str) -> Condition:
-    """The group of the lane's positions has members, so the coordinator accepts only their commits."""
+    """The group of the lane's positions has members, so the coordinator accepts only their commits (error 22 or 25 of a
+    commit). Ends the attempt; the next one commits again before it copies."""
     return Condition(
         "lane_failed",
         f"lane {lane.lane} of {lane.flow} failed: another consumer is a member of group {lane.group} on "
@@ -72,7 +78,8 @@ def group_has_members(lane: LaneSpec, why: str) -> Condition:
 
 
 def fenced_by_stranger(lane: LaneSpec, why: str) -> Condition:
-    """The lane was fenced, but no later application has written its claim."""
+    """The lane was fenced, but for some seconds no later application has written its claim into the positions, as each
+    takeover does before it fences. So a producer of another program uses the id."""
     mine = lane.transactional_id
     return Condition(
         "lane_failed",
@@ -87,8 +94,9 @@ def fenced_by_stranger(lane: LaneSpec, why: str) -> Condition:
 def refused(
     spec: PartitionSpec, code: int, message: str, reached: int = -1, record: tuple[int, int] | None = None
 ) -> Condition:
-    """The target refuses the partition's records from source offset ``reached`` on. ``record``: offset and size of the
-    refused record, if it is a single one."""
+    """The target refuses the partition's records from source offset ``reached`` on, with a code of ``DEFINITE`` or
+    ``TOO_LARGE``. ``record``: offset and size of the refused record, if it is a single one: the sender halves a refused
+    batch until it has found it, and sends what lies before it."""
     why = f"{name_of(code)}{f' ({message})' if message else ''}"
     if code in DENIED:
         return Condition.of_partition(
@@ -123,7 +131,8 @@ def refused(
 
 
 def corrupt(spec: PartitionSpec, covered: int, why: str) -> Condition:
-    """``covered``: the source offset of the first unreadable batch."""
+    """``covered``: the source offset of the first unreadable batch. Reported for a batch that was read twice: the
+    network may have damaged it the first time."""
     return Condition.of_partition(
         "corrupt_source_batch",
         spec,
@@ -136,7 +145,8 @@ def corrupt(spec: PartitionSpec, covered: int, why: str) -> Condition:
 
 
 def unavailable(spec: PartitionSpec, side: str, why: str) -> Condition:
-    """``side``: source or target."""
+    """``side``: source or target. Of the source after ``REPORT_AFTER`` seconds of a start, of the target after
+    ``delivery_timeout``: elections and restarts of brokers take less."""
     topic = spec.topic if side == "source" else spec.target_topic
     return Condition.of_partition(
         "source_unavailable" if side == "source" else "target_unavailable",
@@ -160,6 +170,8 @@ def source_refuses(spec: PartitionSpec, code: int) -> Condition:
 
 
 def source_gone(spec: PartitionSpec) -> Condition:
+    """The source's metadata has the topic no longer, or fewer partitions of it. Its position stays: a topic that is
+    created again has another id, and stops with ``topic_recreated``."""
     return Condition.of_partition(
         "source_topic_deleted",
         spec,
@@ -169,7 +181,8 @@ def source_gone(spec: PartitionSpec) -> Condition:
 
 
 def target_missing(spec: PartitionSpec, partitions: int, code: int) -> Condition:
-    """``partitions``: of the target topic, 0 if it does not exist."""
+    """``partitions``: of the target topic, 0 if it does not exist. ``code``: of its metadata. The job creates no topic:
+    only the plan knows the configs that a copy has to have."""
     if code in DENIED:
         return refused(spec, code, "")
     if partitions == 0 or code == UNKNOWN_TOPIC:
@@ -189,7 +202,8 @@ def target_missing(spec: PartitionSpec, partitions: int, code: int) -> Condition
 
 
 def unreachable(spec: LaneSpec, side: str, why: str) -> Condition:
-    """``side``: source or target. The whole lane waits."""
+    """``side``: source or target. The whole lane waits: no session gets far enough to say something of a partition. Its
+    last report stays valid meanwhile, but for the ends."""
     end = spec.source if side == "source" else spec.target
     return Condition(
         "source_unreachable" if side == "source" else "target_unreachable",
@@ -199,7 +213,8 @@ def unreachable(spec: LaneSpec, side: str, why: str) -> Condition:
 
 
 def positions_undecided(spec: LaneSpec, why: str) -> Condition:
-    """A transaction that holds positions of the lane has neither been committed nor aborted (KIP-447)."""
+    """A transaction that holds positions of the lane has neither been committed nor aborted (KIP-447). A takeover has
+    one open for milliseconds; it becomes a condition after ``REPORT_AFTER`` seconds."""
     return Condition(
         "positions_undecided",
         f"lane {spec.lane} of {spec.flow} does not begin: a transaction on {spec.target.cluster} that holds positions "
@@ -211,6 +226,7 @@ def positions_undecided(spec: LaneSpec, why: str) -> Condition:
 
 
 def quota_throttled(cluster: str, seconds: float) -> Condition:
+    """In each report while a broker mutes a connection of the lane (KIP-219); ``seconds``: for how long from now on."""
     return Condition(
         "quota_throttled",
         f"{cluster} throttles the mirror: a client quota is used up, the next request waits {seconds:.1f} s",

@@ -38,7 +38,8 @@ def position_lost(spec: PartitionSpec, position: int, low: int, high: int, top: 
 
 
 def source_replaced(spec: PartitionSpec, position: int, low: int) -> Condition:
-    """The source has replaced copied records, from an unknown offset on. ``low``: the source's log start offset."""
+    """The source has replaced copied records, from an unknown offset on: its batch at the last copied offset is another
+    one (``fetch.last_batch``), and no copy could be compared. ``low``: the source's log start offset."""
     return Condition.of_partition(
         "source_truncated",
         spec,
@@ -52,7 +53,8 @@ def source_replaced(spec: PartitionSpec, position: int, low: int) -> Condition:
 
 
 def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) -> Condition:
-    """``before``: the flow that copied the partition, and a lower bound of its position."""
+    """The group has no position, and the offset map has copies: a coordinator that lost its offsets answers as for a
+    group that never was. ``before``: the flow that copied the partition, and a lower bound of its position."""
     other, offset = before
     who = f"flow {other}" if other != flow else "it"
     place = f"--from-flow {other}" if other != flow else f"--to {offset}"
@@ -96,7 +98,8 @@ def remote_topic_not_ours(spec: PartitionSpec, flow: str, group: str, at: Positi
 
 
 def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: int | None) -> Condition:
-    """``copied_to``: a lower bound of the flow's true position, from the offset map."""
+    """The position's metadata does not prove it (``position_metadata.is_ours``): a tool that sets offsets writes none,
+    or that of another offset. ``copied_to``: a lower bound of the flow's true position, from the offset map."""
     known = "how far it had copied is not known"
     if copied_to is not None:
         known = f"it had copied to {copied_to}, or a little further"
@@ -111,7 +114,8 @@ def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: 
 
 
 def marks_unknown(spec: PartitionSpec, arriving: str) -> Condition:
-    """``arriving``: the flow that copies records to the source."""
+    """The takeover found no floor for the partition (``ProvenanceSettings.unknown``). ``arriving``: the flow that
+    copies records to the source."""
     return Condition.of_partition(
         "provenance_not_yet_marked",
         spec,
@@ -186,7 +190,8 @@ def position_behind_copy(spec: PartitionSpec, group: str, position: int, ahead: 
 
 
 def copy_written_by_others(spec: PartitionSpec, first: int) -> Condition:
-    """``first``: target offset of the first record that the flow did not copy."""
+    """``first``: target offset of the first record that the flow did not copy. Found by reading offsets that the lane
+    did not write: those of markers and aborted batches hold no record."""
     return Condition.of_partition(
         "remote_topic_not_empty",
         spec,
@@ -200,7 +205,8 @@ def copy_written_by_others(spec: PartitionSpec, first: int) -> Condition:
 
 
 def target_truncated(spec: PartitionSpec, loss: TargetLoss, position: int) -> Condition:
-    """``position``: the next source offset, by the flow's committed position."""
+    """The copy's log ends before records whose transaction was committed. ``position``: the next source offset, by the
+    flow's committed position. It stays in the position (``lost``), because later records would hide the loss."""
     gone = loss.acknowledged - loss.end
     if loss.source < 0:
         which, place = "which source offsets these are, the offset map does not say", "OFFSET"
@@ -220,7 +226,8 @@ def target_truncated(spec: PartitionSpec, loss: TargetLoss, position: int) -> Co
 
 
 def offsets_diverged(spec: PartitionSpec, offset: int, why: str) -> Condition:
-    """For a flow that keeps offsets. ``offset``: a source offset; before it both sides are equal, as far as known."""
+    """For a flow that keeps offsets. ``offset``: a source offset; before it both sides are equal, as far as known. Once
+    noticed it stays in the position, so that no later holder writes after it: offsets cannot be corrected."""
     return Condition.of_partition(
         "offsets_diverged",
         spec,

@@ -79,7 +79,7 @@ class FolderRun:
         return (self._folder / "stop").exists()
 
     def announce(self, who: Application, phase: str) -> None:
-        """Written anew at each phase, as a whole, so that a reader never finds half of it."""
+        """Replaces the file at each phase, in one step, so that a reader never finds half of it."""
         content = {
             "pid": who.pid,
             "host": who.host,

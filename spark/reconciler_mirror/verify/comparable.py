@@ -98,7 +98,7 @@ def judge(
 
 
 def _or_end(number: int, end: int) -> int:
-    """``number``, at most ``end``; -1, ListOffsets' answer for a time after the last record, stands for ``end``."""
+    """``number``, at most ``end``; -1, ListOffsets' answer for a time after the last record, means ``end``."""
     return end if number < 0 else min(number, end)
 
 
