@@ -10,7 +10,7 @@ from dataclasses import dataclass
 _LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?")
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
-_PORT = re.compile("[0-9]{1,5}")
+_PORT = re.compile("[1-9][0-9]{0,4}")  # a zero in front: octal for some parsers
 _URL = re.compile(r"(https?)://([^/?#\\@]+)(/[!$-\[\]-~]*)?")
 """The path without ``#``, ``"`` and ``\\``, which programs read differently; no name of a user."""
 _LONGEST = 253
@@ -36,7 +36,7 @@ class HostPort:
 def host_port(text: str) -> HostPort:
     """Parses ``name:9092``, ``10.0.0.1:9092``, ``[fd00::1]:9092``. Raises ValueError with the problem."""
     host, colon, port = text.rpartition(":")
-    if not colon or not _PORT.fullmatch(port) or not 0 < int(port) < 2**16:
+    if not colon or not _PORT.fullmatch(port) or int(port) >= 2**16:
         raise ValueError(f"{without_login(text)!a} is not host:port with a port from 1 to 65535")
     if host.startswith("[") and host.endswith("]"):
         try:

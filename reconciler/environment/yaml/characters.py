@@ -14,9 +14,11 @@ _BLANKS = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
 _INVISIBLE = "\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069"
 _QUOTES = "\u2018-\u201f\u00ab\u00bb\u2039\u203a"
 _DASHES = "\u2010-\u2015\u2212"
+_SIGNS = "\uff1a\uff0c\u3001"
+"""Colon and commas of East Asian keyboards."""
 _STRAY = re.compile(f"[{_BLANKS}{_INVISIBLE}{_QUOTES}{_DASHES}]")
 _IN_PLAIN_TEXT = re.compile(rf"[{_BLANKS}{_INVISIBLE}]|^[{_QUOTES}]|(?<![^\S\n])[{_DASHES}](?!\s)")
-_BREAKS = re.compile(f"[{_BLANKS}{_INVISIBLE}{_QUOTES}]")
+_BREAKS = re.compile(f"[{_BLANKS}{_INVISIBLE}{_QUOTES}{_SIGNS}]")
 _COMMENT = re.compile(r"(^|\s)#.*")
 
 
@@ -67,6 +69,9 @@ def _problem(where: Where, char: str) -> Problem:
     """The problem, by the look of the character, since that is how it got there."""
     if re.match(f"[{_QUOTES}]", char):
         why, todo = "YAML reads it as a letter of the text and not as a quote", "Write ' or \" instead"
+    elif re.match(f"[{_SIGNS}]", char):
+        sign = ":" if char == "\uff1a" else ","
+        why, todo = f"YAML reads it as a letter of the text and not as {sign}", f"Write {sign} and a space instead"
     elif re.match(f"[{_DASHES}]", char):
         why, todo = "It looks like a hyphen, and no name in Kafka has it", "Write - instead, or quote the text"
     elif re.match(f"[{_BLANKS}]", char):

@@ -232,7 +232,8 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
 
 def _address_todo(text: str) -> str:
     """The correct form of an address, by its fault."""
-    addresses = [re.sub(".*(://|@)", "", part.strip()).rstrip("/") for part in text.split(",") if part.strip()]
+    parts = [re.sub(".*(://|@)", "", part.strip()).rstrip("/") for part in text.split(",") if part.strip()]
+    addresses = [re.sub(":0+(?=[1-9][0-9]*$)", ":", part) for part in parts]
     if "$" in text or "{{" in text:
         return "Write the address itself: references are resolved in client settings only"
     if len(addresses) > 1:

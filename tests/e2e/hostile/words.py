@@ -48,7 +48,7 @@ REFERENCES = (
 )  # fmt: skip
 READ_ALIKE = (
     "[::ffff:127.0.0.1]:1", "xn--80ak6aa92e:1", "169.254.169.254:80", "[fe80::1]:9092", "[::ffff:169.254.169.254]:80",
-    "[fd00:ec2::254]:80", "metadata.google.internal:80", "east.example.:9092", "localhost:22", "east.example:09092",
+    "[fd00:ec2::254]:80", "metadata.google.internal:80", "east.example.:9092", "localhost:22",
     "[::]:9092", "[::1]:9092",
 )  # fmt: skip
 """Odd or nobody's brokers, and the same host for every parser: they go where the allow-list lets them."""
@@ -62,7 +62,7 @@ ADDRESSES = (
     "east.example\\@evil:1", "[", "]", "[]:1",
     "user:secret@east.example:9092", "a b:9092", "east.example:\uff19092", "east.example:\u00b2",
     "east.example..:9092", "2852039166:80", "0251.0376.0251.0376:80", "127.1:9092", "0:9092",
-    "east.example:+9092",
+    "east.example:+9092", "east.example:09092",
     "east.example: 9092", "east.example:9092 ", "east.example:9092/../x",
     "east.example:9092;evil:1",
     "[::1%25lo]:9092", "${env:EAST}:9092", "*.example:9092", "east.example:1e3",

@@ -35,6 +35,7 @@ def test_quotes_and_comments_may_hold_them() -> None:
         ("orders: {clusters", "orders:\u00a0{clusters", "5:10", "U+00A0 (no-break space)"),
         ("orders: {clusters", "orders:\u2003{clusters", "5:10", "U+2003 (em space)"),
         ("orders: {clusters", "orders:\u202f{clusters", "5:10", "U+202F (narrow no-break space)"),
+        ("orders: {clusters", "orders\uff1a{clusters", "5:9", "U+FF1A (fullwidth colon)"),
         ("  orders: {", "\u00a0 orders: {", "5:1", "U+00A0 (no-break space)"),
         ("source: east", "source:\u3000east", "7:16", "U+3000 (ideographic space)"),
         ("orders: {clusters", "or\u200bders: {clusters", "5:5", "U+200B (zero width space)"),

@@ -34,6 +34,7 @@ def problems(before: str, after: str) -> list[str]:
         ("[w:9092]", "['w:9092,x:9092']", "Write each address as one of the list: [w:9092, x:9092]."),
         ("[w:9092]", "['SASL_SSL://w:9092']", "Write w:9092; security.protocol says how to connect."),
         ("[w:9092]", "['w:9092 ']", "Write w:9092."),
+        ("[w:9092]", "['w:09092']", "Write w:9092."),
         ("[w:9092]", "[w]", "Write host:port, such as w:9092."),
         ("[w:9092]", "['me:pw@w:1']", 'not the text "...@w:1". Nothing else has a meaning here. Write w:1.'),
         ("[w:9092]", "['${WEST}']", "references are resolved in client settings only."),
