@@ -270,6 +270,7 @@ def _files(folder: Path, problems: list[Problem], checkout: Checkout | None) -> 
             own = checkout is not None and path.name == ".git" and Path(os.path.realpath(here)) == checkout.root
             if not own and (path.name.lower() == ".git" or looks_like_repository(path)):
                 problems.append(_nested(path))
+        # Hidden folders are an editor's or a tool's; os.walk does not enter what is taken out here.
         folders[:] = [name for name in folders if not name.startswith(".")]
         for link in (path for name in folders if (path := here / name).is_symlink()):
             if (leads_out := _leads_out(link, checkout)) is not None:
@@ -329,6 +330,7 @@ def _untracked(links: Sequence[Path], checkout: Checkout | None) -> Mapping[Path
         return {}
     unknown, todo = "", ""
     try:
+        # Git is asked once for all links: it is a process each time.
         held = Repository(checkout).tracked(names.values())
     except ReconcilerError as error:
         held, unknown, todo = {}, f"and whether git tracks it is not known: {error.what}", error.todo.rstrip(".")

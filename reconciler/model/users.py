@@ -30,17 +30,20 @@ one."""
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
-    """One entry of ``users``. ``password`` is a reference such as ``${env:NAME}``; ``version`` counts its passwords.
-    ``number`` counts entries from 1."""
+    """One entry of ``users``."""
 
     number: int
+    """Counts entries from 1, in file order."""
     clusters: tuple[str, ...]
     name: str
     version: int = AS_FOUND
+    """Counts its passwords: a higher one sets the password again, since Kafka shows none."""
     mechanisms: tuple[Mechanism, ...] = (Mechanism.SHA_512,)
+    """Each gets a credential from the same password."""
     iterations: int | None = None
     """None: an existing credential keeps its number, a new one gets the least."""
     password: str = ""
+    """A reference such as ``${env:NAME}``."""
     take_over: bool = False
     """The password of a user that no apply made may be replaced."""
     absent: bool = False

@@ -58,7 +58,8 @@ def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
 
 
 def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
-    """Checks that types cannot express: limits, choices, and fields that depend on each other."""
+    """Checks that types cannot express: limits, choices, and fields that depend on each other. The reconciler has
+    checked all of them; a job may get the file of another release, or one that was edited by hand."""
     start, internal = flow.start, flow.mirrormaker
     yield from _low("lanes", flow.lanes, 1)
     if flow.lanes > handover.MOST_LANES:

@@ -233,6 +233,7 @@ def read_heartbeats(declared: DeclaredCluster, principals: Sequence[Principal]) 
                 return strangers[0]
         return ""
 
+    # Reading records takes Read on the topic, which a cluster may grant to only one of our principals.
     unread = Unknown("", "")
     for principal in principals:
         try:

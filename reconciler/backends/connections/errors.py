@@ -40,9 +40,12 @@ class Speaker:
     """The asking principal and its cluster, without secrets: enough for an ACL command."""
 
     cluster: str
+    """Its alias, for messages."""
     bootstrap_servers: tuple[str, ...]
     principal: str
+    """Which of ours: plan, apply, mirror or probe."""
     kafka_principal: str
+    """As brokers know it, ``User:name``."""
     offer: ServiceOffer = NO_SERVICE
     """The managed service."""
     as_plan: bool = False

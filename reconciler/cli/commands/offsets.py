@@ -68,6 +68,7 @@ def translate(
 
     topology = read_topology(env)
     declared_flow(topology, flow, "There is nothing to translate.")
+    # Both at once would mix committed positions with given ones, and rows say nothing of where they are from.
     if bool(groups) == bool(topic and positions):
         problem = "nothing to translate is named" if not groups else "a group and positions are given together"
         reason = "Either the committed offsets of groups are translated, or the positions you give."
@@ -85,6 +86,7 @@ def translate(
             text = translations_json(translations)
         case TableFormat.CSV:
             text = translations_csv(translations)
+            # The CSV is fed to kafka-consumer-groups, which refuses other lines; reasons go to standard error.
             for problem in translations.left_out:
                 say(f"left out: {problem}")
             for row in translations.rows:

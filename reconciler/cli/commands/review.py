@@ -128,6 +128,7 @@ def plan(
         from reconciler.operations.review import plan as reviewing
         from reconciler.render.plan.formats import format_of, render
 
+        # Endings are checked before any cluster is asked: a typo in --write must not cost a whole plan.
         request = reviewing.PlanRequest(base, revert, offline, prune, allow_new_address)
         forms = {path: format_of(path.suffix) for path in write or ()}
 
@@ -149,6 +150,7 @@ def plan(
 
         if len(envs) == 1:
             raise typer.Exit(planned(envs[0]))
+        # One environment that cannot be planned hides none of the others; the worst exit code is returned.
         codes = []
         for env in envs:
             try:

@@ -17,15 +17,18 @@ Line = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """User, command, environment and commit of a run. ``ignoring_gates``: the reason, or empty."""
+    """Who runs which command, by which files. Each line of the audit record can be traced to one."""
 
     command: str
     environment: str
     holder: Holder
     commit: str
+    """Of the files; ``dirty``: they differ from it."""
     dirty: bool
     steal: Steal | None = None
+    """Set if this run took the lock from its holder."""
     ignoring_gates: str = ""
+    """The reason, or empty."""
 
 
 def begun(run: str, at: float, actor: Actor, plan: Plan | None, changes: int) -> Line:

@@ -162,6 +162,7 @@ def _access_and_time(subject: str, facts: ClusterFacts, offer: ServiceOffer) -> 
             judged = check.problem if sure_ms >= SKEW_PROBLEM_MS else check.warning
             yield judged(text, why, "Let both follow the same time servers (NTP)")
 
+    # Brokers answer a request beyond this quota with the time to wait (KIP-599); apply waits and asks again.
     check = Check(subject, "mutation quota")
     if isinstance(facts.quotas, Unknown):
         todo = "kafka-configs.sh --describe --entity-type users --entity-default shows them"

@@ -61,6 +61,8 @@ def flow_findings(
     facts: Mapping[str, ClusterFacts],
     prospects: Mapping[TopicRef, Prospect] = NO_PROSPECTS,
 ) -> Iterator[Finding]:
+    """For each flow: whether offsets are ready for an unplanned failover, whether the target takes what the source
+    accepts, and whether its copies can be written with acks=all."""
     limits = _Limits(live, prospects, facts)
     for flow in topology.flows.values():
         subject = f"flow {flow.name}"

@@ -110,7 +110,8 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
 
 
 def record_needs(topology: Topology, cluster: str, principal: Principal, routes: Sequence[Route]) -> Iterator[Needed]:
-    """Read and Write on topics with records, including planned topics."""
+    """Read and Write on topics with records, including planned topics. Each need says what fails without it: a user
+    grants a right for a reason, not for a name."""
     status, hosted = bool(_kept(topology, cluster)), hosts(topology, cluster)
     own = topology.clusters[cluster].own_topics
     match principal:

@@ -26,6 +26,8 @@ def _entries(item: ItemChange, entries: Sequence[Any]) -> list[Any]:
 
 
 def rule(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """Edits of an access rule without a change in the plan: its rules stay, were never there, or are there already.
+    Nothing is reported for a cluster that was not read."""
     before, after = _entries(item, sides.before.access), _entries(item, sides.after.access)
     clusters = sorted({name for each in (*before, *after) for name in clusters_of(each, sides.after) or each.clusters})
     if sides.outside(clusters):

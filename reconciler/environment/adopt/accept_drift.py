@@ -61,6 +61,7 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
         refused += [f"{subject}: {name}" for name in why]
         accepted |= {(accepted.topic, accepted.field): accepted for accepted in entries}
     changed: dict[str, str] = {}
+    # Texts are edited in place, one value after the other, so comments, order and quoting stay as the user wrote them.
     for value in accepted.values() if not refused else ():
         where = topology.topics[value.topic].where
         text = changed.get(where.file, texts[where.file])

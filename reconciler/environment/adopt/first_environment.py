@@ -55,12 +55,14 @@ def first_environment(
     files: dict[str, str] = {}
     adoptions: list[Adoption] = []
     left: dict[str, int] = {}
+    # Upstream clusters come first: a topic that flows fill further down is declared where its records begin.
     in_order = sorted(clusters, key=lambda cluster: len(_upstream(cluster.name, flows)))
     for index, cluster in enumerate(in_order):
         rest = in_order[index + 1 :]
         before = {**files, "rest.yaml": _clusters_text(rest)} if rest else files
         known = load(before, name) if before else None
         live = read(cluster)
+        # Undeclared users are only counted: each entry would need a variable with a password that is not there yet.
         if not users and live.users is not None and isinstance(live.users.credentials, Mapping):
             left[cluster.name] = len(live.users.credentials)
             live = replace(live, users=None)

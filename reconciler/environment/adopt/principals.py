@@ -39,6 +39,7 @@ def adopt_access(cluster: str, bindings: Iterable[acls.AclBinding]) -> Adopted[a
     left_out: list[str] = []
     for acl in sorted(bindings):
         at_cluster = acl.name == acls.CLUSTER_NAME and acl.pattern is acls.PatternType.LITERAL
+        # Kafka stores rules that match no client, such as after a typo. Declared, they would look as if they did.
         if not is_principal(acl.principal):
             left_out.append(f"{acl}: its principal is none that a client can be")
         elif acl.host != acls.WILDCARD and not is_address(acl.host):
@@ -79,6 +80,7 @@ def adopt_quotas(cluster: str, live: Mapping[QuotaEntity, Limits]) -> Adopted[Qu
     quotas: list[Quota] = []
     left_out: list[str] = []
     for whom, limits in sorted(live.items(), key=lambda pair: str(pair[0])):
+        # Kafka holds some entities and values that its own tools refuse; a plan could never set them again.
         kinds = {part.kind for part in whom.parts}
         if not kinds or not kinds <= set(KINDS) or ("ip" in kinds and len(whom.parts) > 1):
             left_out.append(f"{whom}: no entry can name this entity")
@@ -113,6 +115,7 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> Adopted[ScramUser]:
     # Each user needs a separate variable: names of svc.a and svc-a would be equal, so the second gets a number.
     variables: dict[str, str] = {}
     for name in sorted(live.credentials):
+        # Environment variables may only have letters, digits and underscores.
         stem = variable = TODO + re.sub("[^A-Z0-9]", "_", name.upper())
         number = 2
         while variable in variables:
@@ -131,6 +134,8 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> Adopted[ScramUser]:
         elif record is not None and record.setting is not None:
             left_out.append(f"{user_words(name)}: {record}")
         else:
+            # A hashed password cannot be read back, so the entry keeps the existing one (version 0) until the user sets
+            # another.
             version = record.version if record is not None and record.version is not None else AS_FOUND
             counts = set(credentials.values())
             iterations = counts.pop() if len(counts) == 1 else None

@@ -197,6 +197,7 @@ def _adopted(cluster: str, topic: LiveTopic, inherited: Mapping[str, str]) -> Ad
         comments.append(f"configs could not be read, none is declared: {topic.configs.error}")
     else:
         for key, config in sorted(topic.configs.items()):
+            # Only overrides: a default that git declares would no longer follow its brokers.
             if config.source is not Source.TOPIC:
                 continue
             if key in THROTTLES:

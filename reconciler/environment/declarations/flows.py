@@ -33,6 +33,8 @@ LEAST_RATE = 1024
 
 def build_flow(reading: Reading) -> declared.Flow:
     # Only conditions with ``continue``: ``stop`` is the default, so declaring it must not change the fingerprint.
+    """The flow of one entry. Absent fields get the defaults of this release, so that the hand-over and its fingerprint
+    have every value, and a changed default is a visible edit."""
     node = reading.node("on_condition")
     if isinstance(node, YamlMapping):
         goes_on = {code for code, entry in node.entries.items() if entry.value.data == "continue"}
@@ -107,6 +109,7 @@ def _start(reading: Reading) -> Start:
         reading.wrong(("start",), Wrong("bad-value", problem, why, "Write one of the two"))
         return Start()
 
+    # Partitions are keys of YAML, so they come as text; the schema has checked that they are numbers.
     if given == ["offsets"]:
         topics = reading.node("start", "offsets")
         offsets: dict[str, Mapping[int, int]] = {}

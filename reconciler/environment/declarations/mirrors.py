@@ -119,6 +119,7 @@ def check_mirrors(topology: Topology, places: Places) -> Iterator[Problem]:
                 problem = f"the flow {name} is in the mirrors {other.name} and {mirror.name}"
                 why = "The two applications would keep fencing each other"
                 yield Problem("flow-in-two-mirrors", where, problem, why, "Keep it in one of them")
+    # Only a mirror that lists its flows can leave one out: without a list it gets every other flow to its cluster.
     idle = [flow for flow in topology.flows.values() if flow.name not in carriers and flow.target in topology.mirrors]
     if not idle or not places.complete or _with_errors("mirrors", topology.mirrors, places):
         return
@@ -135,6 +136,8 @@ def _with_errors(section: str, built: Collection[str], places: Places) -> bool:
 
 
 def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Settings that contradict the master, the deploy mode, or what the job itself sets. Spark reports none of them: an
+    application would wait for cores for ever, or run in another place."""
     for mirror in topology.mirrors.values():
         # An earlier release had a second way of copying; the word for the one that is left may stay.
         path = mirror.spark_conf.get(_PATH, "batch")
@@ -146,6 +149,7 @@ def check_deployments(topology: Topology, places: Places) -> Iterator[Problem]:
             todo = "Remove it. Apply then replaces the running job, which continues from its positions"
             yield Problem("one-path", places.of(mirror, "spark_conf", _PATH), problem, why, todo)
 
+        # All further rules depend on the kind of master, so they are not checked for an unreadable one.
         kind = handover.master_kind(mirror.master)
         try:
             check_master(mirror.master)
@@ -226,6 +230,8 @@ def _without_effect(mirror: Mirror, kind: handover.MasterKind, places: Places) -
 
 
 def _spark_settings(mirror: Mirror, section: str, conf: Mapping[str, str], places: Places) -> Iterator[Problem]:
+    """Settings that the job needs otherwise, that another key of the entry sets as well, or with which no task could
+    start."""
     for setting, value in conf.items():
         where = places.of(mirror, section, setting)
         if setting in _OWN and value.lower() != (wanted := _OWN[setting][0]).lower():

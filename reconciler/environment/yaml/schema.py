@@ -225,6 +225,7 @@ def _bad_value(document: Document, path: list[Step], error: ValidationError, sch
             code, why = "empty-value", "Without it there is nothing to do"
         case "pattern" if wanted == "host:port":
             todo = _address_todo(str(error.instance))
+    # A value may be a secret in the wrong field, and an address may carry a login: neither is repeated.
     given = without_login(str(error.instance)) if wanted == "host:port" else error.instance
     shown = "empty" if code == "empty-value" else show(given, _is_secret(path))
     return Problem(code, where, f"{name} must be {wanted}, not {shown}", why, todo)

@@ -40,6 +40,7 @@ class TopicMetadata:
     topic_id: UUID
     error: int
     leaders: Mapping[int, Leader] = field(default_factory=dict)
+    """By partition; node -1: it has no leader now."""
 
 
 @dataclass(frozen=True, slots=True)

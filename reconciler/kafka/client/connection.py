@@ -38,13 +38,17 @@ _HEAD = struct.Struct(">ihhih")
 
 
 class _Asked(NamedTuple):
-    """A request without a response. ``end``: bytes that the connection has sent once the request is written."""
+    """A request without a response yet."""
 
     correlation: int
+    """The id by which the response is recognised."""
     answer: asyncio.Future[Frame]
     patience: float
+    """Seconds until it fails, from ``at`` on."""
     at: float
+    """Monotonic time of sending."""
     end: int
+    """Bytes that the connection has sent once the request is written."""
 
 
 class Connection:

@@ -67,6 +67,7 @@ class GroupClient:
         wanted = {group.group: group.kind for group in groups if group.kind in (GroupKind.CLASSIC, GroupKind.CONSUMER)}
 
         async def ask(connection: Connection, names: Sequence[str]) -> dict[str, int]:
+            # Each protocol has a request of its own, which describes only its own groups (KIP-848).
             classic = [name for name in names if wanted[name] is GroupKind.CLASSIC]
             answers: list[DescribedGroup] = []
             if classic:
@@ -128,6 +129,7 @@ class GroupClient:
         while True:
             answer = (await self.offsets([group], stable=True))[group]
             check(answer.error, f"positions of group {group} on {self.cluster.name}")
+            # An offset that an earlier turn found decided stays: the group may have begun another transaction since.
             decided = {**answer.offsets, **{key: offset for key, offset in decided.items() if offset is not None}}
             waiting = [key for key in answer.unstable if key not in decided]
             if not waiting or time.monotonic() > until:

@@ -25,15 +25,17 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """What to fetch of one partition. ``epoch``: the leader epoch we know (KIP-320), -1 unknown. ``max_bytes``: of this
-    partition in one answer; a larger first batch still comes whole (KIP-74)."""
+    """What to fetch of one partition."""
 
     topic: str
     topic_id: UUID
     partition: int
     offset: int
+    """The next one to read."""
     epoch: int
+    """The leader epoch that we know (KIP-320), so that a former leader refuses; -1: unknown."""
     max_bytes: int
+    """Of this partition in one answer; a larger first batch still comes whole (KIP-74)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class TopicSeen:
     copy: str
     """Its name at the destination."""
     topic_id: str
+    """A topic that was recreated since is another one, and makes the plan stale."""
     partitions: int
     left: int | None
     """Uncopied offsets, None if unknown."""
@@ -158,10 +159,13 @@ class CutoverPlan:
     origin: str
     destination: str
     topics_expression: str
+    """Topics of the origin, by whole names."""
     groups_expression: str
     settings: CutoverSettings
+    """Limits and choices, which apply uses as they were reviewed."""
     made_ms: int
     clusters: Mapping[str, str]
+    """Alias -> cluster id at the time of the plan."""
     flow_digest: str
     """Of the flow in git."""
     topics: tuple[TopicSeen, ...]
@@ -169,9 +173,11 @@ class CutoverPlan:
     unsupported: Mapping[str, str]
     """Group -> why its state is more than offsets."""
     fence: FenceChosen
+    """Fixed here, so that reviewers see each deny rule."""
     started: str
     """The flow back that the cut-over starts, or empty."""
     checks: tuple[FailoverCheck, ...]
+    """The worst first; one that stops makes the plan unusable."""
     steps: tuple[PlannedStep, ...]
     stop_s: float | None
     """Estimated time of refused writes, without the time that groups and clients take; None if unknown."""

@@ -82,13 +82,16 @@ class Rights:
 
     principal: Principal
     kafka_principal: str
+    """As brokers know it, ``User:name``."""
     server: str
     failed: Unknown | None = None
     """Why it could not even connect."""
     operations: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """By existing topic (KIP-430)."""
     denied: frozenset[str] = frozenset()
+    """Existing topics that it may not describe: brokers hide them, so these were asked by name."""
     sees_all: bool = False
+    """It may describe every topic, so that a missing one does not exist."""
     creates: Mapping[str, bool] | Unknown = field(default_factory=dict)
     groups: Mapping[str, bool] | Unknown = field(default_factory=dict)
     transactional_ids: Mapping[str, bool] | Unknown = field(default_factory=dict)
@@ -113,9 +116,11 @@ class ClusterFacts:
     brokers: Mapping[int, Mapping[str, str | None]] | Unknown = field(default_factory=dict)
     """Broker id -> its configs."""
     authorizer: bool | Unknown = False
+    """Whether it has one; without one every client may do everything."""
     features: Mapping[str, int] | Unknown = field(default_factory=dict)
     """Name -> finalized level."""
     apis: Mapping[str, int] = field(default_factory=dict)
+    """Request -> highest version, of the broker that was asked."""
     skew_ms: int | Unknown = 0
     """The active controller's clock minus ours, give or take ``skew_error_ms``."""
     skew_error_ms: int = 0

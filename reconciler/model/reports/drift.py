@@ -78,8 +78,10 @@ class Difference:
     subject: str
     kind: str
     wished: str
+    """As git declares it; ``found``: as the cluster has it, both in words."""
     found: str
     risk: str
+    """Of the change that would remove it."""
     mended_by: str
     """Id of the planned change that would remove the difference."""
     cause: Cause

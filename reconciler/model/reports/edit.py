@@ -109,15 +109,19 @@ class MirrorImpact:
 
 @dataclass(frozen=True, slots=True)
 class EditComparison:
-    """``same_text`` False and nothing else: the edit is only of comments, layout, order or spelling."""
+    """What an edit means, by the files alone."""
 
     environment: str
     items: tuple[ItemChange, ...] = ()
+    """Entries that the edit adds, removes or changes."""
     follows: tuple[ItemChange, ...] = ()
+    """Remote topics that appear or vanish with them."""
     flows: tuple[FlowImpact, ...] = ()
     mirrors: tuple[MirrorImpact, ...] = ()
     new: bool = False
+    """The base has no such environment."""
     same_text: bool = True
+    """False and nothing else: the edit is only of comments, layout, order or spelling."""
 
     @property
     def empty(self) -> bool:

@@ -144,11 +144,14 @@ class GroupOffset:
     """One partition of a group."""
 
     origin: Key
+    """Partition of the origin; ``destination``: the same one there, maybe under another name."""
     destination: Key
     committed: int
     """The offset on the origin, with its metadata."""
     metadata: str
+    """The client's own words beside the offset; they travel with it."""
     translated: TranslatedPartition
+    """What the map says; ``after`` may differ, as offsets never go back."""
     before: int | None
     """The offset on the destination before this run; None without one."""
     after: int | None = None
@@ -295,6 +298,7 @@ class PartedPartition:
     at: int = 0
     """Both sides have the same records before this offset."""
     source_end: int = 0
+    """End of the source's log when they were compared; ``target_end``: of the target's."""
     target_end: int = 0
     source_records: int = 0
     """Records from there to ``source_end`` on the source alone."""
@@ -339,12 +343,16 @@ class FailoverFacts:
     """False: the origin does not answer, and groups have the offsets of their last checkpoints."""
     unreachable_because: str
     flow: DrainedFlow | None
+    """None if no flow is to drain."""
     groups: tuple[GroupMove, ...]
+    """With the offsets that are due, or that were set."""
     unsupported: Mapping[str, str] = field(default_factory=dict)
     """Group -> why its state cannot be moved."""
     unmapped: Unmapped | None = None
     fence: FenceSeen = FenceSeen()
+    """Rules that keep producers off the origin."""
     copies: CopiesSeen = CopiesSeen()
+    """Rules that keep clients off the copies at the destination."""
     same_offsets: bool = False
     """The flow keeps offsets."""
     parted: tuple[PartedPartition, ...] = ()

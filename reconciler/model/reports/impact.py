@@ -19,12 +19,14 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadingGroup:
-    """A consumer group of a topic. ``lag``: in records, None if it has committed nothing or the ends are unknown."""
+    """A consumer group of a topic."""
 
     group: str
     state: str
+    """In the broker's word."""
     members: int
     lag: int | None
+    """In records, None if it has committed nothing or the ends are unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +58,13 @@ class AccessShift:
     """Existing ones, without ``more`` others; ``patterns`` (``pay.*``): existing and future names."""
     patterns: tuple[str, ...] = ()
     more: int = 0
+    """Number of further names, which are not listed."""
     host: str = WILDCARD
+    """From which this holds; ``*``: any."""
     readers: tuple[ReadingGroup, ...] = ()
     """Groups with members that lose a topic, as far as they may be the principal's."""
     unknown: tuple[str, ...] = ()
+    """Answers about readers that are missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,16 @@ class TranslateRequest:
 
 @dataclass(frozen=True, slots=True)
 class TranslatedOffset:
-    """One position: ``offset`` of ``topic`` corresponds to ``found`` of ``other``. ``group``: empty for a given
-    position."""
+    """One translated position."""
 
     group: str
+    """Empty for a given position."""
     topic: str
     partition: int
     offset: int
+    """Of ``topic``, on the side to translate from."""
     other: str
+    """The topic's name on the other side; ``found``: the offset there."""
     found: Translation
 
 

@@ -97,6 +97,7 @@ class MapFlow:
     source: str
     target: str
     mirror: str
+    """The application that carries it."""
     delivery: str
     state: State = State.UNKNOWN
     said: str = "not looked at"
@@ -106,14 +107,18 @@ class MapFlow:
     records_per_second: float | None = None
     bytes_per_second: float | None = None
     records_lag: int | None = None
+    """Source offsets without a committed copy."""
     seconds_lag: float | None = None
+    """Age of the oldest record that was read and not committed."""
     lag_at_least: int = 0
     conditions: int | None = None
     """None: not read."""
     mark: PlanMark | None = None
+    """The plan's effect on it; None without a plan, or without an effect."""
     plan_why: tuple[str, ...] = ()
     """The plan's words on the flow."""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """As declared, for those who look for their own flows."""
     offsets: str = "translated"
     """``translated``, or ``same`` if copies keep the source's."""
 

@@ -57,11 +57,14 @@ class DesiredMirror:
     generation: int
     """One more with each record."""
     state: DesiredState
+    """Whether it has to run."""
     fingerprint: str
     handover: Document
+    """The definition, with references to secrets, never their values."""
     submission: Document
     """Input of spark-submit (master, spark_conf); the fingerprint covers it and the hand-over."""
     who: str
+    """The user whose apply wrote it, from files of ``commit``."""
     commit: str
     written_ms: int
 
@@ -100,13 +103,17 @@ class HostLease:
     beat: int
     """Counts renewals, so that a reader's own clock shows whether the holder lives."""
     machine: str
+    """Host name, for people; ``version``: of the host's program."""
     pid: int
     version: str
     renewed_ms: int
+    """By the holder's clock, for people: others go by ``beat``."""
     lease_ms: int = LEASE_MS
+    """Without a renewal for so long, another host may take it."""
     released: bool = False
     """Anyone may take it at once."""
     report: HostReport = field(default_factory=HostReport)
+    """The host's report on the mirror, which travels with each renewal."""
 
     @property
     def words(self) -> str:

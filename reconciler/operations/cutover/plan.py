@@ -44,15 +44,16 @@ Rules = frozenset[AclBinding] | Unsupported | Unknown
 
 @dataclass(frozen=True, slots=True)
 class CutoverRequest:
-    """Expressions match whole names, empty for all. ``label`` (``owner=billing``) and a file of ``names`` are other
-    ways to choose topics."""
+    """What to plan. ``topics`` and ``groups``: expressions for whole names, empty for all."""
 
     flow: str
     settings: CutoverSettings
     topics: str = ""
     groups: str = ""
     label: str = ""
+    """``owner=billing``: declared topics with this label, in place of ``topics``."""
     names: Path | None = None
+    """A file with a topic a line, in place of ``topics``."""
 
 
 def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:

@@ -174,6 +174,7 @@ def add(imported: ImportedEnvironment, asked: Topology, folder: Path) -> Added:
     if not clusters and not flows:
         return Added(None, (), left)
     path = files.unused_file(folder, FILE)
+    # Valid by itself, the new file may still collide with the user's: equal remote names, or a loop over both.
     text = files.for_editors_in(folder, path, imported.text_of(clusters, flows))
     try:
         load({**there, str(path): text}, files.environment_name(folder), expired_too=True)

@@ -68,6 +68,8 @@ def import_positions(folder: Path, request: ImportRequest, write: bool, say: Cal
         first = _read(session, places)
         if not any(records is not None for records in first.values()):
             raise _no_offsets_topic(session, places)
+        # Two looks at the stored positions: if they move meanwhile, MirrorMaker 2 still copies, and the mirror would
+        # copy the same records beside it.
         say(f"looking again in {LOOK_AGAIN_S:.0f} s, to see whether MirrorMaker 2 still copies")
         time.sleep(LOOK_AGAIN_S)
         second = _read(session, places)

@@ -131,6 +131,7 @@ def _stops(cause: VerdictCause, health: Verdict) -> str:
 
 
 def _one_flow(view: LiveView, live: LiveState, health: Verdict, name: str, now_ms: int) -> tuple[Region, ...]:
+    """The regions of one flow's page, from the newest status record, the lock's records and the verdict."""
     flow = view.topology.flows.get(name)
     if flow is None:
         return (Region("head", f"<h1>No flow {mono(name)} is declared</h1><p>The page of flows has all.</p>"),)

@@ -67,6 +67,8 @@ Ends = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Box:
+    """A rectangle in the picture's units, from its upper left corner."""
+
     x: float
     y: float
     width: float
@@ -91,7 +93,9 @@ class Layout:
     width: float
     height: float
     regions: Mapping[str, Box]
+    """Frames around clusters of one region, by its name."""
     nodes: Mapping[str, Box]
+    """By cluster."""
     paths: tuple[EdgePath, ...]
     down: bool = False
 

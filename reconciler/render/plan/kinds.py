@@ -67,14 +67,16 @@ class Words(ABC, Generic[Changed]):
 
 @dataclass(frozen=True, slots=True)
 class OutlinedValue:
-    """One config in words. ``before`` is empty for a new topic; ``by`` is empty if origins differ. Without ``after``:
-    several keys that share the origin ``by``."""
+    """One config in words. Without ``after``: several keys that share the origin ``by``."""
 
     key: str
     before: str
+    """Empty for a new topic."""
     before_source: str
+    """The level at which the present value is set, in Kafka's words."""
     after: str
     by: str
+    """The layer or flow that decided; empty if origins differ."""
 
     def __str__(self) -> str:
         if not self.after:

@@ -43,21 +43,29 @@ class PlanEntry:
     """One change, or equal changes on several topics."""
 
     sign: str
+    """Of the change's action: ``+``, ``~``, ``!`` or ``-``."""
     names: tuple[str, ...]
+    """Subjects within their cluster."""
     headline: str
     why: str
+    """Shared reason; empty where the headline has it."""
     lines: tuple[str, ...]
     """Everything under the headline, also the values."""
     values: tuple[OutlinedValue, ...]
+    """Configs of creations and alterations, for formats that show tables."""
     risk: Risk
     risk_text: str
+    """Why the risk is what it is."""
     reversibility: str
     needs: tuple[str, ...]
+    """Ids of changes that come first."""
     needs_why: str
     folds: bool = False
     """A concise form may show the first lines only, since the headline sums them up."""
     noun: str = "topic"
+    """For the number of several equal changes."""
     stakes: tuple[str, ...] = ()
+    """Records and readers that a dangerous change affects, a line each."""
     later: str = ""
     """Why it comes in a later wave than its cluster."""
     rules: tuple[str, ...] = ()

@@ -206,6 +206,7 @@ def check_sections(checks: Iterable[FailoverCheck]) -> tuple[Section, Section, S
 def failover_json(report: Report, exit_code: int) -> str:
     """As schemas/failover.schema.json."""
     facts = report.seen
+    # Before the move the flow has offsets to copy; after it, those that were not copied are left behind.
     to_copy = None if facts.flow is None else facts.flow.left
     groups = [
         {
@@ -248,6 +249,7 @@ def failover_json(report: Report, exit_code: int) -> str:
         checks=report.checks,
         steps=[replace(step, seconds=round(step.seconds, 3)) for step in report.steps],
         groups=groups,
+        # At a failback the destination is the flow's source: fields are named by the move, as in the text.
         one_sided=[
             {
                 "topic": each.source[0],

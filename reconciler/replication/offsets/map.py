@@ -66,7 +66,9 @@ class Gap:
     ``target_end``). None: that bound is unknown."""
 
     source: int | None
+    """First source offset of the gap; ``source_end``: the one after its last."""
     target: int | None
+    """Likewise, at the target."""
     source_end: int | None
     target_end: int | None
 

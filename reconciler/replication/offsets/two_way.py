@@ -13,17 +13,20 @@ from reconciler.replication.offsets.map import CopiedRun, Exactness, PartitionMa
 
 @dataclass(frozen=True, slots=True)
 class Interleaved:
-    """Knowledge about one partition. ``out``: the map from here to there, ``out_to``: that flow's position here;
-    ``back``, ``back_to``: the same of the flow from there to here, in offsets there. None: not begun.
+    """Knowledge about one partition that clients write on both sides.
 
     For a translation that is never ahead, read in this order: the group's offset, ``back_to``, ``back``, ``out_to``,
     ``out``. Then ``back`` covers all that the group can have read, and ``out`` all that lies before its end.
     """
 
     out: PartitionMap
+    """The map from here to there."""
     out_to: int | None
+    """That flow's position here; None: not begun."""
     back: PartitionMap
+    """The map of the flow from there to here."""
     back_to: int | None
+    """Its position, in offsets there; None: not begun."""
 
     def translate(self, position: int, out: Translation | None = None) -> Translation:
         """Where a group that has read everything before ``position`` here continues there.

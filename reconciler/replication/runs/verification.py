@@ -116,16 +116,20 @@ class ComparedPartition:
     target_topic: str
     partition: int
     state: Equality
+    """The result; UNKNOWN if it could not be compared."""
     compared: str
     """What is counted, records, keys (compacted topics) or nothing. ``differing`` counts these."""
     equal: int = 0
+    """Records or keys that are the same on both sides."""
     source_records: int = 0
+    """Read at the source; ``target_records``: at the target."""
     target_records: int = 0
     by_bytes: int = 0
     """Records that equal batches prove, unopened."""
     sampled: int = 0
     """Of them those that a second client read as well."""
     differing: int = 0
+    """Records or keys that differ, or that only one side has."""
     changing: int = 0
     """Keys written while they were compared."""
     older_at_source: int = 0
@@ -133,7 +137,9 @@ class ComparedPartition:
     lag: int = 0
     """Source offsets not copied yet, so not compared."""
     position: int | None = None
+    """Source offset up to which the flow had copied; None: no position."""
     source: OffsetRange | None = None
+    """Compared offsets of the source; ``target``: of its copy."""
     target: OffsetRange | None = None
     timestamps: bool = True
     """Were they compared?"""
@@ -143,4 +149,5 @@ class ComparedPartition:
     """The first of ``differences``, of which only some are named."""
     differences: tuple[FirstDifference, ...] = ()
     reason: str = ""
+    """Why nothing, or not all, was compared; ``todo``: what to do about it."""
     todo: str = ""

@@ -99,6 +99,7 @@ def _compare(
             reason = Reason(Why.STALE, f"its last status says running, but {why}")
         case _:
             assert_never(live.state)
+    # No job runs, so the reader has no former definition to compare with: the start names what matters of its own.
     keeping = (f"flow {flow['name']}: same offsets on both sides" for flow in fields["flows"] if kept_before(flow))
     deployment: list[str] = []
     if settings := mirror.deployment.settings():

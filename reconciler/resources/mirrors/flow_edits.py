@@ -187,6 +187,7 @@ def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
         )
         yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)
 
+    # Offsets that went back or came from the other side stay as they are when the edit is reverted, hence lasting.
     if now["follow_rewinds"] and not was["follow_rewinds"]:
         why = (
             "a group that is set back on the source is set back on the target, too, and reads there again from then on"

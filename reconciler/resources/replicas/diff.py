@@ -99,6 +99,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
         placed = [
             p for change in all_findings.changes if isinstance(change, ReassignReplicas) for p in change.placements
         ]
+        # Later topics are placed as if earlier ones had moved, or all of them would choose the same empty brokers.
         site = replace(site, basis=after(site.basis, placed))
     together = merged(compared)
     return merged((together, Findings(changes=tuple(_to_finish(site, together.changes)))))

@@ -79,6 +79,7 @@ def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> Des
     """The desired topics of each known cluster. A remote topic that git also declares is one desired topic, and its
     declaration wins."""
     topics = _declared(topology, live)
+    # By cluster, not by route: a flow of thousands of topics shares them.
     policies = {name: undeclared(layers_of(topology, name)) for name in topology.clusters}
     offers = {name: offer_of(declared) for name, declared in topology.clusters.items()}
     for route in routing.routes:
@@ -142,6 +143,8 @@ def _declared(topology: Topology, live: LiveState) -> dict[str, dict[str, Desire
 def _declared_on(
     topology: Topology, cluster: LiveCluster, said: Mapping[str, int], words: Sequence[int]
 ) -> dict[str, DesiredTopic]:
+    """The declared topics of one cluster, with equal ones shared. ``said``: topic -> number of its declaration;
+    ``words``: by that number, the number of its text alone, whatever the file."""
     topics: dict[str, DesiredTopic] = {}
     offer = offer_of(topology.clusters[cluster.name])
     kept: dict[tuple[int, int], DesiredTopic] = {}

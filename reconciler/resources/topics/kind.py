@@ -138,7 +138,8 @@ def counts(planned: Sequence[changes.TopicChange]) -> Counts:
 
 
 def cause(planned: Planned, history: History, config: changes.ConfigChange | None) -> FoundCause | None:
-    """The cause for one config, if ``key`` is given."""
+    """How the difference came to be, as far as the audit record and the cluster show it: of one config, where
+    ``config`` is given, else of the whole topic. None: nothing is known of it."""
     change = planned.change
     if isinstance(change, changes.AlterConfigs) and config is not None:
         lines = (*history.changes.get(f"create:{change.ref}", ()), *history.changes.get(planned.id, ()))
@@ -155,6 +156,7 @@ def cause(planned: Planned, history: History, config: changes.ConfigChange | Non
         if len(done) > 1 and all(same(config.key, old.get("before"), config.before) for _, old in done[1:]):
             times = f"set {len(done)} times, last by the apply of {done[-1][0].get('at')}"
             return FoundCause(Cause.NORMALISED, f"{times}, and each time the cluster went back to the same other value")
+        # Else the newest apply that set the config is the last known state, and what differs from it came later.
         if ours:
             return _since(*ours[-1], config, desired)
         if config.before_source != Source.TOPIC.value and config.source:

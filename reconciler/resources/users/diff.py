@@ -46,6 +46,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
         return Findings()
     there, recorded = cluster.users.credentials, cluster.users.recorded
     titles = tuple(map(users.user_words, mine))
+    # Brokers before 2.7 have no requests for SCRAM users (KIP-554), and a service may have users of its own.
     if isinstance(there, Unsupported):
         text = f"unsupported here: {there.why}; left out: {', '.join(titles)}"
         ignored = Ignored(Subject(About.USERS, name), "users-unsupported", text)
@@ -58,6 +59,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
             return Findings(unknown=(Unknown(f"users {name}", records.error, records.todo, detail),))
         text = f"no entry names it, and its users could not be read: {records.error}"
         return Findings(ignored=(Ignored(Subject(About.USERS, name), "users-not-looked-at", text),))
+    # Kafka never returns a password, so versions are compared: the declared one, and the recorded one of the last that
+    # was set.
     parts = [_user(name, user, there.get(who, NO_CREDENTIALS), recorded.get(who)) for who, user in mine.items()]
     parts.append(_undeclared(topology, name, mine, there, recorded, pruning))
     # A change of a user that is our own login may lock us out.
@@ -138,6 +141,8 @@ def _credential(user: users.ScramUser, mechanism: users.Mechanism, live: users.C
 def _refusal(
     cluster: str, user: users.ScramUser, live: users.Credentials, record: users.UserRecord | None
 ) -> Refused | None:
+    """Why this entry must not be carried out: an older password would come back, a new user lacks one, or clients of a
+    user that is not ours would be locked out."""
     subject, who = Subject(About.USER, cluster, user.name), f"{users.user_words(user.name)} of {cluster}"
     if record is not None and record.version is not None and user.version < record.version:
         problem = f"{who} is declared with version {user.version}, but version {record.version} is set"

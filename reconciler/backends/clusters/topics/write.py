@@ -108,6 +108,7 @@ def _answers(
     requests: Requests, asked: Callable[[str], errors.Asked], kind: Any, **fields: Any
 ) -> dict[str, ClusterError | None]:
     """Topic -> error. ``asked``: words for the request about one topic."""
+    # The response's code is about one topic, and a refused request about all of them: the error names each topic.
     of_all = asked("NAME")
     answer = requests.send(of_all, kind, CONTROLLER, patience=CONTROLLER_SECONDS, **fields)
     items = next(getattr(answer, name) for name in ("topics", "results", "responses") if hasattr(answer, name))
@@ -141,6 +142,7 @@ def validate(requests: Requests, items: Sequence[PlannedTopicChange]) -> Mapping
     refusals: dict[Subject, str] = {}
     refused_items: list[PlannedTopicChange] = []
     not_asked: list[ClusterError] = []
+    # Only the first step of a change can be validated: the broker judges later ones by a state that does not exist yet.
     for batch in cut([replace(item, change=next(steps(item.change))) for item in items]):
         answers = _send_patiently(requests, batch, validate_only=True)
         for item in batch:
@@ -154,6 +156,7 @@ def validate(requests: Requests, items: Sequence[PlannedTopicChange]) -> Mapping
                     refused_items.append(item)
                 case ClusterError() as unasked:
                     not_asked.append(unasked)
+    # A refusal decides the plan whatever else could not be asked, so it is reported first.
     if not_asked and not refusals:
         raise not_asked[0]
     # A broker names only the first invalid config of a topic, so each is validated alone, one per topic and request.

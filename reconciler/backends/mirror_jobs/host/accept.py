@@ -41,6 +41,7 @@ class AllowList:
     spark_conf: tuple[str, ...] = ()
     archives: tuple[str, ...] = ()
     path: str = field(default="", compare=False)
+    """The file that it was read from; empty: the defaults."""
 
     @property
     def words(self) -> str:

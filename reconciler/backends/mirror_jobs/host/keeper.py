@@ -38,9 +38,11 @@ class HostProcess:
     """Identity of this host in its records."""
 
     id: str
+    """Unique to this process: after a restart it is another host."""
     machine: str
     pid: int
     version: str
+    """Of this program."""
 
 
 class Keeper:

@@ -39,13 +39,17 @@ exit 127
 
 @dataclass(frozen=True, slots=True)
 class PythonArchive:
-    """``packages``: names and versions."""
+    """A Python with all packages that executors need, for clusters whose machines have none."""
 
     path: Path
     python: str
+    """Its version, which the driver's must equal."""
     machine: str
+    """Architecture that it runs on."""
     packages: tuple[tuple[str, str], ...]
+    """Names and versions."""
     size: int
+    """In bytes, compressed."""
 
 
 def pack(out: Path | None) -> PythonArchive:

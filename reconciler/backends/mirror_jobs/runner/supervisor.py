@@ -35,14 +35,18 @@ ONCE = "once"
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """``RUN_DIR/supervisor.json``. ``state``: starting, running, pausing, stopped, superseded or failed."""
+    """The supervisor's report about itself, ``RUN_DIR/supervisor.json``."""
 
     pid: int
     started_at_ms: int
     state: str
+    """starting, running, pausing, stopped, superseded or failed."""
     job_pid: int | None = None
+    """Of the spark-submit that runs now; None between two."""
     restarts: int = 0
+    """After crashes, since the supervisor began."""
     exit_code: int | None = None
+    """Of the last job; None while one runs."""
 
 
 def _rotate(log: Path) -> None:

@@ -45,12 +45,19 @@ class Connectors:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
+    """One connector of MirrorMaker 2 on a cluster of Kafka Connect."""
+
     name: str
     kind: str
+    """Source, checkpoint or heartbeat, by its class."""
     flow: Flow
+    """Aliases of source and target."""
     where: Where
+    """Of its name in the file."""
     settings: tuple[Property, ...]
+    """As its configuration has them."""
     offsets_topic: str = "connect-offsets"
+    """Where its Connect cluster keeps positions (``offset.storage.topic``)."""
 
 
 def is_json(text: str) -> bool:

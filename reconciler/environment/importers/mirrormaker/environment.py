@@ -109,8 +109,12 @@ class _Import:
                 never_started.append(reading.name)
             elif flow in config.of_flow:
                 self.disabled.append(reading.name)
+            # A flow that is not enabled leaves its settings behind: they count as reported, or each would be an unknown
+            # property.
             if flow in config.of_flow:
                 notes.settled |= {prop for name, prop in config.of_flow[flow].items() if name in OF_FLOW}
+        # A flow that only the top-level ``enabled`` names is started by its heartbeats alone; without them the file
+        # looks as if it copied.
         if never_started:
             prop, first = config.whole["enabled"], never_started[0]
             words = (

@@ -305,6 +305,7 @@ class FlowReading:
                 self._differs(f"{tasks.where}: tasks.max is {most}, lanes are at most {_MOST_LANES}")
 
         yield from self._delivery()
+        # Only partitions without a stored position start there; ``mirror import-positions`` takes over the stored ones.
         reset = self._asked_for(self.config.of_consumer(self.flow, "auto.offset.reset"))
         match reset.value.strip().lower() if reset else "earliest":
             case "earliest":

@@ -72,6 +72,7 @@ def parse(file: str, text: str) -> tuple[tuple[Property, ...], tuple[Mistake, ..
             continue
 
         where = Where(file, number, 1)
+        # The key ends before the first blank, = or : that no backslash escapes (java.util.Properties).
         end = 0
         while end < len(line) and line[end] not in "=:" + _BLANK:
             end += 2 if line[end] == "\\" else 1

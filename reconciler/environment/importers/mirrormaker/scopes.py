@@ -24,10 +24,13 @@ class Configuration:
     """One file of MirrorMaker 2, sorted: settings without their prefix, of each the last one that is written."""
 
     clusters: tuple[str, ...]
+    """Aliases, in the file's order."""
     whole: Mapping[str, Property]
+    """At top level, for all clusters and flows."""
     of_cluster: Mapping[str, Mapping[str, Property]]
     of_flow: Mapping[Flow, Mapping[str, Property]]
     doubled: tuple[tuple[Property, Property], ...] = ()
+    """A property and the later one that replaced it."""
 
     def all(self) -> Iterator[tuple[str, Property]]:
         """Each property with its name without a prefix."""
