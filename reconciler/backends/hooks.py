@@ -64,6 +64,8 @@ def run_hook(hook: CutoverHook, facts: Mapping[str, str]) -> str:
 
 
 def _command(hook: CutoverHook, arguments: list[str], facts: Mapping[str, str], secrets: list[str]) -> str:
+    """Runs the program in a process group of its own, so that a timeout ends its children, too. Only the end of its
+    output is kept, without secrets."""
     output, seconds = bytearray(), hook.timeout_ms / 1000
     try:
         process = subprocess.Popen(
@@ -115,6 +117,7 @@ def _with_output(problem: str, output: bytes | bytearray, secrets: list[str]) ->
 
 
 def _call(hook: CutoverHook, headers: Mapping[str, str], body: str, secrets: list[str]) -> str:
+    """One HTTP request, without redirects: they could lead headers with secrets to another server."""
     data = body.encode() if body else None
     request = urllib.request.Request(hook.target, data, dict(headers), method=hook.method)  # noqa: S310 - listed
     called = f"hook {hook.method} {hook.target}"

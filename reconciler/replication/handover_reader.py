@@ -59,7 +59,7 @@ def _problems(settings: handover.MirrorSettings) -> Iterator[str]:
 
 def _problems_of_flow(flow: handover.FlowSettings) -> Iterator[str]:
     """Checks that types cannot express: limits, choices, and fields that depend on each other. The reconciler has
-    checked all of them; a job may get the file of another release, or one that was edited by hand."""
+    checked all of them; a job may get the file of another release, or one that was edited manually."""
     start, internal = flow.start, flow.mirrormaker
     yield from _low("lanes", flow.lanes, 1)
     if flow.lanes > handover.MOST_LANES:

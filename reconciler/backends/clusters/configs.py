@@ -52,6 +52,7 @@ def alter_configs(
 def _altered(
     requests: Requests, edits: Mapping[Key, Collection[ConfigEdit]], validate_only: bool
 ) -> dict[Key, ClusterError | None]:
+    """One request: for topics, or for the one broker that alone knows its configs."""
     (of, named), *_ = edits
     broker = int(named) if of == BROKER else None
     kind: Any = protocol.IncrementalAlterConfigsRequest

@@ -93,6 +93,8 @@ class QuotaControl(KindControl[AlterQuota]):
         return refusals
 
     def failures(self, changes: Sequence[AlterQuota]) -> list[str]:
+        """As ``KindControl``. The record gets keys before they are set and loses them after they are removed, so that a
+        killed run leaves an entry too many, never a quota of ours without one."""
         try:
             known = self.record.read()
             self._write(

@@ -139,6 +139,8 @@ class UserControl(KindControl[UserChange]):
         return LiveUsers(by_name, unless_refused(f"ownership record of {self.cluster.name}", self.record.read))
 
     def failures(self, changes: Sequence[UserChange]) -> list[str]:
+        """As ``KindControl``. The record says before the request that a version is being set, since Kafka shows no
+        password: after a kill only that says that it may be another one."""
         passwords, failed = self._passwords(changes)
         asked = [change for change in changes if change.user not in failed]
         sent = False

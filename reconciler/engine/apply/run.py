@@ -118,6 +118,7 @@ class _Run:
 
     def batch(self, batch: list[Planned]) -> None:
         # Skips only dependents of a failed change, not its neighbours in the request.
+        """Carries out changes that go together, and gives each an outcome, whatever happens."""
         ready: list[Planned] = []
         done = {id_ for id_, outcome in self.outcomes.items() if outcome.result is Result.DONE}
         for planned in batch:

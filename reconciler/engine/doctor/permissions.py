@@ -94,6 +94,8 @@ def _groups(topology: Topology, cluster: str, principal: Principal, operation: O
 def permission_findings(
     topology: Topology, cluster: str, rights: Iterable[Rights], routes: Sequence[Route]
 ) -> Iterator[Finding]:
+    """For each principal of the cluster: whether it can log in, and which rights its steps lack, with the commands that
+    grant them."""
     subject, declared, rights = f"cluster {cluster}", topology.clusters[cluster].principals, list(rights)
     whose = {right.principal: right.kafka_principal for right in rights if right.failed is None}
     for right in rights:
@@ -140,6 +142,8 @@ def permission_findings(
 
 
 def _lacks(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> Iterator[Lack]:
+    """Missing rights of one principal: topics and groups that it has to use, topics that it has to create, its
+    transactional ids, and the cluster itself."""
     for need in topic_needs(topology, cluster, rights, routes):
         missing = [name for name in need.topics if not _may(rights, name, need.operation)]
         if need.pattern == "--topic '*'" and need.operation == "DESCRIBE" and not rights.sees_all:

@@ -135,6 +135,8 @@ class _FlowRules:
         route, remote = self.route, self.route.remote
         desired = self.topology.topics.get(remote.name)
         declared = desired if desired is not None and remote.cluster in desired.clusters else None
+        # What plan would write to the remote topic, by the same rules: parity must not call a difference wrong that
+        # plan leaves alone.
         own = configs(layers_of(self.topology, remote.cluster, declared)) if declared else {}
         sync = self.topology.flows[route.flow].configs
         by_route = replace(sync, enabled=sync.enabled and not route.two_way)

@@ -88,6 +88,7 @@ def _with_rename(item: ItemChange, base: Topology, now: Topology) -> ItemChange:
         return item
     before, after = sides[item.kind]
     mine, other = (before, after) if item.sign is Sign.REMOVED else (after, before)
+    # Equal but for the name: nothing else shows a rename, as git declares no ids.
     noun = replace(mine[item.name], name="")
     twins = [name for name in mine.keys() - other.keys() if replace(mine[name], name="") == noun]
     alike = [name for name in other.keys() - mine.keys() if replace(other[name], name="") == noun]

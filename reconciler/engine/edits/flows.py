@@ -128,6 +128,7 @@ class TopologySides:
 
 
 def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
+    """What the edit does to each mirror: one restarts if its hand-over or its settings of spark-submit differ."""
     before, after = sides.before, sides.after
     for name in sorted(before.mirrors.keys() | after.mirrors.keys()):
         old, new = before.mirrors.get(name), after.mirrors.get(name)

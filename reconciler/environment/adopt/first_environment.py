@@ -62,7 +62,7 @@ def first_environment(
         before = {**files, "rest.yaml": _clusters_text(rest)} if rest else files
         known = load(before, name) if before else None
         live = read(cluster)
-        # Undeclared users are only counted: each entry would need a variable with a password that is not there yet.
+        # Undeclared users are only counted: each entry would need a variable that holds a password.
         if not users and live.users is not None and isinstance(live.users.credentials, Mapping):
             left[cluster.name] = len(live.users.credentials)
             live = replace(live, users=None)

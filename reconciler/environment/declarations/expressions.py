@@ -25,6 +25,7 @@ _SETS_AND_COUNTS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[0-9]*,[0-9]*\}
 
 
 def check_expressions(flows: Iterable[Flow], places: Places) -> Iterator[Problem]:
+    """Expressions that cannot be read, match no name, or match only names that another rule holds back."""
     for flow in flows:
         if faults := expression_faults(flow, places):
             yield from faults

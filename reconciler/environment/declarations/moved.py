@@ -53,6 +53,7 @@ def with_first_names(flows: Iterable[Flow], renames: Iterable[Rename]) -> list[F
 
 
 def check_moved(topology: Topology, renames: Sequence[Rename], places: Places) -> Iterator[Problem]:
+    """Entries of ``moved`` that would give one flow's positions to two, or to none."""
     firsts = _first_names(renames)
     passed_through = {rename.before for rename in renames if rename.kind == "flow"}
     taken: dict[str, str] = {}

@@ -22,6 +22,8 @@ _RECORD_WORK = {
 
 
 def check_provenance(topology: Topology, travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
+    """Flows with provenance whose header would say nothing, whose groups could skip records of a third cluster, or over
+    which a record would still arrive twice."""
     carrying = [travel for travel in travels.values() if travel.flow.provenance is not None]
     for flow in topology.flows.values():
         if flow.provenance is not None and flow.naming.policy != "identity":

@@ -110,6 +110,7 @@ def of_document(root: Node | None) -> OtherTool | None:
     counts_replicas = "clusters" not in keys and any(
         node_at(topic, "replication") and not node_at(topic, "clusters") for topic in _values(root, "topics")
     )
+    # The surest marks first: some words, such as topics, are in files of several tools.
     api, kind = (node.text if isinstance(node := node_at(root, key), Scalar) else "" for key in ("apiVersion", "kind"))
     if api and kind:
         return _resource(api, kind)

@@ -89,6 +89,7 @@ def _words(error: MarkedYAMLError, around: str, column: int) -> tuple[str, str]:
     """The problem, and the remedy. ``around``: the line in which parsing ended, at ``column``."""
     said = " ".join(part for part in (error.context, error.problem) if part) or "cannot be parsed"
     here = around[column - 1 : column]
+    # The parser's own words come last: they name tokens of YAML's grammar, which few users know.
     if "${" in around and "flow" in said:
         return said, 'Quote the reference: inside { } a value such as "${env:NAME}" needs its quotes'
     if "quoted scalar" in said and "escape" not in said:

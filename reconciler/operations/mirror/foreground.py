@@ -89,6 +89,7 @@ def catch_up(execute: Execution, mirrors: Sequence[str], flow: str | None, calm_
                     last = None
                     with suppress(ClusterError):
                         reported = runner.status(name)
+                        # Until the new application reports, the status record is the former one's.
                         ours = reported is not None and (reported.started_at_ms or 0) >= asked_at_ms[name]
                         last = reported if ours else None
                     if last is not None:

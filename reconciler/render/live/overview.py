@@ -24,6 +24,7 @@ MOST_FLOWS = 40
 
 
 def overview(view: views.LiveView, now_ms: int) -> tuple[views.Region, ...]:
+    """The regions of the first page: what to do, the map, and every cluster, job and flow in a line."""
     live = views.live_now(view, now_ms).as_reported()
     affairs = views.affairs_now(view, now_ms)
     health = status.verdict_in(view.topology, live, affairs)
@@ -88,6 +89,7 @@ def _tiles(
     lag = status.lag_of_all(live)
     state = "unknown" if "unknown" in lag else "ok" if lag.startswith("0 ") else views.STATE_OF[flows]
     yield views.tile("lag", lag.removeprefix("lag "), state, "/flows")
+    # A job that is unknown may have conditions, so zero is only said where all of them report.
     conditions = sum(sum(flow.counted_conditions.values()) for mirror in mirrors for flow in mirror.flows.values())
     known = "at least " if unknown and conditions else ""
     none = "none known" if unknown else "none"

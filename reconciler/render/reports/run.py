@@ -36,6 +36,7 @@ def round_lines(current: Round) -> Iterator[Line]:
         yield "warning", "refused", {"subject": str(refused.subject), "why": refused.reason.text, "todo": refused.todo}
     held_back: list[_Said] = []
     for held in current.held:
+        # A contested field waits for a person, unlike a change that only waits for a higher autonomy level.
         disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in current.contested)
         held_back.append((("warning" if disputed else "info", "held back", "why", held.why), held.id))
     yield from _alike(held_back)

@@ -59,6 +59,8 @@ def access_clusters(topology: Topology) -> frozenset[str]:
 
 
 def desired_rules(topology: Topology, live: LiveState, routing: Routing) -> DesiredRules:
+    """The rules that each cluster should have: of entries of ``access``, derived from flows, and denials on read-only
+    copies. Complete only with all topics known: where one is not, ``doubtful`` keeps anything from being deleted."""
     rules: dict[str, Rules] = {name: {} for name in topology.clusters}
     absent: dict[str, dict[AclBinding, Grant]] = {name: {} for name in topology.clusters}
     doubtful: dict[str, list[str]] = {name: [] for name in topology.clusters}

@@ -157,6 +157,7 @@ def progress(
     flows = {scope.flow: mirror.flows.get(scope.flow) for scope in wanted}
     if any(flow is None for flow in flows.values()):
         return PauseProgress(True, False, "the mirror job that runs does not carry the flow; apply restarts it")
+    # An older record may show a former pause of the same scope.
     fresh = (mirror.updated_at_ms or 0) > asked_ms
     reported = {
         pause.scope: counts

@@ -143,6 +143,7 @@ def _await(
     differences."""
     pause = 0.02
     while True:
+        # Each broker answers from a copy of the metadata that follows the controller's, so a change may show late.
         live = read_cluster(requests, [item.change.ref.name for item in items], broker)
         differing: Failures = {}
         moving = False

@@ -107,6 +107,9 @@ class Supervisor:
                 sys.stderr.write(f"supervisor.json cannot be written, state is {state}: {error.strerror or error}\n")
 
     def run(self) -> int:
+        """Runs the job until it is to end, and again after each crash; returns the exit code of the supervisor. The
+        order of the questions matters: first whether the end was requested, then whether another application has the
+        place, and only then whether a retry can help."""
         try:
             command, place = _command(self.run_dir), succession.place_of(self.run_dir)
         except HandoverError as error:
@@ -161,6 +164,8 @@ class Supervisor:
             kill_group(process_group, signal.SIGTERM)
 
     def run_once(self, command: list[str], place: succession.RunPlace) -> int:
+        """One spark-submit, from its start to the end of all its processes; returns its exit code. Asked to stop, the
+        job has ``PATIENCE_S`` seconds to commit."""
         log = self.run_dir / "job.log"
         _rotate(log)
         with _opened(log) as out:
@@ -180,6 +185,8 @@ class Supervisor:
                 elif time.monotonic() - asked_at > PATIENCE_S:
                     kill_group(job.pid, signal.SIGKILL)  # safe: the next InitProducerId aborts open transactions
             is_current = place.is_current()
+            # A job that starts beside its predecessor is not current before it takes over. Only one that was current,
+            # and is not any more, has been replaced.
             is_candidate = is_candidate and not is_current
             if not is_candidate and not is_current:
                 replaced_at = replaced_at or time.monotonic()

@@ -335,6 +335,7 @@ def _login(client: Mapping[str, str | None]) -> Iterator[Refusal]:
             )
             yield Refusal(given[0], problem, why, f"Set security.protocol to {with_login}, or remove {given[0]}")
         return
+    # librdkafka has two names for the mechanism, too; the message names the one that is written.
     setting = next((name for name in ("sasl.mechanisms", "sasl.mechanism") if name in client), "")
     mechanism = (client.get(setting) or "").upper()
     keytab = client.get(_KEYTAB)

@@ -69,6 +69,8 @@ class ReassignmentRun:
         self.released: set[Partition] = set()
 
     def carry_out(self, planned: Sequence[Planned]) -> None:
+        """Takes up all moves, also those of a killed run, and waits until the last has arrived. Raises
+        ReassignmentStopped if one stalls, or if others reassign at the same time."""
         changes = {each.id: each.change for each in planned if isinstance(each.change, ReassignReplicas)}
         facts = self.admin.facts()
         names = {change.ref.name for change in changes.values()} | _journal_topics(facts.journal)
@@ -122,6 +124,8 @@ class ReassignmentRun:
     # what is to be done
 
     def _take_up(self, change_id: str, change: ReassignReplicas, live: LiveCluster, facts: ReplicaFacts) -> None:
+        """Adds the goals of one change. A partition that is neither as it was planned nor as it will be was moved by
+        someone else: its change fails, and nothing of it is begun."""
         topic = live.topics.get(change.ref.name)
         if topic is None or topic.topic_id != change.topic_id:
             self.failures[change_id] = f"{change.ref} was deleted or made again since the plan\nRun plan again."
@@ -154,6 +158,8 @@ class ReassignmentRun:
     def _under_throttle(
         self, pace: ReassignmentPace | None, facts: ReplicaFacts, topics: Mapping[str, LiveTopic]
     ) -> None:
+        """The journal is written before the first throttle, and deleted after the last is cleared: after a kill the
+        next run knows what to clear."""
         self.journal = facts.journal
         if pace is not None and any(placement.added for placement in self.goals.values()):
             journal = facts.journal or Journal(self.environment, int(self.watch.now() * 1000))

@@ -35,6 +35,7 @@ def token(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> AccessToke
     secret = oauth.get(f"{_PREFIX}client.secret") or env.get("AZURE_CLIENT_SECRET", "")
     certificate = oauth.get(f"{_PREFIX}azure.certificate.location") or env.get("AZURE_CLIENT_CERTIFICATE_PATH", "")
     federated = env.get("AZURE_FEDERATED_TOKEN_FILE", "")
+    # Azure's own SDKs try these in the same order, so one set of variables serves both.
     if not (secret or certificate or federated):
         return _managed(oauth, scope.removesuffix("/.default"), client, extensions)
     if not (tenant and client):
