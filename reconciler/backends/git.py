@@ -165,6 +165,8 @@ def _commit(repository: repositories.Repository, ref: str) -> str:
 
 
 def _snapshot(repository: repositories.Repository, checkout: repositories.Checkout, ref: str, commit: str) -> Snapshot:
+    """The folder at one commit, read from git's objects: no file of the work tree counts, and no filter or hook
+    runs."""
     tree = _Tree(repository, commit)
     place, links = tree.resolve(checkout.folder)
     files = dict(tree.files(place)) if place is not None else {}

@@ -217,6 +217,8 @@ class Repository:
 
 
 def _around(way: Path) -> Checkout | None:
+    """The repository around a path, from the outermost folder inwards. An edit can bring a nested repository, so an
+    inner one counts only if it is no submodule of the outer one."""
     root: Path | None = None
     outer: Path | None = None
     brought: Path | None = None

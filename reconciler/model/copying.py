@@ -45,6 +45,8 @@ class FlowLook:
 
 
 def look(flow: FlowStatus) -> FlowLook:
+    """Whether the flow copies, by its last status record: the question after each start. What stops it as a whole
+    decides before what stops single partitions."""
     stopping = [condition for condition in flow.conditions if condition.stops]
     whole = [condition for condition in stopping if condition.topic is None]
     if failed := [condition for condition in whole if condition.code not in WAITS_FOR_OTHERS]:

@@ -89,6 +89,8 @@ def _declared(group: str, value: str) -> bool:
 
 
 def _fits(kind: str, pattern: str, value: str) -> bool:
+    """Whether the value is within a pattern of its kind. In doubt it is not: a pattern grants the reading of files and
+    the running of programs."""
     if kind == "file":
         # The parent of a folder that is a link is that of the folder it leads to, which no text shows.
         if ".." in value.split("/"):

@@ -124,6 +124,7 @@ class Codec:
         return coder
 
     def _build(self, kind: Any) -> _Coder:
+        """The coder of a type, built once from its annotation."""
         origin, inner = get_origin(kind), get_args(kind)
         if origin in (Union, types.UnionType):
             if type(None) not in inner:

@@ -95,6 +95,7 @@ def read_remote_facts(
 
 
 async def _remote_facts(speaker: Speaker, flows: Sequence[FlowCopies], cluster: ClusterClient) -> RemoteFacts:
+    """The facts of one target. Most targets need only the first request: they have no partition without a position."""
     groups = GroupClient(cluster)
     states = [flow.state for flow in flows]
     positions, unanswered = await _positions(groups, states)

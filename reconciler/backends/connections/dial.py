@@ -98,6 +98,7 @@ def _secure(settings: Mapping[str, str]) -> bool:
 
 
 def _why_refused(error: ssl.SSLCertVerificationError, place: tuple[str, int], context: ssl.SSLContext | None) -> str:
+    """Why a certificate was refused, in words that name the remedy."""
     if error.verify_code == _EXPIRED:
         return "the broker's certificate, or one of an authority above it, has expired. Renew it there"
     if error.verify_code == _NOT_YET:

@@ -193,6 +193,8 @@ class Requests:
             return self._run(asked, ask)
 
     def _run(self, asked: Asked, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Runs a request on the loop, and turns errors of the client into ones with a remedy. No secret is in their
+        words."""
         answers: list[Answer] = []
 
         async def run() -> None:  # asyncio would format a task's result: a second for 10,000 topics

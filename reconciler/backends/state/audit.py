@@ -212,6 +212,8 @@ class AuditTopicLog:
         return f"{len(self.waiting)} audit lines are in the file alone, not in {self.cluster.name}/{self.topic}: {why}"
 
     def _flush(self) -> None:
+        """Appends waiting lines, each with the digest of the one before. After a failure the encoded lines are sent
+        again as they were."""
         if not self._records.ask(errors.write_topic(self.topic), CompactedTopic.exists):
             return
         # Each line has the digest of the previous one, which may be from another machine.

@@ -44,6 +44,8 @@ def look(
 
 
 def _sighting(log: LockLog, environment: str) -> Sighting | ClusterError:
+    """What one cluster has of the environment, or why that is unknown. Never raises: all clusters are asked, and one
+    that is silent must not hide the answers of others."""
     keys = (lock_key(environment), home_key(environment), applied_key(environment), promotion_key(environment))
     several, cluster = _several(environment), log.cluster
     try:

@@ -54,6 +54,7 @@ def make_topic(requests: Requests, topic: str, chosen: Mapping[str, str]) -> Clu
 
 
 def _failure_to_make(requests: Requests, topic: str, factor: int, configs: Mapping[str, str]) -> ClusterError | None:
+    """The broker's refusal to create the topic, None if it is created. Asks again while no controller answers."""
     request, asked = protocol.CreateTopicsRequest, errors.create_topic(topic)
     sent = [request.CreatableTopic.CreatableTopicConfig(name=name, value=value) for name, value in configs.items()]
     new = request.CreatableTopic(name=topic, num_partitions=1, replication_factor=factor, assignments=[], configs=sent)
@@ -299,6 +300,8 @@ async def end_unmarked(cluster: ClusterClient) -> None:
 
 
 async def _end_if_hanging(target: ClusterClient, identity: Identity, place: Key) -> None:
+    """Ends our own transaction on ``place`` if its coordinator has decided it and the marker never arrived: no reader
+    of committed records would get past it."""
     transaction = await identity.state()
     if transaction is None or transaction.open:  # the coordinator itself ends an open transaction
         return

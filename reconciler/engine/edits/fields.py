@@ -196,6 +196,7 @@ def _copies(field: FieldChange, flow: topology.Flow, after: topology.Topology) -
 
 def _topic(field: FieldChange, topic: topology.Topic, old: topology.Topic) -> FieldChange:
     # Only files are compared, so each meaning has to hold whatever the clusters have.
+    """The meaning of one edited field of a topic."""
     section, _, key = field.path.partition(".")
     if section == "configs":
         before, after = old.configs.get(key), topic.configs.get(key)

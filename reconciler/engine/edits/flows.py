@@ -149,6 +149,7 @@ def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
                 if harmless:
                     yield edit.MirrorImpact(name, edit.Fate.KEEPS_RUNNING, *prints, harmless=harmless)
                 continue
+            # Equal fingerprints mean an equal definition: nothing of it reaches the job, whatever was edited.
             because = [*explain_difference(was, now)]
 
             # Settings for spark-submit, which are not in the hand-over.

@@ -53,6 +53,7 @@ def _only_words(item: ItemChange, field: FieldChange) -> NoEffect | None:
 
 
 def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """An edited topic, on clusters that it leaves, that it comes to, and on which it stays."""
     old, new = sides.before.topics.get(item.name), sides.after.topics.get(item.name)
     before, after = (frozenset(topic.clusters) if topic else frozenset() for topic in (old, new))
 

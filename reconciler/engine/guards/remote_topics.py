@@ -143,6 +143,8 @@ def begins_late_again(judged: Judged) -> Iterator[str]:
 
 
 def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[Refused]:
+    """Reasons why the flow must not begin or continue, the most basic first: its positions are another environment's,
+    its topics are, its own positions are lost, or another program filled its copies."""
     flow, subject = judged.flow, Subject(About.FLOW, name=judged.flow.name)
     group, ids = position_group(judged.copies.state), {key: pair[0] for key, pair in judged.copies.ids.items()}
 

@@ -92,6 +92,8 @@ def _of_cluster(gates: Gates, name: str, health: ClusterHealth | Unknown | None)
 
 
 def _of_mirror(gates: Gates, name: str, flows: tuple[str, ...], mirror: LiveMirror | Unknown | None) -> Iterator[Fault]:
+    """Faults of one mirror and its flows. What is not known is a fault: a gate must not open because nothing was
+    read."""
     if gates.mirrors is MirrorGate.IGNORED and gates.lag_ms is None:
         return
     if not isinstance(mirror, LiveMirror):

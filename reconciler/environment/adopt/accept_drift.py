@@ -93,6 +93,8 @@ def accept(texts: Mapping[str, str], topology: Topology, live: LiveState, subjec
 
 
 def _wanted(subject: str, topology: Topology, live: LiveState) -> tuple[list[Accepted], list[str]]:
+    """Fields of one subject to accept, and why others cannot be. A declaration counts on all its clusters, so a value
+    is accepted only where all of them agree with it."""
     place, _, field = subject.replace(" ", ":", 1).partition(":")
     cluster, sign, name = place.partition("/")
     desired = topology.topics.get(name)

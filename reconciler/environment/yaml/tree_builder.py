@@ -111,6 +111,7 @@ class TreeBuilder:
         return nodes.Sequence(tuple(items), line, column, size)
 
     def _mapping(self, line: int, column: int) -> nodes.Mapping:
+        """A mapping with its merge keys resolved. Problems do not end it: all of a file are reported at once."""
         entries: dict[str, nodes.Entry] = {}
         merged: dict[str, nodes.Entry] = {}
         merged_on = 0

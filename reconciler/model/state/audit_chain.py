@@ -126,6 +126,8 @@ def compared(reports: Mapping[str, ChainReport], records: Mapping[str, Sequence[
 
 
 def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mapping[str, Record]) -> ChainBreak | None:
+    """The first record after ``first`` whose predecessor is not before it. Several writers may continue the same
+    record, so a predecessor need not be the record right before it."""
     seen = {name for name, _ in ordered[: first + 1]}
     for index in range(first + 1, len(ordered)):
         name, record = ordered[index]

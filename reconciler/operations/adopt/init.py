@@ -142,6 +142,8 @@ class InitOptions:
 
 @dataclass(frozen=True, slots=True)
 class InitRequest:
+    """Options of ``init`` that were checked, and answers to its questions."""
+
     folder: Path
     clusters: tuple[Cluster, ...]
     flows: tuple[FirstFlow, ...]
@@ -152,6 +154,8 @@ class InitRequest:
 
 @dataclass(frozen=True, slots=True)
 class LoginSetting:
+    """A setting that a login needs. ``default``: of a secret the suggested variable, never a value."""
+
     key: str
     question: str
     default: str = ""

@@ -312,6 +312,7 @@ def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
 
 
 def topic_words(topic: TopicSeen) -> str:
+    """Partitions and topic id: a topic that was recreated has another id, and its offsets mean other records."""
     return f"{counted(topic.partitions, 'partition')} id {topic.topic_id or '?'}"
 
 

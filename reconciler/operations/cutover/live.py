@@ -120,6 +120,8 @@ class LiveWorld:
         return [Scope(self.plan.flow, topic) for topic in sorted(self.plan.names)]
 
     def pause(self) -> StepNotes:
+        """Pauses the whole flow, or only the topics that move; a job that does not confirm it in time is a remark, as
+        the origin is drained."""
         if self.plan.whole:
             result, text = self.switch.pause(self._facts())
             if result is StepResult.SKIPPED:

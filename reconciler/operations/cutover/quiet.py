@@ -72,6 +72,7 @@ class FenceWatch:
             raise self._error(last, look, aborted=aborted)
 
     def _look(self) -> _Look:
+        """Ends, producers and open transactions now, without those of mirrors that the fence spares."""
         states, producers = self.world.partitions(), self.world.producers() or {}
         # Brokers report producer ids. Each name is looked up only once, since that asks every broker.
         if fresh := {each.producer_id for active in producers.values() for each in active} - self._names.keys():

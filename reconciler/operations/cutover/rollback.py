@@ -83,6 +83,7 @@ class CutoverRollback:
     def _groups_back(self) -> StepEnd:
         # A group with a later offset on the origin has read on there and keeps it. Kafka refuses a commit for a group
         # with members, so such a group waits until they have left.
+        """Sets positions on the origin by what groups have read at the destination."""
         until, moved = self.world.now() + self.plan.settings.catch_up_s, dict[str, GroupMove]()
         while True:
             moves = {move.group: move for move in self.world.groups_back() if _concerned(move)}

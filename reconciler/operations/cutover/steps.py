@@ -85,6 +85,8 @@ class CutoverRun:
             yield CutoverStep.SOAK, partial(self._soak, self.plan.gates)
 
     def _ended(self, name: CutoverStep, act: Callable[[], StepEnd]) -> StepEnd:
+        """Runs one step, unless an earlier run has taken it for good: a hook runs once, and nothing before *switch* is
+        repeated after it."""
         if self.journal.switched and name in _BEFORE_SWITCH:
             return ALREADY, "over: clients may have moved"
         if name in _HOOKS and name in self.journal.done:
@@ -133,6 +135,7 @@ class CutoverRun:
         return DONE, text
 
     def _drain(self) -> StepEnd:
+        """Waits until the flow has copied the last offset that was on the origin when the fence was verified."""
         goal, began, most, shown = self._ends(), self.world.now(), 0, -1
         while True:
             # Each turn first compares the ends with those at the fence: a record written after the fence would move the
@@ -270,6 +273,8 @@ class CutoverRun:
         return step_end(done, f"{self.plan.started} runs", note)
 
     def _soak(self, gates: Gates) -> StepEnd:
+        """Waits until all gates have held for the soak without a break. The journal keeps the time, so that a killed
+        run does not start the soak again."""
         soak_s, gap_ms = self.plan.settings.soak_s, RolloutOptions().gap_ms
         state = Settling(round(soak_s * 1000), gates.wait_ms, gap_ms, self.journal.soaked_ms)
         while state.verdict is not SoakVerdict.PASSED:

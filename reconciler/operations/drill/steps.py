@@ -163,6 +163,7 @@ class DrillRun:
         return watch.worst
 
     def _at_destination(self) -> str:
+        """The recovery time ends once the group has read a record at the destination."""
         world, places = self.world, self.world.places
         own: list[int] = []
         fresh = list(world.read(1.0, there=True))

@@ -113,6 +113,7 @@ def _warning(code: str, text: str, todo: str = "") -> FailoverCheck:
 
 
 def _clusters(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
+    """Whether the origin answers, whether a way back is declared, and what keeps producers off."""
     move = facts.move
     if facts.reachable:
         text = f"{move.origin} answers: offsets are translated exactly, records are drained"
@@ -139,6 +140,8 @@ def _clusters(facts: FailoverFacts, request: FailoverRequest) -> Iterator[Failov
 
 
 def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCheck]:
+    """The drained flow: whether it copies, what is left to copy, and, without the origin, the bounds of what may be
+    lost."""
     flow, move = facts.flow, facts.move
     if flow is None:
         return
@@ -208,6 +211,7 @@ def _flow(facts: FailoverFacts, request: FailoverRequest) -> Iterator[FailoverCh
 
 
 def _groups(facts: FailoverFacts) -> Iterator[FailoverCheck]:
+    """Groups that are read on either side now, offsets that cannot be known, and groups that cannot move."""
     move = facts.move
     for group_move in facts.groups:
         if group_move.origin.members:

@@ -178,6 +178,8 @@ class Rejoin:
         return (DONE if count else ALREADY), text
 
     def _keep(self) -> StepEnd:
+        """Saves the old source's own records, if they are those that the user agreed to, and writes the journal.
+        Everything is checked before the first record is saved."""
         plan, before = self.plan, self._journal()
         names = diverged_topics(plan.parted)
         # Reads ends first, then the records before them: a record written later moves an end, and the step that deletes
@@ -260,6 +262,7 @@ class Rejoin:
         return DONE, self.world.fill(behind)
 
     def _seek(self) -> StepEnd:
+        """Positions of a deleted topic mean other records in the new one, so the flow would miss or repeat some."""
         count = sum(self.world.seek(topic.name) for topic in self._recreated())
         text = f"{counted(count, 'position')} of {self.plan.flow} set to the new topics"
         return (DONE, text) if count else (ALREADY, "all positions are of the topics as they are")

@@ -99,6 +99,7 @@ class Switch:
         return replace(report, dry=False, left_behind=self._left())
 
     def levers(self) -> Levers:
+        """Present jobs and pauses of both flows. Without the origin, what it keeps is left out."""
         flows = [name for name in (self.move.drained, self.move.started) if name]
         pauses, jobs, unread = {}, {}, {}
         for flow in flows:
@@ -240,6 +241,7 @@ class Switch:
     # the steps
 
     def _drain(self, facts: FailoverFacts) -> StepEnd:
+        """Waits until the flow has copied all that was on the origin when this began."""
         flow, name = facts.flow, self.move.drained
         if flow is None:
             return SKIPPED, self.move.note or "no flow to drain"
@@ -276,6 +278,8 @@ class Switch:
         return DONE, f"{name} has copied everything up to when this began: {begin_left} offsets"
 
     def pause(self, facts: FailoverFacts) -> StepEnd:
+        """Pauses the drained flow, and waits until its job confirms it: from then on the destination may take
+        writes."""
         name = self.move.drained
         levers = self.levers()
         if facts.flow is None or not self._pauses(levers):
@@ -310,6 +314,8 @@ class Switch:
 
     def _offsets(self, execute: Execution, moved: list[GroupMove]) -> StepEnd:
         # Groups are read again: members may have read on since the report that the user agreed to.
+        """Sets offsets of groups that have no members at the destination. ``moved`` gets all groups, as they are
+        afterwards."""
         groups = self.survey.exact_groups()
         execute.require_lock()  # the wait for exact offsets may have outlasted the lock
         moved += set_positions(self.survey.destination, groups)
@@ -322,6 +328,8 @@ class Switch:
         return DONE, text + wrong
 
     def start(self, facts: FailoverFacts) -> StepEnd:
+        """Lets the flow of the other direction run, so that what clients write at the destination reaches the
+        origin."""
         name = self.move.started
         if not name:
             return SKIPPED, self.move.note or "no flow to start"

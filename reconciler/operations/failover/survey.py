@@ -204,6 +204,8 @@ class Survey:
 
     def _translated(self, here: GroupsSeen, there: GroupsSeen) -> Iterator[failover.GroupMove]:
         # The way back first: its entries must not be newer than those of the other map (replication.interleaved).
+        """Each group of the origin with its offsets, translated by every flow that carries the topic; of two, the
+        earlier offset counts."""
         charts = [self._chart(leg, here) for leg in sorted(self.move.legs, key=lambda leg: leg.forward)]
         offers: dict[str, list[failover.GroupOffset]] = {}
         for group, positions in here.offsets.items():

@@ -199,6 +199,7 @@ class LiveReader:
                 return
 
     def _clusters(self, topology: Topology, source: ClusterReads) -> None:
+        """The thread that reads clusters and plans, until the folder changes or the page ends."""
         reviewed_at = None
         while True:
             began = time.monotonic()

@@ -159,6 +159,8 @@ async def _newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.I
 
 
 async def _read_newest(target: ClusterClient, flow: str, wanted: Mapping[Key, codec.Ids]) -> dict[Key, Record]:
+    """The newest chunk of each partition, read backwards in growing windows: most are near the end of the topic. Gives
+    up after ``MOST_READ`` offsets."""
     parts = await partitions(target)
     holders = {key: (name_on(target), holder_of(flow, key, len(parts))) for key in wanted}
     newest: dict[Key, Record] = {}

@@ -166,6 +166,8 @@ class CompactedTopic:
             self._moved.add(key)
 
     async def _advance(self, whole: bool, required: bool) -> bool:
+        """Reads on to the present ends; returns whether the topic exists. A log that is not the one that was read
+        before is read again from its beginning. ``whole``: also what lies before the tail that was read first."""
         described = await self._described()
         if described is None:
             if required:

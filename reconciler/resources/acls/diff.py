@@ -89,6 +89,8 @@ def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: 
 
 
 def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_of_cluster: DesiredRules) -> Findings:
+    """Rules to make, to delete, to adopt and to leave alone on a cluster whose rules are known. If the ownership record
+    is not, nothing is adopted or deleted."""
     rules = rules_of_cluster.rules[name]
     owned: Mapping[AclBinding, Made] = {} if isinstance(access.owned, Unknown) else access.owned
     deleted = dict(_deletions(name, acls, access, owned, rules_of_cluster))

@@ -87,6 +87,8 @@ def title_of(rule: AccessRule) -> str:
 
 
 def _rights(rule: AccessRule, role: AccessRole) -> Iterator[Right]:
+    """Rights by role, as the documentation of each client names them. Those of a mirror follow from its flows instead
+    (``mirror_rights``)."""
     match role:
         case AccessRole.PRODUCER:
             yield from _each(TOPIC, rule.topics, Operation.WRITE)

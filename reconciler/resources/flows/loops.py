@@ -170,6 +170,7 @@ def _candidates(search: _Search, path: tuple[_Step, ...], count: int) -> list[st
 
 
 def _close(search: _Search, path: tuple[_Step, ...]) -> None:
+    """Notes the loop along ``path``, if some topic really comes back over it, or if no rule excludes that."""
     travels = [step.travel for step in path]
     if not goes_round([travel.flow for travel in travels]):
         return

@@ -106,6 +106,8 @@ def _cluster(topology: Topology, live: LiveState, name: str, topics: Iterable[De
 
 
 def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
+    """One topic against its declared factor. An unfinished reassignment of ours counts as done if its targets have the
+    factor, else its partitions are placed again."""
     factor = desired.replication_factor
     assert factor is not None
     moves = {index: move for index, move in site.moves(topic.name).items() if site.facts.ours(move)}

@@ -110,6 +110,7 @@ def compare_topic(desired: DesiredTopic, topic: LiveTopic | None, around: Surrou
 
 
 def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
+    """A topic that does not exist: to create, unless Kafka, the service or an unreadable source prevents that."""
     if (hidden := around.hidden.get(desired.ref.name)) is not None:
         return Findings(unknown=(hidden,))
     refused = [*_refused_new(desired, around), *_min_insync(desired, desired.new_factor)]
@@ -187,6 +188,8 @@ def _below_source(desired: DesiredTopic) -> Iterator[Refused]:
 
 
 def _partitions(desired: DesiredTopic, topic: LiveTopic, around: Surroundings) -> Findings:
+    """The number of partitions: more can be added, fewer never. A copy may have more than its source, since records
+    keep their partition."""
     subject, live = of_topic(desired.ref, "partitions"), len(topic.partitions)
     if refused := tuple(_below_source(desired)):
         return Findings(refused=refused)

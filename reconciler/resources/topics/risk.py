@@ -19,6 +19,7 @@ _ORDER = (changes.Risk.LOW, changes.Risk.MEDIUM, changes.Risk.HIGH)
 
 
 def assess(change: changes.TopicChange, world: World) -> Assessment:
+    """Risk, reason and way back of a change, by its effect on records and their readers."""
     match change:
         case changes.CreateTopic():
             # ``less``: settings by which the copy keeps or accepts less than its source. ``application``: the owner of

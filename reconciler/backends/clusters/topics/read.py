@@ -231,6 +231,8 @@ class ReadAhead:
         self._thread.join(LEAVES_WITHIN)
 
     def _run(self) -> None:
+        """The thread: reads all clusters at once, until all have answered or no caller needs them."""
+
         async def read_one(cluster: Cluster) -> None:
             future = self._answers[cluster.name]
             try:

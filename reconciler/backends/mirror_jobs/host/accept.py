@@ -60,6 +60,8 @@ class AllowList:
         return HostRefusal(f"generation {desired.generation} is refused: {description}", why, todo)
 
     def _problems(self, desired: DesiredMirror, done: int) -> Iterator[tuple[str, str]]:
+        """(problem, remedy) for everything in the record that this host does not accept, or that was changed since
+        apply wrote it."""
         where = f"the host's configuration {self.path}"
         again = "Run reconciler apply ENV, which writes a new record."
         if not spark_settings.fits(desired.environment, self.environments):

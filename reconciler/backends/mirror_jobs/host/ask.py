@@ -183,6 +183,9 @@ class HostedMirror:
     def _await(
         self, generation: int, done: Callable[[mirror_control.HostLease], Answer | None], progress: Progress
     ) -> Answer:
+        """Waits until ``done`` answers for this generation. Ends early if a host refuses it or cannot start the job,
+        and if no host takes it up within ``TAKEN_S`` seconds. Raises RunnerError, and ClusterError if the control topic
+        stays unreadable."""
         began, lines = self._clock(), WaitLines(progress, 0.0)
         sighting = LeaseWatch(None, began)
         moved, words = began, ""

@@ -198,6 +198,8 @@ class Keeper:
         return report
 
     def _run(self, desired: DesiredMirror, look: JobLook, now: float) -> HostReport:
+        """One turn for a mirror that has to run: starts its application, starts it again after a pause, or only reports
+        it."""
         if look.busy:
             return self._report(desired, HostPhase.STARTING, look)
         if desired.generation != self._begun:

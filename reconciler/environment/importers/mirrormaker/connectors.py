@@ -66,6 +66,7 @@ def is_json(text: str) -> bool:
 
 
 def read_json(file: str, text: str, notes: Notes) -> Iterator[Connector]:
+    """Connectors in a file of Connect's REST API, with the line of each setting. Mistakes go to ``notes``."""
     try:
         whole = json.loads(text, object_pairs_hook=_Pairs)
     except json.JSONDecodeError as error:
@@ -223,6 +224,8 @@ def _named(flow: Flow) -> str:
 
 
 def _join_flow(flow: Flow, kinds: Mapping[str, Connector], joined: Connectors) -> None:
+    """One flow's settings out of its up to three connectors. The source connector decides about copies, each of the
+    others about its own task."""
     notes, source = joined.notes, kinds.get(SOURCE)
     if source is None:
         other = next(iter(kinds.values()))

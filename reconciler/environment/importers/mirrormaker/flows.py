@@ -331,6 +331,7 @@ class FlowReading:
             self.notes.mistake(isolation, f'it is "{isolation.value}". Write read_committed or read_uncommitted.')
 
     def _kept_equal(self) -> Iterator[Field]:
+        """Settings of what follows the source: configs, access and groups; then MirrorMaker 2's internal topics."""
         yield from self._said(("sync_topic_configs", "enabled"), "sync.topic.configs.enabled", True)
         names = ("config.properties.exclude", "config.properties.blacklist")
         yield from self._list(("sync_topic_configs", "exclude"), *names)

@@ -134,6 +134,7 @@ def alike(one: Property, other: Property) -> bool:
 
 
 def sort(properties: Iterable[Property], notes: Notes) -> Configuration:
+    """Properties by their scope, of each the last one that is written: Java's Properties forgets the earlier ones."""
     last: dict[str, Property] = {}
     doubled = []
     for prop in properties:

@@ -191,6 +191,8 @@ def _strangers(records: Records, connector: str, alias: str) -> Iterator[NotImpo
 
 def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: PositionAnswers) -> Iterator[str]:
     # Records that a killed MirrorMaker 2 had copied without storing a position.
+    """What a user should know before the positions are written: records that would come twice or be left out, and
+    copies that would go into another topic than MirrorMaker 2's."""
     known = {key: its for key, its in world.in_flight.items() if isinstance(its, InFlight)}
     if in_flight := sum(its.copied for its in known.values()):
         count = counted(sum(its.copied > 0 for its in known.values()), "partition")

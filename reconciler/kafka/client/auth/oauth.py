@@ -120,6 +120,8 @@ def _of(oauth: Mapping[str, str]) -> _Kept:
 
 
 def _renewed(kept: _Kept, oauth: Mapping[str, str]) -> AccessToken:
+    """A valid token: the present one until it is due for renewal, or until its endpoint answers. A refusal is an error
+    only once the present token has ended."""
     began, now = time.monotonic(), time.time()
     valid = kept.valid()
     if valid is not None and began < kept.renew_at:

@@ -110,6 +110,8 @@ class AclBatches:
         return ""
 
     def _probed(self, under_way: _Open, admin: ClusterAdmin) -> list[Outcome]:
+        """Makes the changes of a wave, and probes them: confirms them, reverts them, or reports them as unproven if no
+        answer decides."""
         wave = under_way.wave
         logins = self._logins.before(wave.cluster, under_way.needs, [change.acl for change in wave.changes])
         admin.keep_pending(under_way.before)

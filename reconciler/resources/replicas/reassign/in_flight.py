@@ -137,6 +137,8 @@ class ReassignmentWindow:
     def _begin(
         self, flying: Collection[Partition], live: Mapping[str, LiveTopic], sizes: Mapping[Partition, int]
     ) -> None:
+        """Begins as many waiting partitions as the pace allows; at least one if none is being copied, however large it
+        is."""
         if not self.waiting or self.watch.closed():
             return
         room = self.pace.partitions_in_flight - len(self.asked)

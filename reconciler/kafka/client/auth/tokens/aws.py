@@ -78,6 +78,7 @@ def _keys(oauth: Mapping[str, str]) -> AwsKeys:
 
 
 def _default(oauth: Mapping[str, str]) -> AwsKeys:
+    """Keys of the default provider chain, in the order of AWS's SDKs: variables, web identity, container, instance."""
     env = os.environ
     key, secret, session = (
         env.get(name, "").strip() for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
