@@ -69,6 +69,7 @@ def explain(
 
 
 def _flow(basis: ExplainBasis, flow: Flow) -> FlowDetails:
+    """A flow with its settings, and each live or declared topic of its source."""
     selector = selector_of(flow)
     here = [ref for ref in sorted(basis.present) if ref.cluster == flow.source]
     answers = [flow_answer(flow, selector, ref) for ref in here]

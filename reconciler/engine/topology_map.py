@@ -92,6 +92,7 @@ class _Findings:
 
     @classmethod
     def of(cls, plan: Plan) -> _Findings:
+        """Marks and counts of a plan. A restart marks the flows that cause it, not every flow of the mirror."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         flows: dict[str, set[drawing.PlanMark]] = defaultdict(set)
         mirrors: dict[str, set[drawing.PlanMark]] = defaultdict(set)
@@ -219,6 +220,7 @@ def _flow_mark(
 
 
 def _as_reported(flow: drawing.MapFlow, job: LiveMirror | Unknown, health: Verdict) -> drawing.MapFlow:
+    """The flow with what its job says now; the figures of a job that does not report now are left out."""
     if isinstance(job, Unknown):
         return replace(flow, said=f"unknown: {job.what}")
     status = job.flows.get(flow.name)

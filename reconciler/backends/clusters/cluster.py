@@ -125,6 +125,7 @@ class KafkaCluster:
         return self.users.read()
 
     def validate(self, changes: Sequence[TopicChange | AlterQuota]) -> Mapping[Subject, str]:
+        """Subject -> the brokers' refusal, by requests that change nothing."""
         items: list[PlannedTopicChange] = []
         quotas: list[AlterQuota] = []
         for change in changes:

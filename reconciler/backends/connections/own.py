@@ -59,6 +59,8 @@ class Visits:
         ask: Callable[[Sequence[ClusterClient]], Awaitable[Answer]],
         within_s: float | None,
     ) -> Answer:
+        """Raises as ``ask``, and TimeoutError; after any error all connections are closed."""
+
         async def visit() -> Answer:
             opened: list[ClusterClient] = []
             for declared, principal in places:

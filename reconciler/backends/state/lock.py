@@ -33,6 +33,7 @@ ACTORS = ("RECONCILER_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
 
 
 def this_process(purpose: str) -> lock.Holder:
+    """This run as a holder of the lock, named after the person behind it where CI says who that is."""
     who = next((os.environ[name] for name in ACTORS if os.environ.get(name)), "")
     if not who:
         try:
@@ -190,6 +191,8 @@ class KafkaLock:
             ) from None
 
     def _refuse_live(self, lock_record: lock.LockRecord | None) -> None:
+        """Raises LockHeld while another holder may live: its lease counts, unless its process has ended on this
+        machine."""
         now = _now_ms()
         if lock_record is None or lock_record.holder.id == self.holder.id or lock_record.left_ms(now) <= 0:
             return

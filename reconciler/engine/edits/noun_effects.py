@@ -95,6 +95,8 @@ def _topic(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 
 def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs: list[TopicRef]) -> NoEffect | None:
+    """An edited field of a topic without an effect; None if the plan acts on it, on the topic itself or on a copy that
+    follows it."""
     section, _, key = field.path.partition(".")
     family = sides.family(refs)
     if section != "configs":
@@ -233,6 +235,7 @@ def _decides(change: changes.CreateTopic, sides: EditAndPlan, layer: str, field:
 
 
 def _cluster(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
+    """Edits of a cluster's entry: most say how it is reached or judged, and change nothing on it."""
     if item.sign is Sign.REMOVED:
         yield quiet(item, item.means)
     known = sides.live.known(item.name) is not None
@@ -302,6 +305,8 @@ def _flow(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
 
 
 def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: Flow) -> NoEffect | None:
+    """An edited setting of a flow without an effect now; None if the plan acts on it. Settings of the hand-over act by
+    a restart, others by changes of rules or topics."""
     section = field.path.partition(".")[0]
     remotes = [route.remote for route in sides.routes if route.flow == item.name]
     match section:

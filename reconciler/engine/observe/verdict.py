@@ -72,6 +72,8 @@ def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[Verd
 
 
 def _mirrors(topology: Topology, live: LiveState, folder: str) -> Iterator[VerdictCause]:
+    """Causes of each mirror: that it is unknown, undeclared, not running or not kept running, or lacks a declared flow;
+    then those of its flows."""
     for name, mirror in live.mirrors.items():
         subject = f"mirror {name}"
         if isinstance(mirror, Unknown):
@@ -159,6 +161,8 @@ def _stopped(subject: str, brief: str, text: str, command: str) -> VerdictCause:
 
 
 def _flows(mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
+    """Causes of each flow: its conditions and pauses; without any, that it does not copy or lags, if its job reports
+    now."""
     for flow in mirror.flows.values():
         causes = [*_conditions(flow, mirror, folder), *_pauses(flow, mirror, folder)]
         yield from causes
@@ -223,6 +227,7 @@ def _of_condition(flow: FlowStatus, code: str, *, stops: bool) -> Health:
 
 
 def _pauses(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[VerdictCause]:
+    """Pauses, each with the command that ends it, and the number of those that the record does not list."""
     subject = f"flow {flow.name}"
     known = flow.records_lag if mirror.lag_is_current else None
     waiting = "how many records wait is unknown" if known is None else f"{counted(known, 'record')} of the flow wait"

@@ -82,6 +82,7 @@ def amounts(
 def _copied(
     kind: AmountKind, travelling: Sequence[TopicHop], impacts: Mapping[TopicRef, Stakes], live: LiveState
 ) -> Iterator[Amount]:
+    """What each flow will copy of topics that begin to travel: on the line, so one replica each."""
     by_flow: dict[str, list[TopicRef]] = defaultdict(list)
     for hop in travelling:
         by_flow[hop.flow].append(hop.source)
@@ -103,6 +104,7 @@ def _copied(
 
 
 def _lost(plan: Plan) -> Iterator[Amount]:
+    """What the plan deletes, by cluster: whole topics, and records past a lowered retention."""
     losses: dict[str, list[tuple[int | None, int | None]]] = defaultdict(list)
     for planned in plan.changes:
         change, stakes = planned.change, planned.stakes or Stakes()

@@ -150,6 +150,8 @@ def _count(part: object) -> int | None:
 
 def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Routing) -> Iterator[str]:
     # Changes that a running job takes over without a restart.
+    """Notes for readers: jobs that take topics' changes over without a restart, jobs that do not copy, and copies that
+    keep less than their sources."""
     changed = {change.ref for change in findings.changes if isinstance(change, TopicChange | ReassignReplicas)}
     kept = {subject.name for subject in findings.settled if subject.about is About.MIRROR}
     for name, mirror in topology.mirrors.items():

@@ -133,6 +133,7 @@ def lowered_retention(change: Dangerous) -> int | None:
 def _with_stakes(
     planned: Planned, change: Dangerous, topology: Topology, impacts: Mapping[TopicRef, Stakes]
 ) -> Planned:
+    """The change with what is at stake. Without any record it is judged as a change of nothing."""
     flows = tuple(
         flow.name
         for flow in topology.flows.values()

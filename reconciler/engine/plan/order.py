@@ -207,6 +207,7 @@ def planned(
     topology: Topology,
     live: LiveState,
 ) -> Iterable[Planned]:
+    """Each change with its risk, and with the changes that it needs."""
     links, world = _links(ordered, later, routing, topology), world_of(topology, live, kept_less_by(routing))
     for change in ordered:
         assessment = kind_of(change).assess(change, world)

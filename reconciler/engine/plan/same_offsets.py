@@ -38,6 +38,8 @@ class NewCopy:
 
 
 def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:
+    """Partitions that a flow with same offsets will begin, and where their copies begin. Only for missing copies: an
+    existing one has its place."""
     copies = []
     for hop in _hops(topology, live):
         topic, start = live.topic(hop.source), topology.flows[hop.flow].start

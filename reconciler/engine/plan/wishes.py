@@ -108,6 +108,7 @@ def _ignored(left_out: Iterable[tuple[Modest, changes.ConfigChange]]) -> Iterato
 
 
 def _notes(left_out: Iterable[tuple[Modest, changes.ConfigChange]]) -> Iterator[str]:
+    """Words for configs that the brokers refuse and the plan leaves out, since a topic works without them."""
     left: dict[tuple[changes.Role, str, str], dict[str, None]] = {}
     for change, config in left_out:
         if isinstance(change, changes.CreateTopic) or change.role is changes.Role.INTERNAL:

@@ -110,6 +110,7 @@ def build_access(reading: Reading) -> AccessRule:
 
 
 def _check_fields(reading: Reading, role: AccessRole | None) -> None:
+    """The fields of an entry fit its role: each role has fields that it requires and others that it reads."""
     written = reading.place.entry.value
     assert isinstance(written, YamlMapping)
     if role is None and EXACT not in written.entries:
@@ -183,6 +184,7 @@ def _exact(reading: Reading) -> ExactRule:
 
 
 def check_access(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Names that are unknown, entries that contradict each other, and principals that no client can have."""
     granted_by: dict[tuple[str, AclBinding], AccessRule] = {}
     for rule in topology.access:
         subject = f"access rule {rule.number}"

@@ -27,6 +27,7 @@ _KEPT_BY_COMPACTION = {"cleanup.policy", "retention.ms", "retention.bytes"}
 
 
 def build_cluster(reading: Reading) -> Cluster:
+    """The cluster of one entry. References to secrets stay as they are written: only a connection resolves them."""
     at, usual = "reassignment", ReassignmentPace()
     return Cluster(
         name=reading.name,

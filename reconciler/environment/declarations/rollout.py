@@ -128,6 +128,7 @@ def _at(places: Places, wave: RolloutWave, index: int, *path: Step) -> Where:
 
 
 def _wave(topology: Topology, wave: RolloutWave, index: int, places: Places) -> Iterator[Problem]:
+    """A wave names known clusters or regions, and at least one."""
     said = f"rollout: wave {wave.name}" if wave.name else f"rollout: waves[{index}]"
     if not wave.regions and not wave.clusters:
         why = "A wave without clusters only looks like caution"

@@ -69,6 +69,7 @@ def build_user(reading: Reading) -> ScramUser:
 
 def check_users(topology: Topology, places: Places) -> Iterator[Problem]:
     # One user may have one password on several clusters; two users with one could each log in as the other.
+    """No two users share a password, and no user is declared twice on a cluster."""
     by_reference = grouped((user.password, user) for user in topology.users if user.password and not user.absent)
     for reference, users in by_reference.items():
         first, *others = users

@@ -53,6 +53,7 @@ def read(file: str, text: str, *, of_any_tool: bool = False) -> Document:
 
 
 def _broken(file: str, text: str, error: YAMLError) -> Problem:
+    """A text that is no YAML: the likely cause at its own place, else what the parser says."""
     marked = error if isinstance(error, MarkedYAMLError) else MarkedYAMLError(problem=str(error))
     mark = marked.problem_mark or marked.context_mark
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)

@@ -97,6 +97,8 @@ class Recorder:
         return self.unwritten.partition("\n")[0]
 
     def write(self, line: Line) -> None:
+        """Writes the line, after those that could not be written before. Raises nothing: ``unwritten`` stops the run
+        before its next step."""
         waiting, self._waiting = [*self._waiting, line], []
         for at, each in enumerate(waiting):
             try:

@@ -321,6 +321,7 @@ class RolloutCallbacks:
 
 
 def sight_of(session: Session, scope: GateScope) -> Sight:
+    """What the gates look at: all clusters and mirrors, asked at once."""
     with ThreadPoolExecutor(len(scope.clusters) + len(scope.flows) + 1) as pool:
         clusters = {
             name: pool.submit(or_unknown, f"cluster {name}", session.clusters[name].health) for name in scope.clusters

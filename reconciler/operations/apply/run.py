@@ -131,6 +131,7 @@ def changing(
 
 
 def _saved(session: Session, read: Plan, request: ApplyRequest) -> Plan:
+    """The saved plan, checked against the live state and against a fresh plan. Raises StalePlan, or BlockedError."""
     plan = guard_saved(session, read, request.consent)
     if not request.part:
         limits.refuse_if_blocked(plan)

@@ -64,6 +64,8 @@ def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
 
 
 def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOptions) -> DrillReport:
+    """One drill: reverts what a killed one has left, plans a cut-over of the canary alone, and carries it out both
+    ways."""
     session, began_ms = execute.session, now_ms()
     topology = session.topology
     journals = read_cutovers(execute.lock.cluster, topology.environment, Principal.APPLY)

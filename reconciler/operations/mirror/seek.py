@@ -72,7 +72,8 @@ def begin_anew(session: Session, flow: str, topic: str) -> int:
 
 
 class _Place:
-    """The requested partitions on both sides."""
+    """The topic of a seek on both sides, with the requested partitions. Raises ReconcilerError if it does not exist, or
+    if that is unknown."""
 
     def __init__(self, session: Session, request: PauseRequest) -> None:
         (self.scope,) = scopes(session.topology, request)

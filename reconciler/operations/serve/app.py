@@ -105,6 +105,8 @@ class LiveApp:
 
     async def _stream(self, page: LivePage, request: Request) -> AsyncIterator[str]:
         # With too many streams, the oldest of the address with the most ends; its browser reconnects after 2 s.
+        """Server-sent events of one page: regions that have changed, and a beat that shows the browser that the page is
+        alive."""
         stream = _Stream(request.client.host if request.client else "")
         self._streams.append(stream)
         if len(self._streams) > MOST_STREAMS:

@@ -78,6 +78,8 @@ class MirrorRunners:
     def _until_copying(
         self, mirror: str, handover: str, progress: Progress, here: Callable[[str, str, Progress], LiveMirror]
     ) -> LiveMirror:
+        """Starts the mirror, here or by a host, and waits until it copies. Pauses of a renamed flow move along, before
+        its job begins."""
         moved = self._moved_pauses(self._topology.mirrors[mirror], progress)
         moved.carry(progress)
         # A host starts and replaces applications by itself: it only gets the desired hand-over.

@@ -195,6 +195,7 @@ def _folded(partitions: Sequence[ComparedPartition]) -> list[tuple[str, ...]]:
 
 
 def _difference(partition: ComparedPartition, style: Style) -> Iterator[str]:
+    """The first difference in full, without the content of records, then the places of others."""
     head = f"{style.paint('alarm', 'different')}: {' and '.join(_names(partition))}"
     if (first := partition.difference) is None:
         yield head

@@ -166,6 +166,7 @@ class _Forms:
         raise ExpressionError("a lookaround follows a part of any length", todo)
 
     def _repeated(self, before: tuple[Item, ...], item: Item, after: tuple[Item, ...]) -> Form:
+        """A repetition with a lookaround in it: written out if it is short, else only the idiom ``((?!x).)*``."""
         low, high, body = item.value
         inner = flat(body, item.flags)
         if high is not sre.MAXREPEAT and int(high) <= _MOST_COUNTS:

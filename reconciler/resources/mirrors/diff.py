@@ -186,6 +186,7 @@ def _asked(flow: Mapping[str, Any]) -> list[str]:
 
 
 def _travelling(flow: Mapping[str, Any] | None, routing: Routing) -> set[str]:
+    """Source topics that the flow of a hand-over carries; empty without one."""
     if flow is None:
         return set()
     source, target, naming = flow["source"]["name"], flow["target"]["name"], flow["naming"]

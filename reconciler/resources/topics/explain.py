@@ -122,6 +122,8 @@ def _reason(basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, li
 def _counts(
     basis: ExplainBasis, ref: TopicRef, desired: DesiredTopic | None, live: LiveTopic | None
 ) -> Iterator[ExplainedValue]:
+    """Number of partitions and replication factor, each with the layer that decides it, and the layers that it
+    overrides."""
     if desired is None:
         if live is not None:
             yield ExplainedValue("partitions", "", "not declared", "", str(len(live.partitions)))

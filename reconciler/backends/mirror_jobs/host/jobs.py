@@ -65,6 +65,7 @@ class SparkJobs:
         self._failed = ""
 
     def look(self) -> JobLook:
+        """The job on this host. Its status record counts only if it is of the application that runs here."""
         folders = (self._runner.folder(self._name), self._runner.other_folder(self._name))
         busy = any(work is not None and work.is_alive() for work in (self._work, self._ending))
         alive = any(folder.pids() for folder in folders)
@@ -84,6 +85,8 @@ class SparkJobs:
         return JobLook(busy, alive, ready, here, fingerprint, self._words, self._failed)
 
     def begin(self, desired: DesiredMirror) -> None:
+        """Starts, or restarts, the job of a desired record on a thread of its own: a start may take minutes, and the
+        lease has to be renewed meanwhile."""
         flows = tuple(flow["name"] for flow in desired.handover["flows"])
         submission = desired.submission
         self._mirrors[self._name] = Mirror(

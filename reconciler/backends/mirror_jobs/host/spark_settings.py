@@ -98,6 +98,8 @@ def fits_file(value: str, patterns: tuple[str, ...]) -> bool:
 
 
 def fits_master(master: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a pattern accepts the master. Each address of a standalone master with standbys needs one: the job, with
+    its secrets, may go to any of them."""
     if master in patterns:
         return True
     if _LOCAL.fullmatch(master):

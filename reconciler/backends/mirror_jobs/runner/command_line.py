@@ -127,6 +127,7 @@ def application_conf(mirror: Mirror) -> Mapping[str, str]:
 
 def submit_command(mirror: Mirror, folder: Path) -> list[str]:
     # Deploy mode cluster: a process on this machine submits the driver and follows it (decision 164).
+    """The command that a supervisor runs. What it starts holds no secret: references are resolved by the job."""
     if mirror.deployment.deploy_mode == CLUSTER:
         conf = {**_DRIVER_CONF, **_CLUSTER_CONF, **mirror.deployment.spark_conf(mirror.master), **mirror.spark_conf}
         in_image = master_kind(mirror.master) is MasterKind.KUBERNETES and not conf.get(UPLOAD_PATH)

@@ -176,6 +176,7 @@ def settle(config: Configuration, sources: Collection[str], notes: Notes) -> Non
 
 
 def _settle_property(name: str, prop: Property, notes: Notes) -> None:
+    """Reports one property that nothing has read: as different, as needless here, or as unknown."""
     for pattern, reason in DIFFERENT:
         if re.fullmatch(pattern, name):
             notes.differs(f"{prop.where}: {prop.name}: {reason}", of=prop)

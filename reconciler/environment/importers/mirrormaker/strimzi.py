@@ -309,6 +309,7 @@ class _Cluster:
     settings: Settings
 
     def read(self) -> None:
+        """Settings in MirrorMaker 2's own names, as the operator would write them into its file."""
         for key, name in (("alias", "alias"), ("bootstrapServers", "bootstrap.servers")):
             self._put(name, self.fields.text(self.node, key), self.node.entries.get(key, self.node))
         for key, entry in self.node.entries.items():

@@ -166,6 +166,8 @@ class _Cause:
 
 
 def _lost_by_rules(needs: Needs, evidence: Evidence, login: ProbedLogin) -> Iterator[tuple[AclBinding, _Cause]]:
+    """Requests that the principal could make before the wave, and that no broker's rules allow now. A login that still
+    may is not locked out, whatever the rules say."""
     for view in set(evidence.views.values()) if needs.name else ():
         # A new denial takes rights away, and so does the end of a permission.
         added, gone = view - evidence.before, evidence.before - view
