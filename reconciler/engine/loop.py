@@ -61,8 +61,11 @@ class Round:
     began: float
     """Seconds since 1970."""
     seconds: float
+    """How long the turn took."""
     plan: Plan | None = None
+    """None if the turn could not plan."""
     outcomes: tuple[Outcome, ...] = ()
+    """Of the changes that this turn carried out."""
     held: tuple[Held, ...] = ()
     """Changes that this turn left out, each with the reason: unknown parts, the autonomy level, contested fields."""
     contested: frozenset[str] = frozenset()

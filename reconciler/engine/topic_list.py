@@ -26,9 +26,9 @@ class TopicRow:
     owner: str
     """Its declaration in git, the flows that create it, its purpose, or that it is unmanaged."""
     partitions: int | None = None
-    """None: it does not exist, or that is unknown; ``problem`` says which."""
+    """None if it does not exist, or if that is unknown; ``problem`` says which."""
     factor: int | None = None
-    """None: likewise, or its partitions differ."""
+    """None likewise, or if its partitions differ."""
     problem: str = ""
 
 

@@ -131,6 +131,7 @@ class LiveAccess:
     """The access control of one cluster."""
 
     acls: frozenset[AclBinding] | Unknown | Unsupported
+    """Of all principals, as the authorizer has them."""
     owned: Mapping[AclBinding, Made] | Unknown = field(default_factory=lambda: MappingProxyType({}))
     """Rules that runs of this environment made, by the ownership record; a rule in it that is not in ``acls`` was
     removed by someone else."""

@@ -88,11 +88,13 @@ class Journal:
     environment: str
     began_ms: int
     targets: Mapping[Partition, tuple[int, ...]] = field(default_factory=lambda: MappingProxyType({}))
-    """Of each partition."""
+    """Partition -> the replicas that it is to have."""
     rates: tuple[int, ...] = ()
     """Values that are ours wherever a broker of ``brokers`` has them under its key."""
     brokers: tuple[tuple[int, str], ...] = ()
+    """(broker, key) of the rates that are ours."""
     lists: tuple[ListEntries, ...] = ()
+    """What we have added to topics' throttled replicas."""
 
 
 @dataclass(frozen=True, slots=True)

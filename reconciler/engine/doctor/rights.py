@@ -55,10 +55,11 @@ class GroupNeed:
     asked: str
     """The group to ask for."""
     resource: str
-    """The option of kafka-acls.sh."""
+    """The option of kafka-acls.sh that covers it."""
     words: str
-    """Name it."""
+    """Words that name the group, or all of the pattern."""
     why: str
+    """What fails without it."""
 
     @classmethod
     def literal(cls, operation: Operation, group: str, why: str) -> GroupNeed:

@@ -29,9 +29,9 @@ class NewCopy:
     flow: str
     source: Key
     at: int = EARLIEST
-    """As ListOffsets takes it."""
+    """Where the copy begins, as ListOffsets takes it."""
     offset: int | None = None
-    """If the flow's ``start`` names it."""
+    """Set if the flow's ``start`` names it."""
     store: str = ""
     """The program that keeps its own records there, such as a schema registry. The copy has the same name, so the
     program would write to it, too, if it runs at the target."""

@@ -141,8 +141,9 @@ class RolloutStatus:
     """The environment's rollout, as its records and its gates show it now."""
 
     course: Course
+    """Waves and gates, as declared now."""
     promotion: Promotion | Unknown | None
-    """None: no rollout has begun."""
+    """None: no rollout has begun yet."""
     lock: LockRecord | None
     """None: free, or unreadable."""
     found: tuple[Fault, ...]

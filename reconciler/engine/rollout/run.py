@@ -75,10 +75,12 @@ class Settling:
     """One wave after its changes. Times are milliseconds of a monotonic clock."""
 
     soak_ms: int
+    """How long they must hold; ``wait_ms``: how long they may be unmet before that."""
     wait_ms: int
     gap_ms: int
     """Time between observations further apart counts as unwatched."""
     soaked_ms: int = 0
+    """How long all gates have held without a break."""
     held_at: int | None = None
     """The last observation, if all gates held."""
     waits_since: int | None = None

@@ -75,7 +75,7 @@ class ConfigOf(NamedTuple):
 
     name: str
     value: str | None
-    """None: hidden."""
+    """None: the broker hides it."""
     source: int
     """The protocol's number (``DescribeConfigsResponse.ConfigSource``)."""
     sensitive: bool

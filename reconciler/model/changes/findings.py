@@ -34,9 +34,9 @@ class Findings:
     notes: tuple[str, ...] = ()
     """For readers, without a change."""
     settled: tuple[Subject, ...] = ()
-    """Subjects with one declared field as desired."""
+    """Subjects of which one declared field is as desired."""
     as_desired: tuple[Subject, ...] = ()
-    """With all fields as desired."""
+    """Subjects with all fields as desired."""
     unmanaged_acls: tuple[UnmanagedAcl, ...] = ()
     """Live rules that neither git nor this environment's record knows."""
     adopted_acls: tuple[AdoptedAcl, ...] = ()

@@ -60,7 +60,7 @@ class CutoverSettings:
     opens: bool = False
     """The fence is removed in the end."""
     aborts: bool = False
-    """Abort transactions that outlast ``within_s``."""
+    """Transactions that outlast ``within_s`` are aborted."""
     soak_s: float = field(default=0.0, metadata=SPARSE)
     """How long gates must hold before the cut-over is over and the flow's next one may begin; 0: gates are not
     checked."""

@@ -65,11 +65,13 @@ class Ask:
 
     topics: tuple[str, ...] = ()
     creates: tuple[str, ...] = ()
+    """Names of topics to create."""
     groups: tuple[str, ...] = ()
-    """Read on them."""
+    """Read on these."""
     transactional_ids: tuple[str, ...] = ()
+    """Write on these."""
     described: tuple[str, ...] = ()
-    """Describe."""
+    """Describe on these groups."""
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     markers: bool = False

@@ -37,11 +37,11 @@ class History:
     """What the audit record says of earlier runs, for the causes of drift."""
 
     changes: Mapping[str, tuple[Line, ...]] = field(default_factory=dict)
-    """Change id -> its lines in earlier runs, oldest first."""
+    """Change id -> its lines in the audit record, oldest first."""
     cut_off: Mapping[str, str] = field(default_factory=dict)
     """Unfinished runs since the last finished one -> when each began."""
     known: bool = False
-    """There is a record."""
+    """Whether there is a record at all."""
     overtaken: str = ""
     """When the last unfinished run began that a finished one followed; a missing change may be left from it, or new."""
 

@@ -133,7 +133,7 @@ class Against:
     """The commit that the present files are compared with."""
 
     base: str
-    """As the user wrote it, ``commit``: the commit that it names."""
+    """As the user wrote it; ``commit``: the commit that it names."""
     commit: str
     dirty: bool = False
     """The other side is not committed."""

@@ -17,9 +17,9 @@ class ExplainedValue:
     where: str = ""
     """File and line of the value, or of its layer."""
     live: str = ""
-    """Empty without a live value."""
+    """The value on the cluster, empty without one."""
     overridden: tuple[str, ...] = ()
-    """Weaker layers."""
+    """Weaker layers that set it, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,9 @@ class Stakes:
     expiring: int | None = None
     """Records older than the planned retention."""
     readers: tuple[ReadingGroup, ...] | None = None
+    """Groups with a position in it; None if they are unknown."""
     flows: tuple[str, ...] = ()
-    """Flows that carry the topic."""
+    """Flows that carry the topic onwards."""
     unknown: tuple[str, ...] = ()
 
 

@@ -51,9 +51,9 @@ class CutoverJournal:
     fenced_ms: int = 0
     """Time of the fence by our clock; 0 before."""
     ends: Mapping[str, int] = field(default_factory=dict)
-    """Of the origin's partitions after the fence was verified."""
+    """Ends of the origin's partitions, once the fence was verified."""
     there: Mapping[str, int] = field(default_factory=dict)
-    """Of the destination's after copying had ended."""
+    """Ends at the destination, once copying had ended."""
     started: str = ""
     """The flow that this cut-over started, or empty."""
     soaked_ms: int = field(default=0, metadata=SPARSE)
@@ -62,7 +62,7 @@ class CutoverJournal:
     groups_expression: str = field(default="", metadata=SPARSE)
     """As in its plan: another plan with the same choice may continue it."""
     before: Mapping[str, int] = field(default_factory=dict, metadata=SPARSE)
-    """Of the destination's before the fence."""
+    """Ends at the destination before the fence."""
 
     def begin(self, step: str) -> CutoverJournal:
         return replace(self, begun=step)

@@ -46,7 +46,7 @@ class ApplyRequest:
     yes: bool = False
     form: Page = Page.TEXT
     part: bool = False
-    """Carry out changes that depend on nothing unknown or refused."""
+    """Leave out what depends on anything unknown or refused."""
     until: str = ""
     """End after this wave."""
     ignore: str = ""

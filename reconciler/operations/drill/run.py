@@ -41,7 +41,7 @@ class DrillOptions:
     settings: CutoverSettings
     form: Format
     out: Path | None
-    """A folder for the report and its page."""
+    """A folder for the report and its page; None: neither is kept."""
     metrics: Path | None
     """A file for node_exporter's textfile collector."""
     steal: str

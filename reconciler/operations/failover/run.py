@@ -33,7 +33,9 @@ class FailoverOptions:
     yes: bool
     """Do not ask."""
     form: Format
+    """Of the output."""
     out: Path | None
+    """A file for the report, besides the output; its ending decides the format."""
     steal: str
     """The reason for taking the lock from its holder."""
 

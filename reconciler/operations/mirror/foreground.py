@@ -50,6 +50,7 @@ class EndedJob:
     reached: bool
     """The job reported its goal as reached, by ending with exit code 0."""
     last: LiveMirror | None
+    """Its last status record; None if none arrived."""
     log: str
     """The end of its log."""
 

@@ -76,7 +76,7 @@ class DriverReport:
     is silent."""
 
     definition: str
-    """Its digest."""
+    """Digest of the definition with which it runs."""
     host: str
     pid: int
     application_id: str = ""

@@ -45,13 +45,13 @@ class VerifyRequest:
     parquet: str
     """Empty, or a folder that executors can reach."""
     sample: Sample | None
-    """None for all."""
+    """Which part of the records to compare; None: all of them."""
     progress: str
     """File with compared ranges."""
     resume: bool
     """Continue from it."""
     topics: Mapping[str, TopicTraits]
-    """By cluster."""
+    """By cluster, topics whose configs decide how they are compared."""
 
 
 class Equality(StrEnum):

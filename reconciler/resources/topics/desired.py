@@ -34,12 +34,14 @@ class DesiredTopic:
     new_factor: int | None = None
     configs: Mapping[str, DesiredConfig] = field(default_factory=dict)
     reset: frozenset[str] = frozenset()
+    """Overrides that are removed, so that the cluster's default counts."""
     unreadable: Unknown | None = None
     """A failed read on which the configs depend, or a source topic that may exist unseen, on which everything
     depends."""
     depth: int = 0
+    """Hops from a topic that no flow makes."""
     source: TopicRef | None = None
-    """Of a remote topic."""
+    """The source of a remote topic."""
     source_partitions: int | None = None
     source_live: int | None = None
     """The source's present number of partitions."""

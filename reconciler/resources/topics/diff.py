@@ -36,7 +36,7 @@ class Surroundings:
     declared: Cluster
     """The cluster in git, whose service may offer less than Kafka."""
     place_for: Callable[[int], int]
-    """See LiveCluster."""
+    """As in ``LiveCluster``."""
     names: Callable[[], Mapping[str, set[str]]]
     """All live and desired names there, by their metric name."""
     keys: Collection[str]

@@ -39,8 +39,9 @@ class Connectors:
     found: list[Property] = field(default_factory=list)
     """Properties as in a file of connect-mirror-maker."""
     names: dict[Flow, str] = field(default_factory=dict)
-    """Of the connector that copies a flow, ``topics``: where its positions are."""
+    """Name of the connector that copies a flow."""
     topics: dict[Flow, str] = field(default_factory=dict)
+    """The topic that has its positions."""
 
 
 @dataclass(frozen=True, slots=True)

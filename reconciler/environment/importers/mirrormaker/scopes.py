@@ -58,13 +58,14 @@ class Notes:
     """What the import reports: ``different`` from MirrorMaker 2, with the flows that it concerns."""
 
     mistakes: list[Mistake] = field(default_factory=list)
+    """What keeps the import from being written."""
     different: dict[str, list[str]] = field(default_factory=dict)
     unneeded: dict[str, list[str]] = field(default_factory=dict)
-    """Settings by words."""
+    """Settings that need no counterpart here, by the words that say why."""
     secrets: dict[str, str] = field(default_factory=dict)
-    """What each variable must hold."""
+    """Variable -> what it must hold."""
     owners: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Cluster and setting of each variable."""
+    """Variable -> the cluster and setting that it is for."""
     settled: set[Property] = field(default_factory=set)
     """Properties that became a line or are reported."""
     asked_for: set[Property] = field(default_factory=set)

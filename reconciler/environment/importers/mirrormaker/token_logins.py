@@ -51,15 +51,15 @@ class TokenLogin:
     """A login by OAuth tokens in this program's settings, as far as they can express the Java client's."""
 
     settings: Mapping[str, str]
-    """Of ours, by name."""
+    """Settings of this program, by name."""
     missing: tuple[str, ...] = ()
     """Options without which there is no login."""
     remarks: tuple[str, ...] = ()
     """Sentences about what a user has to see to."""
     refusal: str = ""
-    """Why there is no login like it here, empty if there is one."""
+    """Why no login here is like it; empty if there is one."""
     read: tuple[str, ...] = ()
-    """Properties that are said by them."""
+    """The client's own properties that the remarks report."""
 
 
 @dataclass(frozen=True, slots=True)

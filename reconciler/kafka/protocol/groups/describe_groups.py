@@ -63,7 +63,7 @@ class DescribedGroup:
     group: str
     state: str
     assignor: str
-    """``stream`` means Kafka Streams."""
+    """The assignment strategy; ``stream`` means Kafka Streams."""
     members: tuple[Member, ...]
     error: int = 0
     """Kafka's code; if set, other fields are meaningless."""

@@ -50,10 +50,12 @@ class Rulebook:
     """Access rules, indexed as StandardAuthorizer looks them up."""
 
     literal: Mapping[_Key, tuple[AclBinding, ...]]
+    """By resource type and name; ``prefixed``: by resource type and prefix."""
     prefixed: Mapping[_Key, tuple[AclBinding, ...]]
     lengths: Mapping[ResourceType, tuple[int, ...]]
+    """Lengths of the prefixes, so that each is looked up once."""
     super_users: frozenset[str] = frozenset()
-    """Allowed everything."""
+    """Principals that are allowed everything."""
     allow_everyone: bool = field(default=False)
     """The broker's ``allow.everyone.if.no.acl.found``."""
 

@@ -54,10 +54,10 @@ class _Open:
     wave: AclBatch
     rules: frozenset[AclBinding] = frozenset()
     before: Mapping[AclBinding, Before] = field(default_factory=dict)
-    """The state that undoing restores."""
+    """The state that an undo restores."""
     needs: Sequence[Needs] = ()
     undoing: str = ""
-    """Why it has begun, or empty."""
+    """Why an undo has begun, or empty."""
 
 
 class AclBatches:
