@@ -45,16 +45,17 @@ def compare_mirrors(
             yield Findings(unknown=(Unknown(f"mirror {mirror.name}", "; ".join(failed), todo),) if failed else ())
         else:
             mirrors = mirror_handover(topology, mirror)
-            # The job runs as declared but copies nothing: no change of a plan helps.
+            known = previous.get(mirror.name)
+            known = known if known is not None and known.get("fingerprint") == live_mirror.fingerprint else None
+            compared = _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, known), known)
+            # Of a job that runs as declared, the plan says this with what ends it.
             not_copying: list[str] = []
-            if live_mirror.state is JobState.RUNNING:
+            if live_mirror.state is JobState.RUNNING and not compared.settled:
                 for flow in (look(flow) for flow in live_mirror.flows.values()):
                     if flow.copying is Copying.NO:
                         not_copying.append(f"mirror {live_mirror.name} runs, but {flow.words}. {flow.todo}")
             yield Findings(notes=(*paused_notes(live_mirror), *not_copying))
-            known = previous.get(mirror.name)
-            known = known if known is not None and known.get("fingerprint") == live_mirror.fingerprint else None
-            yield _compare(mirror, live_mirror, mirrors, _why(live_mirror, mirrors, routing, known), known)
+            yield compared
             before = (previous.get(mirror.name) or {}).get("flows", ())
             # Flows that look renamed would silently lose their positions.
             hints = tuple(

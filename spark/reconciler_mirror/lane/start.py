@@ -247,7 +247,7 @@ class Starter:
                     partition.copied.others_wrote(tail.first)
                 elif (
                     copied_from is not None
-                    and copied_to < ends[partition]
+                    and 0 <= copied_to < ends[partition]
                     and target_tails.unexplained_at_start(lane.spec, known.offset - copied_from)
                 ):
                     partition.copied.skipped(copied_to, ends[partition])

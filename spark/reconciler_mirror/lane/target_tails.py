@@ -119,7 +119,8 @@ class TargetTails:
         """Target offset of the first committed record in ``gaps`` between this lane's own batches that the lane did not
         write; None: the gaps hold only markers, aborted records and repeated copies, as far as is known. Raises
         BrokerError and ConnectionLostError."""
-        for begin, end in gaps:
+        low = (await small_topics.begins(self._lane.target, [partition.target]))[partition.target]
+        for begin, end in ((max(low, begin), end) for begin, end in gaps if low < end):
             try:
                 if self._lane.spec.delivery != "exactly_once":
                     first = await self._without_equal(partition, begin, min(end, begin + MOST))

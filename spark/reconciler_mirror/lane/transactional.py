@@ -4,7 +4,8 @@ committed afterwards. Nothing counts as copied before the commit is answered.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
@@ -278,9 +279,7 @@ class GroupPositions:
                 async with asyncio.timeout(POSITIONS_WITHIN):
                     ends = await lane.target.list_offsets(dict.fromkeys(copies, LATEST), committed=False)
                     self._notice(places, ends)
-                    # A gap before a batch of this lane may be a transaction that another client still has open.
-                    undecided = [p for p in places if p not in self._decided or p.copied.gaps]
-                    await self._look_at_gaps(undecided, ends)
+                    stables = await self._stables(places, ends)
                     answers = await lane.target.positions(lane.spec.group, [p.target for p in places]) if places else {}
             except (WireError, TimeoutError):
                 continue  # the commit loop reports the failure
@@ -296,6 +295,7 @@ class GroupPositions:
                 same = self._is_quiet(partition) and partition.log.committed == committed
                 if same and not is_ours(partition.target, at.offset, at.metadata):
                     lane.routes.begin_again(partition)
+            await self._look_at_gaps(stables)
 
     def _notice(self, places: Mapping[Partition, tuple[int, int]], ends: Mapping[Key, int | BrokerError]) -> None:
         """Notes each copy that continues behind this lane's last batch while the lane has nothing in flight for it."""
@@ -307,13 +307,15 @@ class GroupPositions:
                 if expected >= 0:
                     partition.copied.skipped(expected, end)
 
-    async def _look_at_gaps(self, undecided: Sequence[Partition], ends: Mapping[Key, int | BrokerError]) -> None:
-        """Looks for committed records of other clients at offsets that this lane did not write. Asks only for copies
-        that may have such records."""
+    async def _stables(
+        self, places: Collection[Partition], ends: Mapping[Key, int | BrokerError]
+    ) -> Mapping[Key, int | BrokerError]:
+        """Last stable offsets of the copies that may have an open transaction or a gap, below which every transaction
+        is decided. Notes the open ones."""
         lane = self._lane
-        # One request serves both: below the last stable offset every transaction is decided.
-        gaps = [p for p in lane.partitions.values() if p.copied.gaps]
-        asked = dict.fromkeys([p.target for p in (*undecided, *gaps)], LATEST)
+        # A gap before a batch of this lane may be a transaction that another client still has open.
+        undecided = [p for p in places if p not in self._decided or p.copied.gaps]
+        asked = dict.fromkeys([p.target for p in (*undecided, *self._with_gaps())], LATEST)
         stables = await lane.target.list_offsets(asked, committed=True) if asked else {}
         for partition in undecided:
             end, stable = ends[partition.target], stables[partition.target]
@@ -324,19 +326,30 @@ class GroupPositions:
                     lane.changed.add(partition)
                 if stable >= end:
                     self._decided.add(partition)
-        # A decided gap holds markers, aborted records or other clients' records; only reading it shows which.
-        for partition in gaps:
-            copied, stable = partition.copied, stables[partition.target]
-            if isinstance(stable, int) and copied.gaps and stable >= copied.gaps[-1][1]:
-                # A failure leaves the gaps to the next check; one that opens meanwhile is left to it, too.
+        return stables
+
+    def _with_gaps(self) -> list[Partition]:
+        return [p for p in self._lane.partitions.values() if p.copied.gaps]
+
+    async def _look_at_gaps(self, stables: Mapping[Key, int | BrokerError]) -> None:
+        """Looks for committed records of other clients at offsets that this lane did not write. A decided gap holds
+        markers, aborted records or other clients' records; only reading it shows which."""
+        lane = self._lane
+        for partition in self._with_gaps():
+            copied, stable = partition.copied, stables.get(partition.target)
+            if isinstance(stable, int) and stable >= copied.gaps[-1][1]:
+                # A failure leaves the gaps to the next check; one that opens meanwhile is left to it, too. It must not
+                # hide what the other copies hold.
                 gaps_read = tuple(copied.gaps)
-                if (
-                    knows_strangers(lane.spec)
-                    and copied.strange < 0
-                    and (first := await self._tails.strangers(partition, gaps_read)) is not None
-                ):
-                    copied.others_wrote(first)
-                copied.explained(gaps_read)
+                with suppress(WireError, TimeoutError):
+                    async with asyncio.timeout(POSITIONS_WITHIN):
+                        if (
+                            knows_strangers(lane.spec)
+                            and copied.strange < 0
+                            and (first := await self._tails.strangers(partition, gaps_read)) is not None
+                        ):
+                            copied.others_wrote(first)
+                    copied.explained(gaps_read)
         # The condition lasts as long as the partition copies: it comes back after another one that had replaced it.
         for partition in lane.partitions.values():
             if partition.copied.strange >= 0 and partition.hold.phase is Phase.COPYING:

@@ -18,8 +18,8 @@ from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Exists, Key
 from reconciler.replication.names import OFFSETS_TOPIC
 from tests.support.lanes.high_offsets import backup, restore
-from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, running
-from tests.support.lanes.truth import with_topics
+from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, producer, running
+from tests.support.lanes.truth import map_topic, with_topics
 
 NOW = int(time.time() * 1000)
 RECORDS: list[Content] = [(b"%d" % i, b"v%d" % i, (), NOW + i) for i in range(180)]
@@ -175,6 +175,40 @@ def test_while_the_lane_is_down_a_stranger_s_records_stop_nothing(
     flow.run(batch_path, has("remote_topic_not_empty"), work=work, delivery=delivery)
     flow.run(batch_path, work=work, delivery=delivery)
     assert len(flow.target_content()[0]) == 121
+
+
+@pytest.mark.parametrize("delivery", [ONCE, TWICE])
+def test_a_copy_that_cannot_be_looked_at_hides_no_stranger_in_another(
+    plain: Sandbox, unique: str, create_topic: Callable[..., str], delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source of one copy has aborted records alone, so the offset map knows of no copy there."""
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
+    flow = Flow(plain["east"], plain["west"], unique, partitions=2)
+    map_topic(flow.target)
+    create_topic(flow.source, flow.topic, partitions=2)
+    create_topic(flow.target, flow.remote, partitions=2)
+    aborted = producer(flow.source, transactional_id=unique)
+    aborted.init_transactions(30)
+    aborted.begin_transaction()
+    aborted.produce(flow.topic, b"aborted", partition=0)
+    aborted.flush(30)
+    aborted.abort_transaction(30)
+    fill(flow.source, flow.topic, FIRST, 1)
+    flow.run(batch_path, delivery=delivery)
+    fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)], 1)
+    flow.run(batch_path, has("remote_topic_not_empty"), delivery=delivery)
+
+
+@pytest.mark.parametrize("delivery", [ONCE, TWICE])
+def test_a_stranger_is_seen_behind_deleted_records_of_a_copy(
+    flow: Flow, delivery: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.2)
+    fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW + at) for at in range(3)])
+    admin, end = AdminClient(flow.target.client()), len(FIRST) + 2 + (delivery == ONCE)
+    until = TopicPartition(flow.remote, 0, end)
+    admin.delete_records([until])[until].result(20)
+    flow.run(batch_path, has("remote_topic_not_empty"), delivery=delivery)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""A plan that finds a mirror as declared says all the same that a flow of it does not copy."""
+"""A plan says once that a flow of a running mirror does not copy, whatever it does to the mirror."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from reconciler.engine.plan.build import plan
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.replication.status import FlowStatus
 from reconciler.resources.flows.routes import find_routes
@@ -28,6 +29,10 @@ def test_a_flow_that_does_not_copy_is_noted() -> None:
         return [note for each in findings for note in each.notes]
 
     said = "mirror west runs, but flow east-to-west does not copy: lane_failed: lane 0 failed. Look into its log."
-    assert notes(live) == [said]
-    well = replace(mirror, flows={"east-to-west": replace(stopped, state="running", conditions=())})
+    assert notes(live) == []
+    [note] = [note for note in plan(wished, live).notes if "lane_failed" in note]
+    assert "A plan does not change that" in note
+    edited = replace(mirror, fingerprint="of another definition")
+    assert notes(LiveState(live.clusters, {"west": edited})) == [said]
+    well = replace(edited, flows={"east-to-west": replace(stopped, state="running", conditions=())})
     assert notes(LiveState(live.clusters, {"west": well})) == []
