@@ -263,13 +263,15 @@ def start_out_of_range(spec: PartitionSpec, offset: int, low: int, end: int) -> 
     )
 
 
-def topic_recreated(spec: PartitionSpec, known: str) -> Condition:
+def topic_recreated(spec: PartitionSpec, known: str, *, same: bool = False) -> Condition:
     """``known``: the topic id of the position; ``spec`` has the new one. Offsets of the two topics are unrelated, so a
-    person has to choose between continuing and beginning again."""
+    person has to choose between continuing and beginning again. ``same``: the flow keeps offsets, so that the copy of
+    the old topic has no place for the new one's records."""
+    seek = f"copy the new topic from its beginning: {seek_to(replace(spec, partition=-1), 'earliest')}"
+    remade = f"delete {spec.target_topic}, whose offsets the new topic needs, and run apply"
     return Condition.of_partition(
         "source_topic_recreated",
         spec,
         f"is not copied: the position belongs to a deleted topic of the same name (id {known}, now {spec.topic_id})",
-        f"Decide about the old records in {spec.target_topic}, then copy the new topic from its beginning: "
-        f"{seek_to(replace(spec, partition=-1), 'earliest')}.",
+        f"Decide about the old records in {spec.target_topic}, then {remade if same else seek}.",
     )

@@ -161,7 +161,8 @@ class Starter:
         if source.error == UNKNOWN_TOPIC or (not source.error and spec.partition not in source.leaders):
             return conditions.source_gone(partition.spec)
         if source.topic_id != NO_ID and spec.topic_id and printed_id(source.topic_id.bytes) != urlsafe(spec.topic_id):
-            return faults.topic_recreated(replace(spec, topic_id=printed_id(source.topic_id.bytes)), spec.topic_id)
+            now = replace(spec, topic_id=printed_id(source.topic_id.bytes))
+            return faults.topic_recreated(now, spec.topic_id, same=lane.spec.keeps_offsets)
         if target.error in DENIED | {UNKNOWN_TOPIC} or (not target.error and spec.partition not in target.leaders):
             return conditions.target_missing(partition.spec, len(target.leaders), target.error)
         return None
@@ -220,7 +221,7 @@ class Starter:
         acknowledged = self._losses.acknowledged(begun, chunks)
         ends, losses = await self._losses.of(begun, acknowledged)
         for partition, known in begun.items():
-            loss, tail = losses.get(partition), None
+            loss, tail, known_end = losses.get(partition), None, None
             copied_to, copied_from = acknowledged.get(partition, -1), least.get(partition.source)
             if loss is None and partition in ends and copied_to >= 0 and copied_from is not None:
                 known_end = target_tails.KnownEnd(copied_from, copied_to, ends[partition])
@@ -245,12 +246,8 @@ class Starter:
                 partition.outbox.expects(ends[partition])
                 if isinstance(tail, target_tails.Strange):
                     partition.copied.others_wrote(tail.first)
-                elif (
-                    copied_from is not None
-                    and 0 <= copied_to < ends[partition]
-                    and target_tails.unexplained_at_start(lane.spec, known.offset - copied_from)
-                ):
-                    partition.copied.skipped(copied_to, ends[partition])
+                elif known_end and target_tails.unexplained_at_start(lane.spec, known_end, known.offset):
+                    partition.copied.skipped(known_end.target, known_end.now)
         await self._stop_foreign(foreign)
         await self._begin_behind_same_offsets(kept)
         await self._begin_fresh(fresh)

@@ -65,10 +65,12 @@ def knows_strangers(spec: LaneSpec) -> bool:
     return spec.work.provenance is None
 
 
-def unexplained_at_start(spec: LaneSpec, behind: int) -> bool:
-    """Whether ``strangers`` explains what follows the known end of a copy, instead of ``at_start``: nothing of the lane
-    itself is there (the map is not ``behind`` the position), or it is known by its equals."""
-    return not copies_each_once(spec) and (spec.delivery != "exactly_once" or behind == 0)
+def unexplained_at_start(spec: LaneSpec, known: KnownEnd, position: int) -> bool:
+    """Whether ``strangers`` explains what follows the known end of a copy, after ``at_start`` found nothing: nothing of
+    the lane itself is there (the map is not behind ``position``), or it is known by its equals."""
+    # Where both logs could be compared, only records of which the target has deleted the beginning are left.
+    left = known.now - known.target - (MARKER if copies_each_once(spec) else 0)
+    return left > 0 and (spec.delivery != "exactly_once" or position == known.source)
 
 
 class TargetTails:

@@ -78,7 +78,7 @@ class SameStarter(Starter):
             if not is_of_copy:
                 fresh.append(partition)
             elif not positions.is_of_topic(known, partition.spec.topic_id):
-                lane.stop(partition, faults.topic_recreated(partition.spec, known.topic_id))
+                lane.stop(partition, faults.topic_recreated(partition.spec, known.topic_id, same=True))
             elif known.proved:
                 self._goes_on(partition, known)
             else:
