@@ -13,13 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic, Source
+from reconciler.model.live import LiveCluster, LiveTopic, Source, broker_configs, different_configs
 from reconciler.replication.json_codec import parsed
 from reconciler.text import moment
 
 FORMAT_VERSION = 1
 NOT_READ = -1
 """The number for a topic whose overrides could not be read."""
+NOT_SHOWN = ""
+"""Among the defaults: no topic shows this one."""
 
 
 def left_key(environment: str, cluster: str) -> str:
@@ -75,12 +77,14 @@ def left_topics(topics: Iterable[LiveTopic]) -> dict[str, LeftTopic]:
     return by_name
 
 
-def left_on(live: LiveCluster, names: Iterable[str], brokers: Mapping[str, ConfigValue]) -> LeftCluster:
-    """``brokers``: values of topics without overrides. A cluster without topics shows none of its defaults."""
-    topics = left_topics(live.topics[name] for name in names)
-    defaults = {key: entry.value for key, entry in brokers.items() if entry.source is Source.CLUSTER and entry.value}
-    shown = any(not isinstance(topic.configs, Unknown) for topic in live.topics.values())
-    return LeftCluster(live.cluster_id, topics=topics, defaults=defaults if shown else None)
+def left_on(live: LiveCluster, names: Iterable[str]) -> LeftCluster:
+    """A cluster without topics shows none of its defaults, and a config that each topic overrides is not shown, such as
+    min.insync.replicas where the lock's topic is the only one."""
+    topics, different = left_topics(live.topics[name] for name in names), different_configs(live)
+    brokers = broker_configs(different)
+    defaults = {key: NOT_SHOWN for configs in different for key in configs.keys() - brokers.keys()}
+    defaults |= {key: entry.value for key, entry in brokers.items() if entry.source is Source.CLUSTER and entry.value}
+    return LeftCluster(live.cluster_id, topics=topics, defaults=defaults if different else None)
 
 
 def dumps(left: LeftCluster) -> bytes:

@@ -15,11 +15,11 @@ from reconciler.engine.guards.first_contact import clusters_of, other_repository
 from reconciler.errors import BlockedError, ClusterError, Unknown, or_unknown
 from reconciler.model.changes import ChangeOfTopic
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.live import LiveState, usual_configs
+from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.state import last_apply
 from reconciler.model.state.last_apply import Applied, Consent
-from reconciler.model.state.left_by_apply import NOTHING_RECORDED, LeftCluster, dumps, left_key, left_on
+from reconciler.model.state.left_by_apply import NOT_SHOWN, NOTHING_RECORDED, LeftCluster, dumps, left_key, left_on
 from reconciler.operations.session.session import Session
 from reconciler.resources.shrink_limit import shrunken
 
@@ -112,7 +112,7 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
         live = session.last.live.known(name) if session.last.live is not None else None
         now = before
         if live is not None:
-            now = left_on(live, live.topics.keys() - unmanaged[name], usual_configs(live))
+            now = left_on(live, live.topics.keys() - unmanaged[name])
         if topics := touched.get(name):
             again = or_unknown(f"cluster {name}", partial(session.clusters[name].read, sorted(topics)))
             if isinstance(again, Unknown):
@@ -121,9 +121,12 @@ def keep_left(session: Session, lock: KafkaLock, done: Plan, by: Applied) -> str
             # Another cluster answers at this address: earlier reads do not belong to it.
             base = now if now.cluster_id == again.cluster_id else replace(NOTHING_RECORDED, cluster_id=again.cluster_id)
             # Created topics show broker defaults that no earlier read has seen.
-            shown = left_on(again, again.topics, usual_configs(again))
-            if base.defaults is not None or shown.defaults is not None:
-                base = replace(base, defaults={**(base.defaults or {}), **(shown.defaults or {})})
+            shown = left_on(again, again.topics)
+            if base.defaults is None:
+                base = replace(base, defaults=shown.defaults)
+            elif shown.defaults is not None:
+                more = {key: value for key, value in shown.defaults.items() if value != NOT_SHOWN}
+                base = replace(base, defaults={**base.defaults, **more})
             now = replace(base, topics={**base.topics, **shown.topics})
         if now.cluster_id and not now.same(before):
             left[name] = replace(now, at_ms=by.at_ms, who=by.who)

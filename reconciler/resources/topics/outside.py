@@ -11,7 +11,7 @@ from reconciler.model.changes import About, CopiedAgain, Outside, OutsideChange,
 from reconciler.model.config_values import THROTTLES, human, number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import BrokerConfigs, ConfigValue, LiveCluster, LiveTopic, Source
-from reconciler.model.state.left_by_apply import LeftCluster, LeftTopic
+from reconciler.model.state.left_by_apply import NOT_SHOWN, LeftCluster, LeftTopic
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.config_sync import SyncedConfigs
@@ -64,7 +64,7 @@ def changed_outside(
         for key, entry in sorted(brokers[name].items()) if before.defaults is not None else ():
             old = before.defaults.get(key) if before.defaults is not None else None
             value = entry.value if entry.source is Source.CLUSTER else None
-            if value != old:
+            if value != old and old != NOT_SHOWN:
                 why = "it counts for every topic there without a value of its own"
                 sides = _words(key, old), _words(key, value)
                 yield OutsideChange(Outside.DEFAULT, Subject(About.CLUSTER, name), key, *sides, before.since, why)

@@ -24,7 +24,7 @@ from reconciler.model.environment.topology import (
     Topology,
     Undeclared,
 )
-from reconciler.model.live import Source, broker_configs, different_configs
+from reconciler.model.live import Source
 from reconciler.model.plan import Edition, Plan
 from reconciler.model.quotas import entity
 from reconciler.model.reports.impact import ClusterFeatures, ReadingGroup, Stakes
@@ -315,7 +315,7 @@ def outside() -> Plan:
     left = {}
     for name, there in seen.clusters.items():
         live = there.seen()
-        record = left_on(live, live.topics, broker_configs(different_configs(live)))
+        record = left_on(live, live.topics)
         left[name] = replace(record, at_ms=1_790_000_000_000, who="ada")
     east = seen.clusters["east"]
     del east.topics["pay"]

@@ -87,6 +87,19 @@ def test_a_default_that_the_first_topic_shows_was_not_changed_outside() -> None:
     assert first.world.plan(WISHED, left={"east": first.written()}).outside == ()
 
 
+def test_a_default_that_the_topic_of_the_lock_overrides_was_not_changed_outside() -> None:
+    first = Run(world("east"), topology(cluster("east")))
+    east = first.world.clusters["east"]
+    east.broker_configs = {"min.insync.replicas": ("1", Source.CLUSTER), "retention.ms": ("1000", Source.CLUSTER)}
+    east.put("__reconciler", min_insync_replicas="1")
+    first.apply()
+    east.put("orders", 2)
+    assert first.world.plan(WISHED, left={"east": first.written()}).outside == ()
+    east.broker_configs["retention.ms"] = ("2000", Source.CLUSTER)
+    [change] = first.world.plan(WISHED, left={"east": first.written()}).outside
+    assert change.key == "retention.ms"
+
+
 def test_what_is_as_it_was_is_not_written_again(run: Run) -> None:
     run.records.clear()
     run.apply()

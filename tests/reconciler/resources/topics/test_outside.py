@@ -16,7 +16,7 @@ from reconciler.engine.plan.impact import questions, weighed
 from reconciler.errors import ExitCode
 from reconciler.model.changes import About, CopiedAgain, Outside, Subject
 from reconciler.model.environment.topology import TopicDefaults, TopicRef, Topology, Undeclared
-from reconciler.model.live import Source, broker_configs, different_configs
+from reconciler.model.live import Source
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Cause
 from reconciler.model.reports.impact import Stakes
@@ -42,7 +42,7 @@ def left(seen: World, wished: Topology = WISHED) -> dict[str, LeftCluster]:
     records = {}
     for name in wished.clusters:
         live = seen.clusters[name].seen()
-        record = left_on(live, live.topics, broker_configs(different_configs(live)))
+        record = left_on(live, live.topics)
         again = loads(dumps(replace(record, at_ms=1_790_000_000_000, who="ada")))
         assert again is not None
         records[name] = again
