@@ -152,15 +152,16 @@ AGAIN = "again"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start of a partition without a position. ``timestamp`` (ms since epoch): only for kind ``timestamp``.
-
-    Kind ``offsets``: ``offsets`` by topic and partition, ``otherwise`` (earliest, latest or again) for all others.
-    """
+    """Where a partition without a position begins."""
 
     kind: str = "earliest"
+    """earliest, latest, again, timestamp or offsets."""
     timestamp_ms: int | None = None
+    """Since 1970; only for kind ``timestamp``."""
     offsets: Mapping[str, Mapping[int, int]] | None = None
+    """By topic and partition; only for kind ``offsets``."""
     otherwise: str | None = None
+    """For partitions that ``offsets`` does not name: earliest, latest or again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,7 @@ class FlowSettings:
     """Present name in git; state on the target is named by ``state_name``."""
     fingerprint: str
     source: Endpoint
+    """With addresses and logins; secrets are references."""
     target: Endpoint
     topics: tuple[str, ...]
     """Expressions of whole names, as ``exclude_topics``; exclusions win."""
@@ -252,7 +254,9 @@ class FlowSettings:
     where: Where | None = field(default=None, metadata=SPARSE)
     """Which records are copied; None: all."""
     headers: AddedHeaders | None = field(default=None, metadata=SPARSE)
+    """Added to each copy, which costs the whole-batch copy."""
     provenance: Provenance | None = field(default=None, metadata=SPARSE)
+    """None: copies get no provenance header."""
     offsets: str = field(default=TRANSLATED, metadata=SPARSE)
     """TRANSLATED, or SAME for copies at the source's offsets."""
     filler_limit: int | None = field(default=None, metadata=SPARSE)
@@ -312,12 +316,14 @@ class FlowSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
-    """Settings of the control channel between driver and tasks. Empty addresses: ``spark.driver.bindAddress`` and
-    ``spark.driver.host``; port 0: any."""
+    """Settings of the control channel between driver and tasks."""
 
     bind_address: str = field(default="", metadata=SPARSE)
+    """Where the driver listens; empty: ``spark.driver.bindAddress``."""
     advertised_address: str = field(default="", metadata=SPARSE)
+    """What tasks connect to; empty: ``spark.driver.host``."""
     first_port: int = field(default=0, metadata=SPARSE)
+    """First of a range, of which the driver takes a free one; 0: any port."""
     last_port: int = field(default=0, metadata=SPARSE)
 
 
@@ -334,6 +340,7 @@ class MirrorSettings:
     """Interval of topic discovery."""
     status_interval_ms: int
     status: StatusPlace
+    """The cluster and topic of its status records."""
     flows: tuple[FlowSettings, ...]
     metrics_port: int = field(default=0, metadata=SPARSE)
     """0: no metrics are served."""

@@ -41,13 +41,16 @@ class OffsetSync:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Group ``group`` is at offset ``upstream`` on the source, which is ``downstream`` of *remote* topic ``topic``."""
+    """A group's offset on both sides, as MirrorMaker 2's tools read it."""
 
     group: str
     topic: str
+    """The *remote* topic."""
     partition: int
     upstream: int
+    """The committed offset on the source."""
     downstream: int
+    """The same place in the remote topic."""
     metadata: str = ""
 
     def record(self) -> tuple[bytes, bytes]:

@@ -222,17 +222,17 @@ def heartbeats_expression(separator: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TopicSelector:
-    """Selects topics of a flow's source, and their remote names. Expressions match whole names; exclude wins.
-
-    ``heartbeats``: heartbeats topics travel whatever the expressions say (heartbeats.replication.enabled, KIP-1089).
-    """
+    """Selects topics of a flow's source, and their remote names."""
 
     include: Expressions
+    """Expressions match whole names; ``exclude`` wins."""
     exclude: Expressions
     policy: ReplicationPolicy
+    """The rule for names of copies."""
     source_alias: str
     target_alias: str
     heartbeats: bool = False
+    """Heartbeats topics travel whatever the expressions say (heartbeats.replication.enabled, KIP-1089)."""
 
     def why_not(self, topic: str) -> str | None:
         """None if the flow carries the topic, else the rule against it, as a word for plans."""

@@ -121,7 +121,7 @@ class PauseCounts:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLoss:
-    """Records that partitions of a flow left behind because of one condition; ``text``: of the newest loss."""
+    """Records that partitions of a flow left behind because of one condition."""
 
     code: str
     partitions: int
@@ -130,19 +130,22 @@ class ReportedLoss:
     records: int = 0
     """If they could be counted, as in a corrupt batch with a readable header."""
     batches: int = 0
+    """Batches that could not be opened, such as corrupt ones."""
     text: str = ""
+    """Of the newest loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUpStatus:
-    """Of a job that ends by itself: partitions, partitions copied so far, and offsets left (None: unknown).
-    ``offsets_undecided``: offsets behind transactions that were open at the source when it began; it does not wait for
-    them."""
+    """Progress of a job that ends by itself."""
 
     partitions: int
     done: int
+    """Partitions that are copied to their goal."""
     offsets_left: int | None
+    """None: unknown."""
     offsets_undecided: int = field(default=0, metadata=SPARSE)
+    """Offsets behind transactions that were open at the source when it began; it does not wait for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +280,7 @@ class StatusRecord:
     """Fingerprint of the hand-over with which it runs: if git has another, a restart is due."""
     started_at_ms: int
     updated_at_ms: int
+    """Time of this record."""
     status_interval_ms: int
     """Interval of its records; after several of them without a record readers call the job stale."""
     host: str
@@ -285,6 +289,7 @@ class StatusRecord:
     run: str = field(default="", metadata=SPARSE)
     """Run id under which its submitter follows it in deploy mode cluster; else empty."""
     flows: Mapping[str, FlowStatus]
+    """By name."""
 
 
 def document(record: StatusRecord) -> dict[str, Any]:

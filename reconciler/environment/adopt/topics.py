@@ -43,12 +43,14 @@ class AdoptedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """``left_out``: one entry for each topic that is not declared, its ``rule`` one of this module's words."""
+    """What ``adopt`` takes over of one cluster."""
 
     cluster: Cluster
     topics: tuple[AdoptedTopic, ...]
     left_out: tuple[Ignored, ...]
+    """One entry for each topic that is not declared, its ``rule`` one of this module's words."""
     notes: tuple[str, ...] = ()
+    """For readers: what could not be read."""
     access: Adopted[AccessRule] = field(default_factory=Adopted)
     quotas: Adopted[Quota] = field(default_factory=Adopted)
     users: Adopted[ScramUser] = field(default_factory=Adopted)

@@ -25,6 +25,7 @@ class Arrival:
 
     cluster: str
     name: str
+    """On ``cluster``; ``upstream``: on ``source``."""
     flow: str
     source: str
     upstream: str

@@ -15,14 +15,16 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 @dataclass(frozen=True, slots=True)
 class EntrySpan:
-    """One entry of a mapping: offsets of its key, of its value and of the end of its value. ``column`` of the key
-    counts from 0. ``scalar``: whether the value is one, quoted or not."""
+    """Where one entry of a mapping is in its text, for edits in place."""
 
     key: int
+    """Offset of its key; ``value``: of its value; ``end``: of the end of its value."""
     value: int
     end: int
     column: int
+    """Of the key, counted from 0."""
     scalar: bool
+    """Whether the value is one, quoted or not."""
 
     def where(self, file: str, text: str) -> Where:
         """Line and column of the value."""

@@ -17,14 +17,17 @@ class DoctorVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """``subject``: a cluster, flow or this machine; ``check`` is a stable word; ``todo`` are lines, often commands."""
+    """One result of ``doctor``."""
 
     subject: str
+    """A cluster, flow or this machine."""
     check: str
+    """A stable word."""
     verdict: DoctorVerdict
     text: str
     why: str = ""
     todo: tuple[str, ...] = ()
+    """Lines, often commands."""
 
 
 @dataclass(frozen=True, slots=True)

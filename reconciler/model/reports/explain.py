@@ -24,12 +24,14 @@ class ExplainedValue:
 
 @dataclass(frozen=True, slots=True)
 class FlowAnswer:
-    """Whether a flow carries a topic, and the rule that decided. ``remote``: set if it does."""
+    """Whether a flow carries a topic."""
 
     flow: str
     topic: TopicRef
     rule: str
+    """The one that decided."""
     remote: TopicRef | None = None
+    """The name of the copy; None if the flow does not carry it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,15 @@ class NextName:
 
 @dataclass(frozen=True, slots=True)
 class RuleAnswer:
-    """One access rule in words. ``state``: ``there``, ``missing``, implied; empty if no cluster was asked."""
+    """One access rule in words."""
 
     cluster: str
     rule: str
     because: str
+    """The entry or flow that asks for it."""
     where: str = ""
     state: str = ""
+    """``there``, ``missing``, implied; empty if no cluster was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +88,17 @@ class FlowDetails:
 
 @dataclass(frozen=True, slots=True)
 class MirrorDetails:
+    """A mirror with its settings."""
+
     name: str
     declared: str
     flows: tuple[str, ...]
     status_cluster: str
+    """The cluster that keeps its status records."""
     fingerprint: str
     settings: tuple[tuple[str, str], ...]
     live: str = ""
+    """Its job in words; empty if no cluster was asked."""
 
 
 @dataclass(frozen=True, slots=True)

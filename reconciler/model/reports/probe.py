@@ -32,11 +32,12 @@ class ProbeCheck:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Of one wave: ``rules`` changes of one stage on one cluster."""
+    """The probe of one wave of access changes."""
 
     cluster: str
     stage: str
     rules: int
+    """Number of changed rules."""
     checks: tuple[ProbeCheck, ...]
     seconds: float = 0.0
 

@@ -20,17 +20,21 @@ class SampleSize:
 
 @dataclass(frozen=True, slots=True)
 class VerificationRequest:
-    """A request: one flow or all; record timestamps in ms; the place of the chunk table; another Spark master; only a
-    sample, which ``seed`` chooses; to continue where an earlier run ended."""
+    """What to compare, and how."""
 
     flow: str | None = None
+    """None: all flows of the mirrors."""
     from_ms: int | None = None
     to_ms: int | None = None
     parquet: str = ""
+    """A place for the table of compared chunks; empty: none is written."""
     master: str | None = None
+    """Another Spark master than the mirror's."""
     sample: SampleSize | None = None
     seed: int = 0
+    """Chooses the sample; the same one finds the same records again."""
     resume: bool = False
+    """Continue where an earlier run ended."""
 
 
 @dataclass(frozen=True, slots=True)

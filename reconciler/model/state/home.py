@@ -19,12 +19,14 @@ def home_key(environment: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A copy is on each cluster of the environment, including the home; the one with the most ``moves`` counts."""
+    """Where an environment's lock and records are. Each cluster has a copy, so that a search finds it from any of
+    them."""
 
     cluster: str
     cluster_id: str
     bootstrap_servers: tuple[str, ...]
     moves: int = 0
+    """Counts moves: the copy with the most is valid."""
 
 
 _RECORD = JsonRecord(Home, "record of the lock's home", codec=Codec(lenient=True))

@@ -20,9 +20,13 @@ class Consent:
     """Explicit consents of the user, for one run."""
 
     first_contact: bool = False
+    """Changes to a cluster that the last apply did not know, or by files of another repository."""
     shrink: bool = False
+    """A loss above ``shrink_limit``."""
     prune: bool = False
+    """Deleting topics that no file declares."""
     lower_limits: bool = False
+    """Limits of copies that no file declares."""
 
 
 @dataclass(frozen=True, slots=True)

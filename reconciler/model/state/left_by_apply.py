@@ -39,14 +39,14 @@ class LeftTopic:
 
 @dataclass(frozen=True, slots=True)
 class LeftCluster:
-    """``defaults``: dynamic configs for all brokers of the cluster (``Source.CLUSTER``), by topic config; None: not
-    read."""
+    """What the last apply left on one cluster. Drift since then was made by others."""
 
     cluster_id: str
     at_ms: int = 0
     who: str = ""
     topics: Mapping[str, LeftTopic] = field(default_factory=dict)
     defaults: Mapping[str, str] | None = None
+    """Dynamic configs for all brokers of the cluster (``Source.CLUSTER``), by topic config; None: not read."""
 
     @property
     def since(self) -> str:

@@ -92,13 +92,14 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Steal:
-    """The former holder of a stolen lock, and the reason."""
+    """The former holder of a stolen lock."""
 
     who: str
     host: str
     pid: int
     purpose: str
     reason: str
+    """Of the user who took it, for the audit record."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class HostLease:
 
 @dataclass(frozen=True, slots=True)
 class HostPresence:
-    """A host that waits for desired records, or did so until it was killed. ``accepts``: for messages."""
+    """A host that waits for desired records, or did so until it was killed."""
 
     environment: str
     host: str
@@ -131,6 +131,7 @@ class HostPresence:
     version: str
     since_ms: int
     accepts: str
+    """What it accepts, in words for messages."""
 
     @property
     def words(self) -> str:

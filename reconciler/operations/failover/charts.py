@@ -18,14 +18,17 @@ _FOR_EVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A leg with its flow's offset map (by source partition) and positions (by remote partition), and the translated
-    offsets of groups (by source partition). ``same``: the flow keeps offsets and has no map."""
+    """What one leg knows of offsets."""
 
     leg: Leg
     maps: Mapping[Key, PartitionMap]
+    """The flow's offset map, by source partition."""
     positions: Mapping[Key, int]
+    """The flow's positions, by remote partition."""
     found: Mapping[tuple[Key, int], Translation]
+    """Translated offsets of groups, by source partition."""
     same: bool = False
+    """The flow keeps offsets and has no map."""
 
 
 def translated(chart: Chart, at: tuple[Key, CommittedPosition], twin: str, before: int | None) -> TranslatedPartition:

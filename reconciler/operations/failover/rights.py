@@ -23,17 +23,17 @@ AskRights = Callable[[Cluster, Principal, Ask], Rights]
 
 @dataclass(frozen=True, slots=True)
 class StepNeeds:
-    """Rights that planned steps need as one principal on one cluster. ``topics``, ``groups``: for setting offsets.
-    ``alters``, ``writes``: the reason for altering access rules, and for writing the status topic; empty if not
-    needed.
-    """
+    """Rights that planned steps need as one principal on one cluster."""
 
     cluster: Cluster
     principal: Principal
     topics: tuple[str, ...] = ()
+    """Read on them, for setting offsets; ``groups``: likewise."""
     groups: tuple[str, ...] = ()
     alters: str = ""
+    """Why access rules have to be altered; empty if they have not."""
     writes: str = ""
+    """Why the status topic has to be written; empty if it has not."""
 
     @property
     def ask(self) -> Ask:

@@ -27,14 +27,15 @@ Ids = tuple[UUID, UUID]
 
 @dataclass(frozen=True, slots=True)
 class MapPartition:
-    """A partition of a flow. ``source_id`` and ``target_id``: topic ids, so that a recreated topic has a new map;
-    zero where a broker returns none."""
+    """A partition of a flow, as keys of the offset map name it."""
 
     flow: str
     topic: str
     partition: int
     source_id: UUID = _NO_ID
+    """Topic id, so that a recreated topic has a new map; zero where a broker returns none."""
     target_id: UUID = _NO_ID
+    """Likewise."""
 
     def is_of(self, ids: Ids) -> bool:
         """Whether source and remote topic have these ids, as far as they are known."""

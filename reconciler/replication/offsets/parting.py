@@ -85,10 +85,11 @@ def first_apart(here: Sequence[LogRecord], there: Sequence[LogRecord]) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class WholeRecord:
-    """``timestamp`` in ms since 1970; None is Kafka's null."""
+    """A record with all that a client gave it. None is Kafka's null."""
 
     offset: int
     timestamp: int
+    """In ms since 1970."""
     key: bytes | None
     value: bytes | None
     headers: tuple[HeaderBytes, ...]

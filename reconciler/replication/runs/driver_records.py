@@ -43,12 +43,14 @@ def run_of(status_key: str, key: str) -> tuple[str, Part] | None:
 
 @dataclass(frozen=True, slots=True)
 class RunDefinition:
-    """``handover`` and ``goal``: texts of the files that a driver in client mode reads. ``beside``: an earlier
-    application copies and is to be replaced once the flows it ``needs`` are ready."""
+    """What a driver in deploy mode cluster reads in place of files."""
 
     handover: str
+    """Text of the hand-over file."""
     goal: str = field(default="", metadata=SPARSE)
+    """Text of ``goal.json``; empty for a job that runs on."""
     beside: bool = field(default=False, metadata=SPARSE)
+    """An earlier application copies, and is to be replaced once the flows in ``needs`` are ready."""
     needs: tuple[str, ...] = field(default=(), metadata=SPARSE)
 
     @property

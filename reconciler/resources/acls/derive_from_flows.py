@@ -24,12 +24,14 @@ _PLAIN_BEGINNING = re.compile(r"((?:[A-Za-z0-9_-]|\\\.)*)\.\*")
 
 @dataclass(frozen=True, slots=True)
 class FlowTopics:
-    """``topics``: source name -> remote name of every known topic of the flow."""
+    """The topics of one flow, by which rules of its source follow to its target."""
 
     flow: Flow
     selector: TopicSelector
     topics: Mapping[str, str]
+    """Source name -> remote name of every known topic of the flow."""
     proved: dict[str, bool] = field(default_factory=dict)
+    """Prefix -> whether the flow carries every name with it; a proof may take long."""
 
     @property
     def custom(self) -> bool:

@@ -25,13 +25,15 @@ Rules = dict[AclBinding, "DesiredRule"]
 
 @dataclass(frozen=True, slots=True)
 class DesiredRule:
-    """``rests_on``: the rule behind this one, as ``cluster/rule``: on a flow's source, or, for a denial of ``copies:
-    read_only``, the allow rule on the same cluster."""
+    """A rule that a cluster should have."""
 
     acl: AclBinding
     grant: Grant
     rests_on: str = ""
+    """The rule behind this one, as ``cluster/rule``: on a flow's source, or, for a denial of ``copies: read_only``, the
+    allow rule on the same cluster."""
     travels: bool = True
+    """Flows may derive a rule on their target from it."""
 
     @property
     def keeps_copies(self) -> bool:

@@ -30,11 +30,12 @@ SOME = "..."
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """``before``, ``after``: the topic's name on ``source`` and on ``target``."""
+    """One step of a loop."""
 
     flow: str
     source: str
     before: str
+    """The topic's name on ``source``; ``after``: on ``target``."""
     target: str
     after: str
 

@@ -23,13 +23,16 @@ MAX_PATHS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Doubled:
-    """Records of ``topic``, written on ``origin``, arrive on ``target`` over both ways (names of flows)."""
+    """Records that arrive twice."""
 
     origin: str
+    """Where they were written."""
     topic: str
     target: str
     ways: tuple[tuple[str, ...], tuple[str, ...]]
+    """The two ways, as names of flows."""
     doubtful: tuple[str, ...] = ()
+    """Expressions that no proof covers; empty if it is certain."""
 
 
 @dataclass(frozen=True, slots=True)

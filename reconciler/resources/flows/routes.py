@@ -22,7 +22,7 @@ from reconciler.resources.topics.defaults import layers_of, replication_factor
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One topic of one flow. ``depth`` counts hops from a topic that no flow makes."""
+    """One topic of one flow."""
 
     flow: str
     source: TopicRef
@@ -30,8 +30,11 @@ class Route:
     partitions: int | None
     """None while the source topic is missing or hidden."""
     replication_factor: int | None
+    """For a new remote topic; None: the brokers' default."""
     configs: config_sync.SyncedConfigs | Unknown
+    """What config sync asks of the remote topic; Unknown while the source's configs are."""
     depth: int
+    """Hops from a topic that no flow makes."""
     two_way: bool = False
     """The remote topic flows back under the same name, or flows with provenance share it, so that neither side's
     configs lead."""

@@ -17,11 +17,13 @@ SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition:
-    """One source partition: the next offset to copy (None: no position), and bounds of the source."""
+    """One source partition before a seek."""
 
     partition: int
     position: int | None
+    """The next offset to copy; None: no position."""
     begin: int
+    """First offset that the source still has; ``end``: its high watermark."""
     end: int
     foreign: int | None = None
     """An offset that another client committed."""
@@ -43,12 +45,14 @@ class TopicPositions:
     flow: Flow
     topic: str
     remote: str
+    """Name of its copy."""
     standings: tuple[SeekPartition, ...]
     moved: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
     """Partition -> new source offset, empty if only shown."""
     left: tuple[int, ...] = ()
     """Requested partitions that stay, since flow ``taken_from`` has no position for them."""
     taken_from: str = ""
+    """The flow whose positions were taken over; empty without one."""
 
 
 def require_place(to: str) -> None:

@@ -20,7 +20,7 @@ AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": 
 
 @dataclass(frozen=True, slots=True)
 class DesiredTopic:
-    """A topic as files and flows want it. ``new_partitions``, ``new_factor``: for a topic that does not exist yet."""
+    """A topic as files and flows want it."""
 
     ref: TopicRef
     role: Role
@@ -30,8 +30,11 @@ class DesiredTopic:
     exact: bool = False
     """More live partitions contradict git."""
     new_partitions: int | None = None
+    """For a topic that does not exist yet; None: the brokers' default."""
     replication_factor: int | None = None
+    """None: no file or flow gives one, so an existing topic keeps its own."""
     new_factor: int | None = None
+    """Likewise."""
     configs: Mapping[str, DesiredConfig] = field(default_factory=dict)
     reset: frozenset[str] = frozenset()
     """Overrides that are removed, so that the cluster's default counts."""

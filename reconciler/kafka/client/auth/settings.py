@@ -20,11 +20,14 @@ _FAMILIES = {"any": socket.AF_UNSPEC, "v4": socket.AF_INET, "v6": socket.AF_INET
 
 @dataclass(frozen=True, slots=True)
 class KerberosLogin:
-    """``keytab`` empty: tickets of the ticket cache. ``principal`` empty: the cache's, or the first of the keytab."""
+    """A login by Kerberos tickets."""
 
     service: str = "kafka"
+    """First part of the brokers' principals."""
     principal: str = ""
+    """Empty: the ticket cache's, or the first of the keytab."""
     keytab: str = ""
+    """Empty: tickets of the ticket cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +47,25 @@ class SaslSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Times in seconds."""
+    """How to reach and log in to the brokers of one cluster. Times in seconds."""
 
     client_id: str = "mirror"
+    """Shown in brokers' logs and metrics, and named by their quotas."""
     rack: str = ""
-    """KIP-392 reads from a follower in the same rack."""
+    """For KIP-392: followers in the same rack answer reads."""
     tls: Renewed | None = None
     """None: plain text."""
     sasl: SaslSettings | None = None
     connect_timeout: float = 10.0
+    """From the lookup of the name to the end of the login."""
     request_timeout: float = 30.0
+    """For each request that does not name another patience."""
     send_buffer: int = 0
+    """Bytes of the socket's buffer; 0: the system's choice."""
     receive_buffer: int = 0
+    """Likewise."""
     family: socket.AddressFamily = socket.AF_UNSPEC
+    """IPv4, IPv6, or whichever answers."""
 
 
 def connection_settings(client: Mapping[str, str]) -> ConnectionSettings:

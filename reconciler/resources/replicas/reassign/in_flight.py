@@ -18,12 +18,15 @@ Sizes = Mapping[tuple[str, int, int], int]
 
 @dataclass(slots=True)
 class ReassignmentProgress:
-    """``total``, ``done``: partitions; bytes are of added replicas."""
+    """How far a reassignment has come. Bytes are of added replicas."""
 
     total: int
+    """Partitions; ``done``: of them those that have arrived."""
     done: int = 0
     samples: list[tuple[float, int]] = field(default_factory=list)
+    """(time, bytes) of the last turns, for the rate."""
     moved_at: float = 0.0
+    """When anything moved last: too long ago means a stall."""
     _finished: dict[Partition, int] = field(default_factory=dict)
 
     def look(self, now: float, goals: Mapping[Partition, Placement], flying: set[Partition], sizes: Sizes) -> str:
