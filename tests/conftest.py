@@ -53,7 +53,7 @@ if settings.get_current_profile_name() == "repeatable":
     providers._get_local_constants = lambda: providers._local_constants
 
 # The most expensive first; tests that start clusters of their own come before them.
-_PROFILES = ("ha", "trio", "kerberos", "secure", "plain")
+_PROFILES = ("ha", "ha_east", "trio", "kerberos", "secure", "plain")
 _clusters: dict[str, contextlib.ExitStack] = {}
 _last: dict[str, pytest.Item] = {}
 _RUN = uuid.uuid4().hex[:4]
@@ -130,10 +130,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
             _clusters.pop(profile).close()
 
 
-def _sandbox(profile: str, *, quick: bool = False) -> Iterator[Sandbox]:
+def _sandbox(profile: str, *, quick: bool = False, only: str = "") -> Iterator[Sandbox]:
     with contextlib.ExitStack() as stack:
-        sandbox = stack.enter_context(running(profile, quick=quick))
-        _clusters[profile] = stack
+        sandbox = stack.enter_context(running(profile, quick=quick, clusters=(only,) if only else ()))
+        _clusters[f"{profile}_{only}" if only else profile] = stack
         yield sandbox
 
 
@@ -153,6 +153,12 @@ def trio() -> Iterator[Sandbox]:
 def ha() -> Iterator[Sandbox]:
     """Three brokers a cluster in three racks, factor 3, min ISR 2. A test that stops a broker starts it again."""
     yield from _sandbox("ha")
+
+
+@pytest.fixture(scope="session")
+def ha_east() -> Iterator[Sandbox]:
+    """As ``ha``, without the three brokers of west, for tests of one cluster."""
+    yield from _sandbox("ha", only="east")
 
 
 @pytest.fixture(scope="session")

@@ -59,9 +59,9 @@ def as_we_read(topic: LiveTopic) -> tuple[object, ...]:
 
 
 def test_each_partition_and_config_is_as_librdkafka_reads_it(
-    ha: Sandbox, unique: str, create_topic: CreateTopic
+    ha_east: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
-    east = ha.clusters["east"]
+    east = ha_east.clusters["east"]
     wide = create_topic(east, f"{unique}.wide", 12, 3, retention_ms="60000", cleanup_policy="compact")
     narrow = create_topic(east, f"{unique}.narrow", 1, 2)
     until = time.monotonic() + 30

@@ -104,7 +104,7 @@ class Site:
         assert not [key for key in THROTTLED_REPLICAS if key in self.live().overrides]
 
 
-@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("ha"))])
+@pytest.fixture(params=["fake", pytest.param("broker", marks=pytest.mark.kafka("ha_east"))])
 def site(request: pytest.FixtureRequest, unique: str, create_topic: Callable[..., str]) -> Iterator[Site]:
     name = f"{unique}-orders"
     if request.param == "fake":
@@ -113,7 +113,7 @@ def site(request: pytest.FixtureRequest, unique: str, create_topic: Callable[...
         elsewhere = fake.replicas("theirs")
         yield Site(fake, name, unique, lambda targets: elsewhere.reassign(targets, True))
         return
-    east = request.getfixturevalue("ha").clusters["east"]
+    east = request.getfixturevalue("ha_east").clusters["east"]
     create_topic(east, name, PARTITIONS, 1, retention_ms="-1", min_insync_replicas="1")
     _fill(east, name)
     with KafkaCluster(real_cluster(east)) as admin, admin.replicas("theirs") as theirs:

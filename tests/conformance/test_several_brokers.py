@@ -16,8 +16,8 @@ from tests.support.fakes.subjects import BrokerStranger, Subject
 
 
 @pytest.fixture
-def east(ha: Sandbox) -> ClusterHandle:
-    return ha.clusters["east"]
+def east(ha_east: Sandbox) -> ClusterHandle:
+    return ha_east.clusters["east"]
 
 
 @pytest.fixture

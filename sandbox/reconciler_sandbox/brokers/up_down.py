@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -243,8 +243,11 @@ def _brokers_of(home: Path) -> list[processes.BrokerProcess]:
 
 
 @contextlib.contextmanager
-def running(profile: str, ephemeral: bool = True, heap: str | None = None, quick: bool = False) -> Iterator[Sandbox]:
-    """Clusters for the length of a block. ``quick``: brokers that start soon and are slower later.
+def running(
+    profile: str, ephemeral: bool = True, heap: str | None = None, quick: bool = False, clusters: Sequence[str] = ()
+) -> Iterator[Sandbox]:
+    """Clusters for the length of a block. ``quick``: brokers that start soon and are slower later. ``clusters``: only
+    these of the profile.
 
     ``ephemeral``: on free ports, data in a temporary folder; gone after the block even when this process is killed.
     Otherwise the lasting clusters of the profile on the default ports, stopped after the block if it started them.
@@ -252,6 +255,8 @@ def running(profile: str, ephemeral: bool = True, heap: str | None = None, quick
     chosen = profile_named(profile)
     if quick:
         chosen = replace(chosen, jvm=QUICK_START)
+    if clusters:
+        chosen = replace(chosen, clusters=tuple(clusters))
     if not ephemeral:
         home = home_of(profile)
         found_running = bool(processes.find(home))

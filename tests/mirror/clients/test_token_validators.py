@@ -34,7 +34,7 @@ from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, endpoin
 from tests.support.lanes.truth import map_topic
 
 CreateTopic = Callable[..., str]
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 WAYS = {
     "basic": {},
     "form": {"client_authentication": "client_secret_post"},
@@ -435,9 +435,7 @@ def test_a_presigned_url_that_is_wrong_is_reported_with_what_it_says(
     assert flow.target_content() == flow.source_content()
 
 
-@pytest.mark.parametrize(
-    ("off", "why"), [(600, "token not yet current"), pytest.param(-1200, "token expired", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize(("off", "why"), [(600, "token not yet current"), (-1200, "token expired")])
 def test_a_clock_that_is_off_is_reported_with_both_times(
     east: ClusterHandle,
     flow: Flow,
@@ -463,7 +461,6 @@ def test_a_clock_that_is_off_is_reported_with_both_times(
     assert flow.target_content() == flow.source_content()
 
 
-@pytest.mark.long
 def test_a_clock_that_is_behind_interrupts_no_lane(
     east: ClusterHandle, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -487,7 +484,6 @@ def test_a_clock_that_is_behind_interrupts_no_lane(
     assert flow.target_content() == flow.source_content()
 
 
-@pytest.mark.long
 def test_a_clock_that_is_behind_interrupts_no_verify(
     east: ClusterHandle, flow: Flow, monkeypatch: pytest.MonkeyPatch
 ) -> None:

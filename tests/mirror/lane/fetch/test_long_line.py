@@ -23,7 +23,7 @@ PARTITIONS, RECORDS = 4, 3_000
 DELAY_S = 0.05
 
 
-@pytest.mark.parametrize("far", ["source", "target"])
+@pytest.mark.parametrize("far", ["source", pytest.param("target", marks=pytest.mark.long)])
 def test_round_trips_overlap(plain: Sandbox, unique: str, create_topic: CreateTopic, far: str) -> None:
     flow = Flow(plain["east"], plain["west"], unique, PARTITIONS)
     create_topic(flow.source, flow.topic, PARTITIONS, retention_ms="-1")
