@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -130,19 +131,28 @@ class KafkaLock:
             return self.lost_because
 
     def keep(self, key: str, value: bytes) -> str:
-        """Writes another record of the environment under the lock. Returns the error, or empty."""
-        with self._mutex:
-            for _ in range(ATTEMPTS):
-                if self.lost_because:
-                    break
-                try:
-                    self._log.write(value, key)
-                    return ""
-                except RecordFencedError:
-                    self.gone, self.cut_off = self._renew()
-                except ClusterError as error:
-                    return error.what
-            return self.lost_because or "the lock is asked for by several at once"
+        """Writes another record of the environment under the lock. Returns the error, or empty.
+
+        On a thread of its own, because Ctrl-C interrupts only the main one: a write that ends in the middle leaves its
+        transaction open, and the run does not know whether the record is there.
+        """
+
+        def write() -> str:
+            with self._mutex:
+                for _ in range(ATTEMPTS):
+                    if self.lost_because:
+                        break
+                    try:
+                        self._log.write(value, key)
+                        return ""
+                    except RecordFencedError:
+                        self.gone, self.cut_off = self._renew()
+                    except ClusterError as error:
+                        return error.what
+                return self.lost_because or "the lock is asked for by several at once"
+
+        with ThreadPoolExecutor(1) as aside:
+            return aside.submit(write).result()
 
     @property
     def lost_because(self) -> str:

@@ -352,12 +352,8 @@ class LiveRolloutIO:
         return promotion or Promotion(environment)
 
     def keep(self, promotion: Promotion) -> str:
-        """Writes on a separate thread: Ctrl-C in the middle of the write would leave its transaction open."""
         this_promotion = replace(promotion, at_ms=now_ms(), who=self.lock.holder.who)
-        with ThreadPoolExecutor(1) as aside:
-            return aside.submit(
-                self.lock.keep, promotion_key(promotion.environment), promotion_text(this_promotion)
-            ).result()
+        return self.lock.keep(promotion_key(promotion.environment), promotion_text(this_promotion))
 
     def now_ms(self) -> int:
         return int(time.monotonic() * 1000)

@@ -3,7 +3,6 @@ unconfirmed cluster, and the state that it left on each, by which the next plan 
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -143,10 +142,7 @@ def _touched(plan: Plan) -> Mapping[str, set[str]]:
 
 def _kept(session: Session, lock: KafkaLock, left: Mapping[str, LeftCluster]) -> str:
     for name, cluster in left.items():
-        with ThreadPoolExecutor(1) as aside:  # Ctrl-C in the middle of the write would leave its transaction open
-            key = left_key(session.topology.environment, name)
-            why = aside.submit(lock.keep, key, dumps(cluster)).result()
-        if why:
+        if why := lock.keep(left_key(session.topology.environment, name), dumps(cluster)):
             return why
         session.last = replace(session.last, left={**session.last.left, name: cluster})
     return ""

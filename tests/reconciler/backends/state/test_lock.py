@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 import uuid
@@ -17,6 +18,8 @@ from reconciler.backends.state import records
 from reconciler.backends.state.lock import KafkaLock, this_process
 from reconciler.backends.state.records import LockLog
 from reconciler.errors import BlockedError, ClusterError, LockHeld
+from reconciler.model.environment.topology import Cluster
+from reconciler.model.state.last_apply import applied_key
 from reconciler.model.state.lock import Holder, LockRecord, Steal, dumps, loads
 from reconciler.replication.names import LOCK_TOPIC
 from tests.support.clusters import real_cluster
@@ -231,6 +234,31 @@ def test_one_that_was_interrupted_while_it_renewed_gives_the_lock_back(make: Mak
     first._log.close()  # as Ctrl-C leaves it: what was under way is not known
     first.release()
     make(elsewhere(who="bob")).take()
+
+
+class Interrupting:
+    """A log of the lock: the user presses Ctrl-C in the middle of each write."""
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, bytes | None]] = []
+
+    def write(self, value: bytes | None, key: str = "") -> None:
+        time.sleep(0.5)  # the run waits for the write by now
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        time.sleep(0.3)  # long enough for the run to see it
+        self.written.append((key, value))
+
+    def close(self) -> None: ...
+
+
+def test_a_record_beside_the_lock_is_written_whole_when_the_run_is_interrupted() -> None:
+    lock = KafkaLock(Cluster("east", ("127.0.0.1:1",)), "prod", elsewhere())
+    lock._log.close()
+    log: Any = Interrupting()
+    lock._log = log
+    with pytest.raises(KeyboardInterrupt):
+        lock.keep(applied_key("prod"), b"{}")
+    assert log.written == [(applied_key("prod"), b"{}")]
 
 
 def test_a_record_comes_back_as_it_was() -> None:
