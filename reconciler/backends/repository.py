@@ -87,6 +87,8 @@ class Repository:
     """Git at the root of a checkout. Raises ReconcilerError if git itself fails."""
 
     def __init__(self, checkout: Checkout) -> None:
+        """Raises ReconcilerError for a repository that an edit may have brought, or that git would read in another
+        place."""
         self.root = checkout.root
         if checkout.brought is not None:
             raise _brought(checkout.brought, checkout.root)

@@ -11,6 +11,7 @@ ENDS_AT_ONCE = (*CHANGE_NOTHING, "doctor")
 
 
 def main() -> None:
+    """Starts the command. Commands that change nothing end at once on Ctrl-C, and import less of the program."""
     open_standard_streams()
     changes_nothing = sys.argv[1:2] and sys.argv[1] in CHANGE_NOTHING
     if changes_nothing:

@@ -144,6 +144,7 @@ def _cluster(
     findings: _Findings | None,
     wave_of: Mapping[str, str],
 ) -> drawing.MapCluster:
+    """The node of a cluster: live facts, the plan's effect, and the wave that it is in."""
     name = declared.name
     topics = sum(name in topic.clusters for topic in topology.topics.values())
     planned = findings.clusters.get(name, drawing.PlannedCounts()) if findings is not None else None
@@ -176,6 +177,7 @@ def _cluster(
 def _flows(
     topology: Topology, live: LiveState | None, findings: _Findings | None, travelling: Mapping[str, int]
 ) -> Iterator[drawing.MapFlow]:
+    """The edges, each with its job's state and the plan's effect on it."""
     mirror_of = {name: mirror for mirror in topology.mirrors.values() for name in mirror.flows}
     health = verdict_of(topology, live) if live is not None else Verdict()
     for flow in topology.flows.values():

@@ -142,6 +142,7 @@ class KafkaCluster:
         return refusals | dict(self.quotas.validate(quotas)) if quotas else refusals
 
     def perform(self, changes: Sequence[Planned], progress: Callable[[Outcome], None]) -> Sequence[Outcome]:
+        """One outcome for each change, in order; all of one kind. Each kind decides what fits into a request."""
         if not changes:
             return ()
         match changes[0].change.kind:

@@ -138,6 +138,8 @@ def remote_findings(
 
 
 def _sizes(check: Check, flow: Flow, routes: Sequence[Route], limits: _Limits) -> Finding:
+    """Whether the target takes the largest batch that the source accepts: a batch that it refuses stops its
+    partition."""
     unread: list[str] = []
     smaller: list[str] = []
     taken: list[int] = []

@@ -132,6 +132,7 @@ class _FlowRules:
         return drift.ParityVerdict(declared in (None, there), why)
 
     def configs(self, pair: drift.Pair) -> Callable[[drift.Configured], drift.ParityVerdict]:
+        """Judges the configs of one pair. Each answer names the rule that allows the difference, or that it breaks."""
         route, remote = self.route, self.route.remote
         desired = self.topology.topics.get(remote.name)
         declared = desired if desired is not None and remote.cluster in desired.clusters else None
@@ -196,6 +197,7 @@ class _DeclaredRules:
         return _declared("factor", self.topic.replication_factor)
 
     def configs(self, pair: drift.Pair) -> Callable[[drift.Configured], drift.ParityVerdict]:
+        """Judges the configs of a topic that git declares on both clusters: each side by its own layers."""
         here, there = (
             configs(layers_of(self.topology, ref.cluster, self.topic)) for ref in (pair.ends.source, pair.ends.remote)
         )

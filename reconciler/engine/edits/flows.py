@@ -162,7 +162,7 @@ def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
 
 
 def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
-    """Edits near a mirror that need no restart, with the reason."""
+    """Edits near a mirror that need no restart, with the reason: readers would otherwise look for one."""
     before, after = sides.before, sides.after
     flows = set(mirror.flows)
     clusters = {side for flow in after.flows_of(mirror) for side in (flow.source, flow.target)}

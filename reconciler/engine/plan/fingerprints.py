@@ -54,6 +54,8 @@ def topology_digest(topology: Topology) -> str:
 
 
 def _plain(value: Any) -> object:
+    """The value as JSON has it, in a canonical form. Fields at their sparse default are left out, so that a new field
+    changes no fingerprint of old files."""
     kind: Any = type(value)
     if kind in _SIMPLE:
         return value

@@ -108,6 +108,7 @@ def _links(
 ) -> _Links:
     # A remote topic's new partitions come before its source's: a record for a missing partition could not be copied. A
     # lower min.insync.replicas comes before fewer replicas, and a higher one after more.
+    """What each later change may have to wait for, looked up once for the whole plan."""
     made: dict[TopicRef, tuple[str, ...]] = {}
     grown: dict[TopicRef, str] = {}
     lowered: dict[TopicRef, str] = {}

@@ -217,6 +217,7 @@ class Conductor:
         return ""
 
     def _settle(self, wave: CourseWave) -> str:
+        """Waits until a wave has soaked, and records each change of its state; returns why it is not over, or empty."""
         if self.manner.ungated:
             return self._moved(wave, ClusterRollout(wave.name, SoakState.PASSED), f"wave {wave.name} is over")
         log = _SoakLog(self.world, wave)

@@ -92,6 +92,7 @@ def value(text: str) -> str:
 
 
 def _cluster_text(adoption: Adoption) -> str:
+    """The cluster's own file. Its head says what was left out and why, for the person who reviews it."""
     cluster = adoption.cluster
     said = [f"Adopted from the live cluster {cluster.cluster_id}: its topics are beside this file."]
     said += [f"Note: {note}." for note in adoption.notes]

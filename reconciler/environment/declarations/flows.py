@@ -99,6 +99,8 @@ def build_flow(reading: Reading) -> declared.Flow:
 
 
 def _start(reading: Reading) -> Start:
+    """Where partitions without a position begin. After a problem the default is returned, so that the rest of the entry
+    is read."""
     node = reading.node("start")
     if not isinstance(node, YamlMapping):
         return Start(kind=str(reading.value("start", default="earliest")))

@@ -158,6 +158,7 @@ def check_rules(topology: Topology, places: Places) -> Iterator[Problem]:
 
 def check_tombstones(topology: Topology, places: Places) -> Iterator[Problem]:
     # Matching an expression that ``check_rules`` refuses could raise, or take for ever.
+    """Tombstones of topics that are declared, or that a protection keeps."""
     protections = [rule for rule in topology.rules.protected if not unfit(rule.pattern)] if topology.deletions else []
     for stone in topology.deletions:
         subject = f"the tombstone of {stone.topic}"

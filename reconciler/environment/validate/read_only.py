@@ -19,6 +19,8 @@ KEY = "copies"
 
 
 def check_read_only(topology: Topology, travels: Mapping[str, FlowNaming], places: Places) -> Iterator[Problem]:
+    """Flows with ``copies: read_only``: the mirror can be spared by name, and no two such flows write one name both
+    ways."""
     kept = [travel for travel in travels.values() if travel.flow.read_only]
     for travel in kept:
         flow = travel.flow

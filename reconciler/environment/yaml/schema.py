@@ -134,6 +134,7 @@ def show(value: object, secret: bool = False) -> str:
 
 def _translate(document: Document, error: ValidationError) -> Iterator[Problem]:
     # jsonschema names neither a line nor a remedy, and its words are those of the schema, not of the file.
+    """Problems of one finding of jsonschema: unknown and missing fields by name, everything else as a bad value."""
     path = list(error.absolute_path)
     instance: Any = error.instance
     schema = error.schema if isinstance(error.schema, dict) else {}
@@ -183,6 +184,8 @@ def _node_at(document: Document, path: Sequence[Step]) -> Any:
 
 
 def _bad_value(document: Document, path: list[Step], error: ValidationError, schema: dict[str, Any]) -> Problem:
+    """A value that does not fit, in the words of the schema's title. The value itself is only shown where it cannot be
+    a secret."""
     wanted = str(schema.get("title", "another value")) if path[1:] or path in _TITLED else "a mapping"
     where, name, todo = document.where(_at(document, path)), subject(path), f"Write {wanted}"
     if error.instance is None:

@@ -38,6 +38,8 @@ class TopicListing:
         return topics.unpack_topics(await self._answer(names))
 
     async def _answer(self, names: Sequence[str] | None) -> ResponseReader:
+        """A Metadata response, of which brokers and controller are taken over; topics are read by the caller as it
+        needs them."""
         try:
             connection, frame = await self._ask(names)
         except ConnectionLostError:

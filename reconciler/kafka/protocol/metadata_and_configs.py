@@ -143,6 +143,8 @@ class _PartitionLists:
         self._nodes = _NodeLists()
 
     def read(self, reader: ResponseReader) -> tuple[PartitionOf, ...]:
+        """The partitions of one topic. Thousands of topics have equal lists, so the bytes of earlier ones are looked up
+        before they are read."""
         raw = reader.frame[reader.at : reader.at + self._size]
         known = self._seen.get(raw)
         if known is not None:  # the bytes themselves say where a list ends

@@ -163,6 +163,8 @@ def _no_offsets_topic(session: Session, places: Mapping[str, TopicRef]) -> Recon
 
 
 def _judged(session: Session, flow: Flow, request: ImportRequest, before: Records, now: Records) -> Inheritance:
+    """The positions of one flow, with everything that speaks against writing them now. The expensive question comes
+    last: what was in flight when MirrorMaker 2 ended."""
     alias = flow.source if request.alias is None else request.alias
     mine = wanted(now, request.connector, alias)
     place, names, world = _place(flow, request), (request.connector, alias), _world(session, flow, mine)

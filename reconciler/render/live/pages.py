@@ -59,6 +59,7 @@ def regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | 
 
 
 def _regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings | Unknown | None) -> tuple[Region, ...]:
+    """The regions of one kind of page. A calm one is not replaced while a person reads it."""
     match page.kind:
         case PageKind.OVERVIEW:
             return overview(view, now_ms)
@@ -87,6 +88,8 @@ def _regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings |
 
 
 def topics_page(view: LiveView, page: LivePage, now_ms: int) -> tuple[Region, ...]:
+    """Topics that match the search, ``AT_ONCE`` to a page. Search and pages are plain links and forms, so they work
+    without scripts."""
     if (seen := view.clusters.value) is None:
         return (Region("head", "<h1>Topics: unknown</h1>"), Region("ages", age("topics", view.clusters, now_ms)))
     # Every word of the search has to be in the name, the owner or the problem of a topic.

@@ -38,6 +38,8 @@ def map_figure(drawn: TopologyMap, narrow: bool = False) -> str:
 
 
 def _svg(drawn: TopologyMap, style: str, title: str, narrow: bool = False) -> str:
+    """The picture: waves on top, then regions, lines, words and clusters, and the legend below. The words are known
+    first, since the layout leaves room for them."""
     edges = words.edges_of(drawn.flows)
     head = _HEAD if title else 0
     strip = 0
@@ -107,6 +109,8 @@ def _strip(waves: Sequence[MapWave], above: float, narrow: bool) -> Iterator[str
 
 
 def _node(cluster: MapCluster, box: Box) -> str:
+    """A cluster: its state as a dot, its facts, and what the plan does to it. The frame has the colour of the worst of
+    these."""
     dangerous = cluster.planned is not None and cluster.planned.high_risk > 0
     worse = cluster.mark in (PlanMark.UNKNOWN, PlanMark.BLOCKED)
     shown = PlanMark.REMOVED if dangerous and not worse else cluster.mark
@@ -137,6 +141,8 @@ def _matters(edge: words.Edge) -> bool:
 
 
 def _path(path: EdgePath, down: bool) -> str:
+    """A flow as a curve with an arrow, thicker the more it copies. The title has what the words on the map leave
+    out."""
     edge, (start, *rest) = path.edge, path.points
     curves = " ".join(
         f"C{rest[i][0]:.1f} {rest[i][1]:.1f} {rest[i + 1][0]:.1f} {rest[i + 1][1]:.1f} {rest[i + 2][0]:.1f}"

@@ -67,6 +67,7 @@ def format_of(ending: str) -> Format:
 
 
 def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN) -> str:
+    """The review in one format. An edit comes before its plan; without a plan the edit has the headline."""
     plan, comparison, against = review.plan, review.comparison, review.against
     kept = None if review.undone is None else lasting(plan, review.undone)
     before: tuple[Section, ...] = ()

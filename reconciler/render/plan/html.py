@@ -302,6 +302,8 @@ def _step(step: PlanStep) -> Iterator[str]:
 
 
 def _card(entry: PlanEntry, place: EntryPlace) -> str:
+    """One entry of the plan: what happens, the values, what is at stake, the risk with the way back, and what it waits
+    for."""
     lines = dict.fromkeys((*entry.lines, *entry.rules))
     find = findable((place.cluster, *entry.names, entry.headline, *lines, f"{entry.risk} risk"))
     kind = SIGN_CLASSES.get(entry.sign, "change")

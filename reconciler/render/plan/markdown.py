@@ -241,6 +241,7 @@ def _dangers(steps: Sequence[PlanStep], detail: Detail) -> Iterator[str]:
 
 
 def _step(step: PlanStep, detail: Detail) -> Iterator[str]:
+    """One stage, in as much detail as the comment has room for: entries, names, or only counts."""
     summary = f"<b>{step.number}. {markdown(step.title)}</b>, {markdown(step.why)}: {counted(step.count, 'change')}"
     if detail is Detail.COUNTS:
         clusters = [place.cluster for place in step.places if place.cluster][:SHOWN]

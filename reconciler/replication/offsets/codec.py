@@ -175,6 +175,7 @@ def decode(key: bytes, value: bytes) -> tuple[MapPartition, Stretch]:
 
 
 def _numbers(value: bytes, at: int, most: int = 0) -> list[int]:
+    """Unsigned varints from ``at`` on, at most ``most`` (0: all). Raises ChunkError for a cut one."""
     numbers: list[int] = []
     number = shift = 0
     for byte in value[at:]:

@@ -38,6 +38,8 @@ def compare_tombstones(
 ) -> Iterator[Findings]:
     # A chain of copies is deleted in the order of its hops, so each topic gets its number of hops from the first one
     # that goes.
+    """Deletions by tombstones, from the source of a chain of copies to its end. One that is bound to another topic id
+    deletes nothing."""
     doomed = [stone.ref for stone in topology.deletions if _applies(stone, live)]
     sources = sources_among(topology, doomed)
     depths = dict.fromkeys(doomed, 0)

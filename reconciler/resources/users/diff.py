@@ -40,6 +40,7 @@ def compare_users(topology: Topology, live: LiveState, pruning: bool) -> Finding
 
 
 def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> Findings:
+    """Users of one cluster: declared ones, and those that earlier runs made and git no longer names."""
     mine = {user.name: user for user in topology.users if name in user.clusters}
     cluster = live.known(name)
     if cluster is None or cluster.users is None:

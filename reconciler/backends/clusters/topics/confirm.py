@@ -88,6 +88,7 @@ def _partitions(wanted: int, topic: LiveTopic) -> str | None:
 
 
 def _configs(wanted: Sequence[ConfigChange], topic: LiveTopic) -> str | None:
+    """Why the topic's overrides are not as sent, None if they are."""
     if not wanted:
         return None
     if isinstance(topic.configs, Unknown):

@@ -113,6 +113,8 @@ def unquoted(prop: Property) -> Property:
 
 
 def _unescaped(text: str) -> str:
+    """As java.util.Properties reads escapes: an unknown one is the character itself. Raises ValueError for a Unicode
+    escape without four hex digits."""
     if "\\" not in text:
         return text
     parts: list[str] = []

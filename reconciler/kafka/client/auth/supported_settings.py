@@ -232,6 +232,7 @@ def _refusal(setting: str) -> Refusal:
 
 
 def _values(client: Mapping[str, str | None]) -> Iterator[Refusal]:
+    """Values that this program's own client cannot take, though librdkafka may."""
     for setting, (words, why) in _WORDS.items():
         value = client.get(setting)
         if setting == "sasl.oauthbearer.method" and ":" in (value or ""):

@@ -260,6 +260,7 @@ def life_of(text: str, unknown: float) -> float:
 
 
 def _refused(endpoint: IdentityEndpoint, where: str, code: int, headers: Message, body: bytes) -> TokenRefusedError:
+    """The refusal of a token, with the endpoint's words in the form of each cloud, and whether to ask again."""
     if 300 <= code < 400:
         todo = "Credentials follow no redirect. Write the address that it leads to"
         return TokenRefusedError(f"no token from {where}: it answered {code}, a redirect. {todo}")
