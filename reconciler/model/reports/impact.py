@@ -137,6 +137,7 @@ class RemoteFacts:
     """The writer of each position; a missing flow is unknown, ``unanswered`` has the reason."""
     unanswered: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     held: Mapping[Key, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """Begin and end of partitions without a position, if they are not empty."""
     others: Mapping[Key, tuple[str, PositionMark]] = field(default_factory=lambda: MappingProxyType({}))
     """The group of another flow with a position there."""
     copied: Mapping[str, Mapping[Key, tuple[str, int]]] = field(default_factory=lambda: MappingProxyType({}))

@@ -88,7 +88,7 @@ class EdgePath:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``down``: most edges lead down, and words are right of them; else to the right, with words above and below."""
+    """Where everything of a map is."""
 
     width: float
     height: float
@@ -98,6 +98,7 @@ class Layout:
     """By cluster."""
     paths: tuple[EdgePath, ...]
     down: bool = False
+    """Most edges lead down, and words are right of them; else to the right, with words above and below."""
 
 
 @dataclass(frozen=True, slots=True)
