@@ -11,7 +11,14 @@ from typing import TypeVar
 
 from reconciler.kafka.client.cluster import GROUP, ClusterClient
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import COORDINATOR_MOVED, BrokerError, ConnectionLostError, WireError, check
+from reconciler.kafka.client.errors import (
+    COORDINATOR_MOVED,
+    BrokerError,
+    ConnectionLostError,
+    MalformedResponseError,
+    WireError,
+    check,
+)
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol.groups import describe_groups as group_members
 from reconciler.kafka.protocol.groups import group_offsets, share_offsets
@@ -196,7 +203,11 @@ class GroupClient:
                 except ConnectionLostError as error:
                     # As if it had moved: its groups are looked up again, and get another coordinator if it is down.
                     lost, errors = error, dict.fromkeys(names, min(_AGAIN))
-                again += [name for name in names if errors.get(name, 0) in _AGAIN]
+                if left_out := [name for name in names if name not in errors]:
+                    raise MalformedResponseError(
+                        f"broker {node} of {self.cluster.name} left group {left_out[0]} out of its answer"
+                    )
+                again += [name for name in names if errors[name] in _AGAIN]
             if not again:
                 return
             # The last answer of each group stays in what ``ask`` has gathered, with its error; only silence raises.

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from reconciler.kafka.client.cluster import ClusterClient, CommittedPosition
-from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.errors import BrokerError, MalformedResponseError
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.groups.group_offsets import MANY_GROUPS
 
 KEYS = [("t", 0), ("t", 1)]
 
@@ -52,3 +55,21 @@ def test_any_other_error_stays_one() -> None:
     for answer in ((30,), (0, (0, -1, 29))):
         with pytest.raises(BrokerError):
             positions(*answer)
+
+
+def test_a_group_that_an_answer_leaves_out_is_not_one_without_offsets() -> None:
+    async def ask(_: object, __: object, read: Callable[[memoryview], tuple[int, object]]) -> object:
+        return read(memoryview(bytes(9) + b"\1\0"))[1]  # no group at all
+
+    async def control(_: int) -> Any:
+        return SimpleNamespace(ask=ask, negotiated=lambda *_: MANY_GROUPS)
+
+    async def coordinator(*_: object) -> int:
+        return 3
+
+    async def offsets() -> object:
+        cluster: Any = SimpleNamespace(name="west", coordinator=coordinator, control=control)
+        return await GroupClient(cluster).offsets(["mirror.f"])
+
+    with pytest.raises(MalformedResponseError, match=r"broker 3 of west left group mirror\.f out of its answer"):
+        asyncio.run(offsets())
