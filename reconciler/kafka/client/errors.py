@@ -52,6 +52,8 @@ TRANSACTION_TIMEOUT_REFUSED = 50
 UNSTABLE = 88
 TOO_LARGE = frozenset({10, 18})
 DUPLICATE_SEQUENCE = 46
+LEFT_OUT = -1
+"""UNKNOWN_SERVER_ERROR, of what an answer leaves out: it may have been done or not."""
 
 
 def name_of(code: int) -> str:

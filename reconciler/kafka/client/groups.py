@@ -13,6 +13,7 @@ from reconciler.kafka.client.cluster import GROUP, ClusterClient
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import (
     COORDINATOR_MOVED,
+    LEFT_OUT,
     BrokerError,
     ConnectionLostError,
     MalformedResponseError,
@@ -171,7 +172,8 @@ class GroupClient:
                     if name in share:
                         throttle, by_name[name] = share_offsets.unpack_alter(frame.body, wanted[name])
                     else:
-                        throttle, by_name[name] = group_offsets.unpack_commit(frame.body)
+                        throttle, errors = group_offsets.unpack_commit(frame.body)
+                        by_name[name] = {key: errors.get(key, LEFT_OUT) for key in wanted[name]}
                 finally:
                     frame.drop()
                 connection.throttle(throttle)

@@ -5,13 +5,11 @@ import struct
 from collections.abc import Mapping
 
 from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient
-from reconciler.kafka.client.errors import BrokerError, check
+from reconciler.kafka.client.errors import LEFT_OUT, BrokerError, check
 from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading, topics_of
 
 DELETE_RECORDS, VERSION = 21, 2
 TIMEOUT_MS = 10_000
-UNKNOWN = -1
-"""UNKNOWN_SERVER_ERROR: the answer leaves the partition out."""
 _PARTITION = struct.Struct(">iq")
 _ANSWER = struct.Struct(">iqh")
 
@@ -34,7 +32,7 @@ async def _at(cluster: ClusterClient, node: int, before: Mapping[Key, int]) -> N
     connection = await cluster.control(node)
     errors = await connection.ask((DELETE_RECORDS, VERSION, True), pack(before, TIMEOUT_MS), unpack)
     for key, offset in before.items():
-        check(errors.get(key, UNKNOWN), f"deleting the records of {key[0]}-{key[1]} before offset {offset}")
+        check(errors.get(key, LEFT_OUT), f"deleting the records of {key[0]}-{key[1]} before offset {offset}")
 
 
 def pack(before: Mapping[Key, int], timeout_ms: int) -> bytes:

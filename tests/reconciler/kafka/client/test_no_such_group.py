@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from reconciler.kafka.client.cluster import ClusterClient, CommittedPosition
-from reconciler.kafka.client.errors import BrokerError, MalformedResponseError
+from reconciler.kafka.client.errors import LEFT_OUT, BrokerError, MalformedResponseError
 from reconciler.kafka.client.groups import GroupClient
-from reconciler.kafka.protocol.groups.group_offsets import MANY_GROUPS
+from reconciler.kafka.protocol.groups.group_offsets import COMMIT_VERSION, MANY_GROUPS, CommittedOffset
 
 KEYS = [("t", 0), ("t", 1)]
 
@@ -61,15 +63,34 @@ def test_a_group_that_an_answer_leaves_out_is_not_one_without_offsets() -> None:
     async def ask(_: object, __: object, read: Callable[[memoryview], tuple[int, object]]) -> object:
         return read(memoryview(bytes(9) + b"\1\0"))[1]  # no group at all
 
-    async def control(_: int) -> Any:
-        return SimpleNamespace(ask=ask, negotiated=lambda *_: MANY_GROUPS)
+    cluster = coordinated(SimpleNamespace(ask=ask, negotiated=lambda *_: MANY_GROUPS))
+    with pytest.raises(MalformedResponseError, match=r"broker 3 of west left group mirror\.f out of its answer"):
+        asyncio.run(GroupClient(cluster).offsets(["mirror.f"]))
+
+
+def test_a_partition_that_an_answer_leaves_out_is_not_committed() -> None:
+    def send(*_: object) -> asyncio.Future[SimpleNamespace]:
+        sent = asyncio.get_running_loop().create_future()
+        partition = struct.pack(">ih", 0, 0) + b"\0"
+        body = memoryview(bytes(9) + b"\2\2t\2" + partition + b"\0\0")  # t-0 alone
+        sent.set_result(SimpleNamespace(body=body, drop=lambda: None))
+        return sent
+
+    offset = CommittedOffset(5)
+    connection = SimpleNamespace(
+        send=send, gathered=nullcontext, negotiated=lambda *_: COMMIT_VERSION, throttle=lambda _: None
+    )
+    committed = GroupClient(coordinated(connection)).commit({"g": dict.fromkeys(KEYS, offset)})
+    assert asyncio.run(committed) == {"g": {("t", 0): 0, ("t", 1): LEFT_OUT}}
+
+
+def coordinated(connection: object) -> Any:
+    """A cluster whose broker 3 coordinates every group."""
+
+    async def control(_: int) -> object:
+        return connection
 
     async def coordinator(*_: object) -> int:
         return 3
 
-    async def offsets() -> object:
-        cluster: Any = SimpleNamespace(name="west", coordinator=coordinator, control=control)
-        return await GroupClient(cluster).offsets(["mirror.f"])
-
-    with pytest.raises(MalformedResponseError, match=r"broker 3 of west left group mirror\.f out of its answer"):
-        asyncio.run(offsets())
+    return SimpleNamespace(name="west", coordinator=coordinator, control=control)
