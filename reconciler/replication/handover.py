@@ -125,6 +125,10 @@ class Endpoint:
     cluster_id: str = field(default="", metadata=SPARSE)
     topic_prefix: str = field(default="", metadata=SPARSE)
     """Of the program's own topics there, see ``names.OwnTopics``."""
+    uncompressed: bool = field(default=False, metadata=SPARSE)
+    """Its brokers refuse compressed records, or some codecs."""
+    request_bytes: int = field(default=0, metadata=SPARSE)
+    """Its brokers hang up on a longer Produce request; 0: none is too long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import DENIED, BrokerError, ConnectionLostError, WireError, name_of
+from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Cluster, Principal
 
 WITHIN_SECONDS = 10.0
@@ -26,7 +27,8 @@ Answer = TypeVar("Answer")
 def cluster_of(cluster: Cluster, principal: Principal) -> ClusterClient:
     """Opens nothing yet. Raises SecretError, or SettingError that names the setting. Inside a running loop."""
     settings = connection_settings(client_settings(cluster, principal))
-    return ClusterClient(cluster.name, cluster.bootstrap_servers, settings, topic_prefix=cluster.topic_prefix)
+    uncompressed = offer_of(cluster).uncompressed
+    return ClusterClient(cluster.name, cluster.bootstrap_servers, settings, "", cluster.topic_prefix, uncompressed)
 
 
 class Visits:

@@ -57,6 +57,7 @@ class ClusterClient(BrokerConnections):
     ``controller``: the broker that takes requests for the controller, as the last metadata named it; -1 for none.
     ``cluster_id``: of the expected cluster, else of the one that answered first. No connection to another cluster
     is used, whatever the addresses lead to meanwhile. ``topic_prefix``: of the program's own topics there.
+    ``uncompressed``: its brokers refuse compressed records.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class ClusterClient(BrokerConnections):
         settings: ConnectionSettings,
         cluster_id: str = "",
         topic_prefix: str = "",
+        uncompressed: bool = False,
     ) -> None:
         super().__init__(name, bootstrap, settings)
-        self.topic_prefix = topic_prefix
+        self.topic_prefix, self.uncompressed = topic_prefix, uncompressed
         self.topics: dict[str, TopicMetadata] = {}
         """By name, as ``refresh`` last read each; those that it was not asked about may be old. A caller that meets an
         error of ``MOVED`` removes the topic, so that the next one reads it again."""

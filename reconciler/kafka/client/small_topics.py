@@ -21,7 +21,7 @@ from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, W
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.protocol.produce import Produced
 from reconciler.kafka.records.batches import Batch, CommittedFilter, scan, seal
-from reconciler.kafka.records.codecs import GZIP, LZ4
+from reconciler.kafka.records.codecs import GZIP, LZ4, NONE
 from reconciler.kafka.records.records import Record, encode, key_and_value, records_of, tail_of
 
 APPEND_TIMEOUT_MS = 10_000
@@ -82,11 +82,15 @@ async def _append(cluster: ClusterClient, topic: str, records: Mapping[int, Sequ
         raise
     batches: dict[Key, memoryview] = {}
     for partition, members in records.items():
-        raw = batches[topic, partition] = memoryview(encode(_records(members, now), LZ4))
+        raw = batches[topic, partition] = memoryview(_encoded(cluster, members, now, LZ4))
         seal(raw, (-1, -1), -1, transactional=False)
     await asyncio.gather(
         *(_append_at(cluster, node, {key: batches[key] for key in keys}) for node, keys in by_node.items())
     )
+
+
+def _encoded(cluster: ClusterClient, members: Sequence[KeyValue], now: int, codec: int) -> bytearray:
+    return encode(_records(members, now), NONE if cluster.uncompressed else codec)
 
 
 def _records(members: Sequence[KeyValue], now: int) -> list[Record]:
@@ -105,7 +109,7 @@ async def append_in(
     cluster: ClusterClient, key: Key, records: Sequence[KeyValue], writer: Identity, sequence: int
 ) -> None:
     """Into the open transaction of ``writer``; may be repeated with the same sequence number. Raises as ``append``."""
-    await append_batch(cluster, key, encode(_records(records, int(time.time() * 1000)), GZIP), writer, sequence)
+    await append_batch(cluster, key, _encoded(cluster, records, int(time.time() * 1000), GZIP), writer, sequence)
 
 
 async def append_batch(cluster: ClusterClient, key: Key, batch: bytearray, writer: Identity, sequence: int) -> Produced:
@@ -162,7 +166,7 @@ async def let_write(cluster: ClusterClient, keys: Collection[Key]) -> frozenset[
         if error.code not in DENIED:
             raise
         return frozenset().union(*[await let_write(cluster, [key]) for key in keys]) if len(keys) > 1 else frozenset()
-    corrupt = encode(_records([(b"", None)], NO_TIMESTAMP), GZIP)
+    corrupt = _encoded(cluster, [(b"", None)], NO_TIMESTAMP, GZIP)
     seal(memoryview(corrupt), (-1, -1), -1, transactional=False)
     corrupt[_CHECKSUM_AT] ^= 0xFF
     allowed: set[Key] = set()

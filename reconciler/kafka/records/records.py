@@ -190,12 +190,13 @@ def spans_of(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
     return tuple(spans)
 
 
-def rebuild(view: memoryview, batch: Batch, position: int, largest: int) -> Iterator[Rebuilt]:
-    """The records from ``position`` on, in batches of at most ``largest`` bytes where records allow it.
+def rebuild(view: memoryview, batch: Batch, position: int, largest: int, codec: int | None = None) -> Iterator[Rebuilt]:
+    """The records from ``position`` on, in batches of at most ``largest`` bytes where records allow it. ``codec``: None
+    for that of the source batch.
 
     The last one covers the whole source batch.
     """
-    codec = codec_of(view, batch)
+    codec = codec_of(view, batch) if codec is None else codec
     records = [record for record in records_of(view, batch) if record.offset >= position]
     if records:
         yield from fitting(records, codec, largest, batch.next_offset)

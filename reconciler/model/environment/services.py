@@ -56,6 +56,10 @@ class ServiceOffer:
     """Whether it supports CreatePartitions."""
     transactions: bool | None = None
     """False: not in each tier."""
+    uncompressed: bool = False
+    """Its brokers refuse compressed records, in some tier or of some codec."""
+    request_bytes: int = 0
+    """Its brokers hang up on a longer Produce request; 0: none is too long."""
     mechanisms: tuple[str, ...] = ()
     """Its SASL mechanisms, over TLS alone (empty: unknown)."""
     plain_user: str = ""
@@ -144,6 +148,8 @@ SERVICES: Mapping[str, ServiceOffer] = MappingProxyType(
             cluster_action=False,
             more_partitions=False,
             transactions=False,
+            uncompressed=True,
+            request_bytes=1_000_000,
             own_factor=True,
             rights="in Azure, by the role Azure Event Hubs Data Owner",
             limits=(

@@ -283,12 +283,20 @@ def _same_cluster(was: Fields, now: Fields) -> bool | None:
     return ids[0] == ids[1] if all(ids) else None
 
 
+def _limits(side: dict[str, Any]) -> tuple[object, ...]:
+    """Takes a service's limits out of ``side``."""
+    return tuple(side.pop(name, None) for name in ("uncompressed", "request_bytes"))
+
+
 def _connection(flow: str, side: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     """Edits of a connection; none if the files only add the cluster's id."""
     was, now = ({**each[side], "cluster_id": ""} for each in (before, after))
     if was.pop("topic_prefix", "") != now.pop("topic_prefix", ""):
         why = f"pauses and offset maps that its {side} keeps under the former prefix of own topics are not read"
         yield FlowEdit(flow, side, f"own topics of its {side} begin empty", why, Risk.HIGH)
+    if _limits(was) != _limits(now):
+        why = f"records reach its {side} compressed, and in requests as long, as that service takes them"
+        yield FlowEdit(flow, side, f"another service of its {side}", why, Risk.LOW)
     if was != now:
         why = f"the mirror reaches its {side} by another address or login; where that fails, nothing is copied"
         yield FlowEdit(flow, side, f"another connection to its {side}", why, Risk.MEDIUM)

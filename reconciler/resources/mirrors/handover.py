@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.model.environment.flow_settings import MirrorMakerTopics
+from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Principal, Topology
 from reconciler.replication import handover, names
 from reconciler.replication.expressions import record_filter
@@ -137,7 +138,9 @@ def _internal_topics(flow: Flow) -> handover.InternalTopics:
 def _endpoint(cluster: Cluster) -> handover.Endpoint:
     servers = tuple(sorted(set(cluster.bootstrap_servers)))
     settings = cluster.client_for(Principal.MIRROR)
-    return handover.Endpoint(cluster.name, servers, settings, cluster.cluster_id or "", cluster.topic_prefix)
+    offer = offer_of(cluster)
+    more = (cluster.cluster_id or "", cluster.topic_prefix, offer.uncompressed, offer.request_bytes)
+    return handover.Endpoint(cluster.name, servers, settings, *more)
 
 
 def handovers(topology: Topology) -> dict[str, str]:

@@ -20,8 +20,8 @@ def cluster_of(endpoint: Endpoint) -> ClusterClient:
     name."""
     client = resolve(endpoint.client, os.environ, read_secret)
     try:
-        settings, prefix = connection_settings(client), endpoint.topic_prefix
-        return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, settings, endpoint.cluster_id, prefix)
+        settings, own = connection_settings(client), (endpoint.cluster_id, endpoint.topic_prefix, endpoint.uncompressed)
+        return ClusterClient(endpoint.cluster, endpoint.bootstrap_servers, settings, *own)
     except SettingError as error:
         raise SettingError(f"cluster {endpoint.cluster}: {error}") from None
 

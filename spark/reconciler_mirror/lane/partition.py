@@ -332,6 +332,8 @@ class Partition:
     figures: PartitionFigures = field(default_factory=PartitionFigures)
     worker: RecordWorker | None = None
     """Filters its records, or adds headers to them."""
+    uncompressed: bool = False
+    """The target refuses compressed records."""
     marked: tuple[int, int] | None = None
     """Where provenance headers begin (target and source offset). The start sets it, each position carries it on."""
     log: SourceLog = field(default_factory=SourceLog)

@@ -56,6 +56,8 @@ def batch_path(lane: lanes.LaneSpec, control: lanes.Control, counts: LaneCounts 
     exception. Never loses or duplicates a record, whenever the process is killed.
     """
     tuning = Tuning(fetch_bytes=WORKED_BYTES, fetch_bytes_far=2 * WORKED_BYTES) if lane.work else Tuning()
+    if lane.target.request_bytes:  # which one batch may fill
+        tuning = replace(tuning, request_bytes=1)
     return asyncio.run(Attempt(lane, control, tuning, counts or LaneCounts()).run())
 
 

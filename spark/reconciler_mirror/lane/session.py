@@ -14,6 +14,7 @@ from reconciler_mirror.lane.fetch.fetcher import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
 from reconciler_mirror.lane.partition import UNKNOWN, Partition, PartitionFigures, Phase
 from reconciler_mirror.lane.positions import RENEW_AFTER_HOURS
+from reconciler_mirror.lane.produce.outbox import BatchSizes
 from reconciler_mirror.lane.produce.results import RETRY_PAUSE
 from reconciler_mirror.lane.produce.sender import Sender
 from reconciler_mirror.lane.progress import ProgressReports, SourceEnds, report_pause
@@ -296,7 +297,10 @@ class LaneSession:
         copied = self.lane.copied.setdefault(key, Copied())
         figures = self.lane.counts.partitions.setdefault(key, PartitionFigures())
         figures.begin()
-        partition = Partition(spec, copied, figures, worker_of(self.lane.spec, spec))
+        lane = self.lane.spec
+        partition = Partition(spec, copied, figures, worker_of(lane, spec), lane.target.uncompressed)
+        if most := lane.target.request_bytes:
+            partition.sizes = BatchSizes(most, most)
         partition.hold.ask_pause(partition.source in self._paused)
         self.lane.partitions[partition.source] = partition
         self.lane.changed.add(partition)

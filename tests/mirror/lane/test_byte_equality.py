@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import Producer
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.model.lane import LaneEnd
+from reconciler_mirror.model.lane import LaneEnd, RecordWork
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import transactions
-from reconciler.kafka.records.batches import build, seal
+from reconciler.kafka.records.batches import CODEC, build, scan, seal
 from reconciler.kafka.records.records import varint
+from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.names import OFFSETS_PARTITIONS, OwnTopics
 from tests.support.lanes.lane_runs import Content, Flow, fill
 from tests.support.lanes.raw import produce_raw, send
 
@@ -54,6 +57,29 @@ def test_awkward_records_are_equal_in_every_codec(flow: Flow, codec: str) -> Non
     source = flow.source_content()
     assert [len(records) for records in source.values()] == [707, 707]
     assert flow.target_content() == source
+
+
+@pytest.mark.parametrize("work", [RecordWork(), RecordWork(headers=(AddedHeader("at", "{offset}"),))])
+def test_a_target_gets_no_compressed_records_and_no_long_requests_where_it_refuses_them(
+    flow: Flow, unique: str, create_topic: CreateTopic, work: RecordWork
+) -> None:
+    """As Event Hubs: neither copies nor the offset map are compressed, whatever the source has."""
+    own = OwnTopics(f"{unique}.").offsets
+    create_topic(flow.target, own, OFFSETS_PARTITIONS, cleanup_policy="compact")
+    for codec in CODECS:
+        fill(flow.source, flow.topic, _awkward(), compression_type=codec, linger_ms=20)
+        fill(flow.source, flow.topic, [(b"k", b"small", (), NOW)] * 3, 1, compression_type=codec)
+    target = replace(flow.lane().target, topic_prefix=f"{unique}.", uncompressed=True, request_bytes=100_000)
+    report, _ = flow.run(batch_path, target=target, delivery="at_least_once", work=work)
+    assert report.end is LaneEnd.STOPPED, report
+    copied = [[record[:2] for record in part] for part in flow.target_content().values()]
+    assert copied == [[record[:2] for record in part] for part in flow.source_content().values()]
+    logs = {name: list(flow.target.folder.glob(f"*/data/{name}-*/*.log")) for name in (flow.remote, own)}
+    for name, files in logs.items():
+        batches = [batch for file in files for batch in scan(memoryview(file.read_bytes()))]
+        assert batches, name
+        assert [batch for batch in batches if batch.attributes & CODEC] == [], name
+        assert [batch for batch in batches if batch.records > 1 and batch.end - batch.start > 100_000] == [], name
 
 
 @pytest.mark.parametrize("codec", range(5), ids=CODECS)

@@ -11,7 +11,7 @@ from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.protocol.fetch_response import FetchedPartition
 from reconciler.kafka.records.add_headers import with_headers_added
 from reconciler.kafka.records.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
-from reconciler.kafka.records.codecs import TooMuchToOpenError
+from reconciler.kafka.records.codecs import NONE, TooMuchToOpenError
 from reconciler.kafka.records.records import (
     GATHER_BYTES,
     GATHER_OPENED,
@@ -197,7 +197,7 @@ def _add_pieces(
     partition.hold.why = "small batches gathered" if partition.sizes.gathers else ""
     for batch in wanted:
         largest = partition.sizes.at(batch.base)
-        why = why_not_whole(batch, position, largest)
+        why = _why_not_whole(partition, view, batch, largest)
         if why is None and partition.sizes.gathers and batch.records <= WHOLE_ABOVE:
             small.append(batch)
             continue
@@ -208,8 +208,14 @@ def _add_pieces(
             pieces.append(Piece.whole(view[batch.start : batch.end], batch, buffer, batch))
         else:
             partition.hold.why = "a refused record is looked for" if batch.base < partition.sizes.sought_to else why
-            pieces += (Piece.made(part, batch, batch.max_timestamp) for part in rebuild(view, batch, position, largest))
+            made = rebuild(view, batch, position, largest, NONE if partition.uncompressed else None)
+            pieces += (Piece.made(part, batch, batch.max_timestamp) for part in made)
     pieces += gathered(view, small, partition.sizes.at(position), buffer)
+
+
+def _why_not_whole(partition: Partition, view: memoryview, batch: Batch, largest: int) -> str | None:
+    compressed = "compressed" if partition.uncompressed and codec_of(view, batch) else None
+    return compressed or why_not_whole(batch, partition.log.covered, largest)
 
 
 def gathered(view: memoryview, small: list[Batch], largest: int, buffer: Buffer | None) -> list[Piece]:
@@ -228,7 +234,7 @@ def worked_pieces(
     for batch in wanted:
         # Headers that are equal for every record are added without decoding the batch, if it still fits.
         large, always = batch.records > WHOLE_ABOVE, worker.always_added
-        whole = large and why_not_whole(batch, partition.log.covered, gathering.largest) is None
+        whole = large and _why_not_whole(partition, view, batch, gathering.largest) is None
         if (
             whole
             and always is not None
@@ -245,7 +251,8 @@ def worked_pieces(
             yield from gathering.flush()
             yield Piece.whole(view[batch.start : batch.end], batch, buffer)
         else:
-            yield from gathering.add((batch, codec_of(view, batch)), done.kept, len(records))
+            codec = NONE if partition.uncompressed else codec_of(view, batch)
+            yield from gathering.add((batch, codec), done.kept, len(records))
     yield from gathering.flush()
 
 

@@ -185,6 +185,8 @@ class Outbox:
 class BatchSizes:
     """Limits of the batches to the target, in bytes."""
 
+    most: int = ANY_SIZE
+    """What the target's service takes at most, whatever a topic allows."""
     largest: int = ANY_SIZE
     """The largest batch to send."""
     larger_at: float = float("inf")
@@ -209,5 +211,5 @@ class BatchSizes:
 
     def try_larger(self) -> None:
         """Lifts the limit if ``larger_at`` has come."""
-        if self.largest < ANY_SIZE and time.monotonic() >= self.larger_at:
-            self.largest = ANY_SIZE
+        if self.largest < self.most and time.monotonic() >= self.larger_at:
+            self.largest = self.most

@@ -241,6 +241,18 @@ def test_a_job_refuses_what_moves_offsets(changed: dict[str, Any], said: str) ->
         parse(text)
 
 
+def test_a_service_that_refuses_compressed_records_reaches_the_job_and_none_changes_nothing() -> None:
+    plain = built()
+    assert "uncompressed" not in json.dumps(mirror_handover(plain, MIRROR))
+    hubs = topology(EAST, replace(cluster("west"), service="event-hubs"), FLOW, MIRROR)
+    handover = mirror_handover(hubs, MIRROR)
+    jsonschema.validate(handover, schema_of("mirror"))
+    settings = parse(json.dumps(handover))
+    assert [settings.flows[0].target.uncompressed, settings.flows[0].source.uncompressed] == [True, False]
+    assert settings.status.cluster.uncompressed
+    assert settings.flows[0].target.request_bytes == 1_000_000
+
+
 def test_a_prefix_of_own_topics_reaches_the_job_and_none_changes_nothing() -> None:
     plain = built()
     assert "topic_prefix" not in json.dumps(mirror_handover(plain, MIRROR))
