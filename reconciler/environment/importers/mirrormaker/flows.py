@@ -276,21 +276,6 @@ class FlowReading:
         if separator is not None and text != ".":
             yield Field(("naming", "separator"), text, separator)
 
-    def _delivery(self) -> Iterator[Field]:
-        once = self.config.of_client(self.flow[1], "exactly.once.source.support")
-        if once is not None and once.value.strip().lower() == "enabled":
-            return
-        servers = self.config.of_cluster[self.flow[1]].get("bootstrap.servers")
-        offer = SERVICES.get(guessed_service(tuple(words(servers))), NO_SERVICE) if servers is not None else NO_SERVICE
-        if servers is not None and offer.transactions is False:
-            yield Field(("delivery",), "at_least_once", servers)
-            self._differs(f"delivery is at_least_once, as in MirrorMaker 2: {offer.title} may lack transactions")
-            return
-        self._differs(
-            "delivery is exactly_once, where MirrorMaker 2 copies at least once: the mirror writes in transactions "
-            "and needs the rights that doctor names; delivery: at_least_once keeps MirrorMaker 2's way"
-        )
-
     def _reading(self) -> Iterator[Field]:
         """Delivery settings: parallelism, rates, start, and guarantees."""
         factor = self._get("replication.factor")
@@ -304,7 +289,19 @@ class FlowReading:
             if most > _MOST_LANES:
                 self._differs(f"{tasks.where}: tasks.max is {most}, lanes are at most {_MOST_LANES}")
 
-        yield from self._delivery()
+        once = self.config.of_client(self.flow[1], "exactly.once.source.support")
+        servers = self.config.of_cluster[self.flow[1]].get("bootstrap.servers")
+        offer = SERVICES.get(guessed_service(tuple(words(servers))), NO_SERVICE) if servers is not None else NO_SERVICE
+        if once is not None and once.value.strip().lower() == "enabled":
+            pass
+        elif servers is not None and offer.transactions is False:
+            yield Field(("delivery",), "at_least_once", servers)
+            self._differs(f"delivery is at_least_once, as in MirrorMaker 2: {offer.title} may lack transactions")
+        else:
+            self._differs(
+                "delivery is exactly_once, where MirrorMaker 2 copies at least once: the mirror writes in transactions "
+                "and needs the rights that doctor names; delivery: at_least_once keeps MirrorMaker 2's way"
+            )
         # Only partitions without a stored position start there; ``mirror import-positions`` takes over the stored ones.
         reset = self._asked_for(self.config.of_consumer(self.flow, "auto.offset.reset"))
         match reset.value.strip().lower() if reset else "earliest":
