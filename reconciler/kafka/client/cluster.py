@@ -169,7 +169,7 @@ class ClusterClient(BrokerConnections):
         """
         request, offsets = protocol.ListOffsetsRequest, dict[Key, int | BrokerError]()
         topic_type, partition_type = request.ListOffsetsTopic, request.ListOffsetsTopic.ListOffsetsPartition
-        async for connection, topics in self._leaders_of(wanted, offsets):
+        async for connection, led in self.leaders_of(wanted, offsets):
             asked = [
                 topic_type(
                     name=name,
@@ -178,7 +178,7 @@ class ClusterClient(BrokerConnections):
                         for p in partitions
                     ],
                 )
-                for name, partitions in topics.items()
+                for name, partitions in by_topic(led).items()
             ]
             # Isolation decides what LATEST is: the last stable offset, or the high watermark.
             version, isolation = connection.version(request), int(committed)
@@ -190,30 +190,7 @@ class ClusterClient(BrokerConnections):
                     subject = f"offsets of {topic.name}-{p.partition_index} on {self.name}"
                     failure = BrokerError(p.error_code, subject) if p.error_code else None
                     offsets[topic.name, p.partition_index] = failure or p.offset
-        return {key: offsets[key] if key in offsets else _left_out(key, self.name) for key in wanted}
-
-    async def epoch_ends(self, wanted: Mapping[Key, int]) -> dict[Key, tuple[int, int] | BrokerError]:
-        """(largest epoch not above, its end offset) per partition, for truncation checks (KIP-320); -1 undefined."""
-        request, epoch_ends = protocol.OffsetForLeaderEpochRequest, dict[Key, tuple[int, int] | BrokerError]()
-        topic_type, partition_type = request.OffsetForLeaderTopic, request.OffsetForLeaderTopic.OffsetForLeaderPartition
-        async for connection, topics in self._leaders_of(wanted, epoch_ends):
-            asked = [
-                topic_type(
-                    topic=name,
-                    partitions=[
-                        partition_type(partition=p, current_leader_epoch=-1, leader_epoch=wanted[name, p])
-                        for p in partitions
-                    ],
-                )
-                for name, partitions in topics.items()
-            ]
-            answer = await connection.call(request(replica_id=-1, topics=asked, version=connection.version(request)))
-            for topic in answer.topics:
-                for p in topic.partitions:
-                    subject = f"leader epochs of {topic.topic}-{p.partition} on {self.name}"
-                    failure = BrokerError(p.error_code, subject) if p.error_code else None
-                    epoch_ends[topic.topic, p.partition] = failure or (p.leader_epoch, p.end_offset)
-        return {key: epoch_ends[key] if key in epoch_ends else _left_out(key, self.name) for key in wanted}
+        return {key: offsets[key] if key in offsets else left_out(key, self.name) for key in wanted}
 
     async def positions(self, group: str, keys: Collection[Key]) -> dict[Key, CommittedPosition]:
         """Committed offsets, only stable ones (KIP-447). Raises BrokerError 88 while a transaction is undecided."""
@@ -231,8 +208,8 @@ class ClusterClient(BrokerConnections):
         check(answer.error_code, f"positions of group {group} on {self.name}")
         # A position that the answer leaves out would count as never committed, and its partition begin at ``start``.
         answered = {(topic.name, p.partition_index) for topic in answer.topics for p in topic.partitions}
-        if answered and (left_out := sorted(positions.keys() - answered)):
-            raise _left_out(left_out[0], self.name)  # a group without offsets may be answered by naming none
+        if answered and (missing := sorted(positions.keys() - answered)):
+            raise left_out(missing[0], self.name)  # a group without offsets may be answered by naming none
         for topic in answer.topics:
             for p in topic.partitions:
                 if p.error_code == NO_GROUP:
@@ -249,18 +226,19 @@ class ClusterClient(BrokerConnections):
             by_node.setdefault(NO_LEADER if leader is None else leader.node, []).append(key)
         return by_node
 
-    async def _leaders_of(
+    async def leaders_of(
         self, keys: Iterable[Key], failed: dict[Key, Any]
-    ) -> AsyncIterator[tuple[Connection, dict[str, list[int]]]]:
-        """A connection to each leader with its partitions by topic. ``failed`` gets those without a leader."""
+    ) -> AsyncIterator[tuple[Connection, list[Key]]]:
+        """A connection to each leader with its partitions. ``failed`` gets a BrokerError for each one without a leader:
+        code 5 while an election runs, 3 where the last metadata does not have it. Raises ConnectionLostError."""
         by_node = self.by_leader(keys)
         for key in by_node.pop(NO_LEADER, ()):
             failed[key] = BrokerError(5 if self.leader(*key) else 3, f"{key[0]}-{key[1]} on {self.name}")
         for node, led in by_node.items():
-            yield await self.control(node), by_topic(led)
+            yield await self.control(node), led
 
 
-def _left_out(key: Key, cluster: str) -> BrokerError:
+def left_out(key: Key, cluster: str) -> BrokerError:
     """The error of a partition that a response does not contain."""
     return BrokerError(5, f"an answer of {cluster} leaves out {key[0]}-{key[1]}")
 

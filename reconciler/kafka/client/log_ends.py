@@ -1,8 +1,8 @@
-"""Log end offsets of partitions: the end of the leader's log, replicated or not.
+"""Ends of logs and of leader epochs (OffsetForLeaderEpoch, KIP-279, KIP-320).
 
-ListOffsets gives clients the high watermark, which lies before the log end while followers are behind. A
-writer that must append behind the last record needs the end itself: OffsetForLeaderEpoch for the leader's current epoch
-returns it (KIP-279, KIP-320), and the leader checks that the epoch is the current one.
+The end of an earlier epoch shows a reader whether the log was truncated behind what it has read. The end of the current
+epoch is the end of the leader's log, replicated or not: ListOffsets gives clients the high watermark, which lies before
+it while followers are behind, and a writer that must append behind the last record needs the end itself.
 """
 
 import asyncio
@@ -10,14 +10,16 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.kafka.client.cluster import NO_LEADER, ClusterClient, Key
+from reconciler.kafka.client.cluster import ClusterClient, Key, left_out
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading, topics_of
 
 API, VERSION = 23, 4
-"""From Kafka 2.8 on."""
+"""The version that Kafka has from 2.8 on, and compatible brokers, too."""
+NOT_COMPARED = -1
+"""In place of the epoch that the leader must have."""
 _MOVED = 6
 _CLIENT = struct.pack(">i", -1)
 _ASKED = struct.Struct(">iii")  # partition, epoch that the leader must have, epoch whose end is asked for
@@ -51,15 +53,25 @@ class PendingRequest:
         return ends
 
 
+async def epoch_ends(cluster: ClusterClient, wanted: Mapping[Key, int]) -> dict[Key, tuple[int, int] | BrokerError]:
+    """(largest epoch not above the wanted one, its end offset) by partition; -1 where the log has no such epoch. Raises
+    ConnectionLostError, MalformedResponseError and UnsupportedBrokerError."""
+    ends: dict[Key, tuple[int, int] | BrokerError] = {}
+    async for connection, led in cluster.leaders_of(wanted, ends):
+        connection.negotiated(API, VERSION, VERSION, "OffsetForLeaderEpoch")
+        body = pack({key: wanted[key] for key in led}, current=False)
+        for key, (error, epoch, end) in (await connection.ask((API, VERSION, True), body, unpack)).items():
+            subject = f"leader epochs of {key[0]}-{key[1]} on {cluster.name}"
+            ends[key] = BrokerError(error, subject) if error else (epoch, end)
+    return {key: ends[key] if key in ends else left_out(key, cluster.name) for key in wanted}
+
+
 async def log_ends(cluster: ClusterClient, keys: Iterable[Key]) -> dict[Key, int | BrokerError]:
     """Asks the leaders that ``cluster.topics`` names; a partition whose leader or epoch has changed gets a retriable
     BrokerError. Raises ConnectionLostError."""
     ends: dict[Key, int | BrokerError] = {}
-    by_node = cluster.by_leader(keys)
-    for key in by_node.pop(NO_LEADER, ()):
-        ends[key] = BrokerError(5, f"log end of {key[0]}-{key[1]} on {cluster.name}")
-    for node, led in by_node.items():
-        ends |= await ask(cluster, await cluster.control(node), led).ends()
+    async for connection, led in cluster.leaders_of(keys, ends):
+        ends |= await ask(cluster, connection, led).ends()
     return ends
 
 
@@ -67,13 +79,16 @@ def ask(cluster: ClusterClient, connection: Connection, keys: Iterable[Key]) -> 
     """Sent at once; ``connection`` leads to the leader of all ``keys``. Raises UnsupportedBrokerError."""
     connection.negotiated(API, VERSION, VERSION, "OffsetForLeaderEpoch")
     epochs = {key: leader.epoch if (leader := cluster.leader(*key)) is not None else -1 for key in keys}
-    return PendingRequest(cluster.name, connection, epochs, connection.send((API, VERSION, True), [pack(epochs)]))
+    body = pack(epochs, current=True)
+    return PendingRequest(cluster.name, connection, epochs, connection.send((API, VERSION, True), [body]))
 
 
-def pack(epochs: Mapping[Key, int]) -> bytes:
-    """OffsetForLeaderEpoch for one epoch of each partition, sent as the current leader epoch, too, so that a broker
-    with older metadata refuses (KIP-320)."""
-    entries = {key: _ASKED.pack(key[1], epoch, epoch) + NO_TAGS for key, epoch in epochs.items()}
+def pack(epochs: Mapping[Key, int], *, current: bool) -> bytes:
+    """OffsetForLeaderEpoch for one epoch of each partition. ``current``: it is sent as the leader's own epoch, too, so
+    that a broker that leads with another one refuses (KIP-320)."""
+    entries = {
+        key: _ASKED.pack(key[1], epoch if current else NOT_COMPARED, epoch) + NO_TAGS for key, epoch in epochs.items()
+    }
     return b"".join((_CLIENT, topics_of(entries), NO_TAGS))
 
 

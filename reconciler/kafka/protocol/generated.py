@@ -32,7 +32,6 @@ from kafka.protocol.api_key import ApiKey
 from kafka.protocol.consumer import FetchRequest as FetchRequest
 from kafka.protocol.consumer import ListOffsetsRequest as ListOffsetsRequest
 from kafka.protocol.consumer import OffsetFetchRequest as OffsetFetchRequest
-from kafka.protocol.consumer import OffsetForLeaderEpochRequest as OffsetForLeaderEpochRequest
 from kafka.protocol.consumer.group import HeartbeatRequest as HeartbeatRequest
 from kafka.protocol.metadata import FindCoordinatorRequest as FindCoordinatorRequest
 from kafka.protocol.metadata import MetadataRequest as MetadataRequest
@@ -80,7 +79,6 @@ NEWEST: dict[Any, int] = {  # DeleteTopics, Fetch, Produce: the last ones that n
     ListPartitionReassignmentsRequest: 0,
     MetadataRequest: 12,
     OffsetFetchRequest: 7,
-    OffsetForLeaderEpochRequest: 4,
     ProduceRequest: 8,
     SaslAuthenticateRequest: 2,
     SaslHandshakeRequest: 1,

@@ -123,12 +123,9 @@ class Starter:
             if isinstance(known := bounds[partition.source], tuple):
                 top = tops.get(partition.source)
                 logs[partition] = (*known, max(known[1], top) if isinstance(top, int) else known[1])
-        # A log that was truncated and has since grown past the position looks whole by its bounds. OffsetForLeaderEpoch
-        # with the last copied epoch shows the truncation (KIP-320); without an epoch, the source's batch at that place
-        # does, because its header differs from the copied one.
-        truncated = await self._truncated(placed)
+        # A log that was truncated and has since grown past the position looks whole by its bounds.
         grown = {p: low for p, (low, _, top) in logs.items() if low <= p.log.covered <= top}
-        truncated |= await self._last.replaced({p: low for p, low in grown.items() if p not in truncated})
+        truncated = await self._last.truncated(placed, grown)
         for partition in placed:
             known = bounds[partition.source]
             # First the position is committed, then records are copied: see ``_fetched_uncommitted``.
@@ -384,28 +381,6 @@ class Starter:
             end = ends[key]
             bounds[key] = low if isinstance(low, BrokerError) else end if isinstance(end, BrokerError) else (low, end)
         return bounds
-
-    async def _truncated(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """Partitions with a position beyond the end of the last copied epoch in the source's log, and that end
-        (OffsetForLeaderEpoch, KIP-320)."""
-        source = self._lane.source
-        suspects = {
-            p.source: p
-            for p in partitions
-            if p.epoch_at(p.log.covered) >= 0
-            and (leader := source.leader(*p.source))
-            and leader.epoch != p.log.validated_epoch
-        }
-        offsets: dict[Partition, int] = {}
-        if suspects:
-            ends = await source.epoch_ends({key: p.epoch_at(p.log.covered) for key, p in suspects.items()})
-            for key, answer in ends.items():
-                if isinstance(answer, BrokerError):
-                    if answer.retriable:
-                        raise answer
-                elif 0 <= answer[1] < suspects[key].log.covered:
-                    offsets[suspects[key]] = answer[1]
-        return offsets
 
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
         """Copies, pauses or stops the partition. ``bounds``: log start, end at the flow's isolation, high watermark."""

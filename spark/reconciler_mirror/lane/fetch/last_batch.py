@@ -1,14 +1,15 @@
-"""Checks whether the source still has the batch that was copied last.
+"""Checks whether the source still has the batch that was copied last, or was truncated before it and has grown since.
 
-A source restored from a backup ends earlier, and then grows past the position again, with other records at offsets that
-are copied already. Its leader epochs may repeat, too, so KIP-320 does not show it. Positions name the header of their
+After an unclean election the end of the last copied leader epoch shows that (OffsetForLeaderEpoch, KIP-320). A source
+restored from a backup also grows past the position again, with other records at offsets that are copied already; but
+its leader epochs may repeat, so epochs do not show it. Positions name the header of their
 last batch, and each start compares that with the source's batch at the same offset. Compaction rewrites batches, and
 some services regroup records, so a different header is only a suspicion: the records decide.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from reconciler.kafka.client import small_topics
+from reconciler.kafka.client import log_ends, small_topics
 from reconciler.kafka.client.cluster import Key
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.records.batches import Batch
@@ -28,6 +29,38 @@ class LastBatches:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+
+    async def truncated(
+        self, partitions: Collection[Partition], grown: Mapping[Partition, int]
+    ) -> Mapping[Partition, int]:
+        """Partitions whose copied part the source has lost, and the source offset up to which it still has it, -1 if
+        unknown. ``grown``: those whose position lies within the source's log, with its start. Raises BrokerError and
+        ConnectionLostError."""
+        by_epoch = await self._ends_before(partitions)
+        # Epochs cost one request to each leader; a batch has to be fetched for each partition that they do not decide.
+        return {**by_epoch, **await self.replaced({p: low for p, low in grown.items() if p not in by_epoch})}
+
+    async def _ends_before(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
+        """Partitions with a position beyond the end of the last copied epoch in the source's log, and that end."""
+        source = self._lane.source
+        # A leader that has confirmed the copied part stays right about it: its log only grows while it leads.
+        suspects = {
+            p.source: p
+            for p in partitions
+            if p.epoch_at(p.log.covered) >= 0
+            and (leader := source.leader(*p.source))
+            and leader.epoch != p.log.validated_epoch
+        }
+        ends: dict[Partition, int] = {}
+        wanted = {key: p.epoch_at(p.log.covered) for key, p in suspects.items()}
+        for key, answer in (await log_ends.epoch_ends(source, wanted)).items():
+            # A refusal for good shows in the bounds of the same partition, too, and is reported from there.
+            if isinstance(answer, BrokerError):
+                if answer.retriable:
+                    raise answer
+            elif 0 <= answer[1] < suspects[key].log.covered:
+                ends[suspects[key]] = answer[1]
+        return ends
 
     async def replaced(self, lows: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Partitions with another record at the last copied offset of the source, and the first replaced offset, -1 if

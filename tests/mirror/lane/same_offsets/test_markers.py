@@ -107,6 +107,8 @@ class Cluster:
     def by_leader(self, keys: Iterable[Key]) -> Mapping[int, list[Key]]:
         return {1: list(keys)}
 
+    leaders_of = ClusterClient.leaders_of
+
 
 def aborted(*wires: Wire, announce: bool = True) -> Mapping[Key, int]:
     cluster = cast(ClusterClient, Cluster(*wires))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 
 import pytest
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.protocol.producer import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
 
 from reconciler.kafka.client.cluster import by_topic
@@ -155,11 +156,14 @@ def test_version_2_learns_who_ends_the_next_transaction() -> None:
 
 
 def test_log_ends_are_asked_for_as_the_codec_has_it() -> None:
-    request = protocol.OffsetForLeaderEpochRequest
+    request = OffsetForLeaderEpochRequest
     partition = request.OffsetForLeaderTopic.OffsetForLeaderPartition
     asked = [partition(partition=p, current_leader_epoch=p + 5, leader_epoch=p + 5) for p in (0, 1)]
     made = request(replica_id=-1, topics=[request.OffsetForLeaderTopic(topic="a", partitions=asked)], version=4)
-    assert pack_ends({("a", 0): 5, ("a", 1): 6}) == body(made)
+    assert pack_ends({("a", 0): 5, ("a", 1): 6}, current=True) == body(made)
+    unknown = [partition(partition=p, current_leader_epoch=-1, leader_epoch=p + 5) for p in (0, 1)]
+    made = request(replica_id=-1, topics=[request.OffsetForLeaderTopic(topic="a", partitions=unknown)], version=4)
+    assert pack_ends({("a", 0): 5, ("a", 1): 6}, current=False) == body(made)
 
 
 def test_what_is_refused_is_reported_by_partition() -> None:
