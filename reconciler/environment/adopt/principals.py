@@ -6,6 +6,7 @@ Roles are not guessed: a rule is written as Kafka stores it. Users keep the pass
 
 import math
 import re
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -112,17 +113,6 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> Adopted[ScramUser]:
     """User entries, sorted by name; none if users or their record could not be read."""
     if live is None or not isinstance(live.credentials, Mapping) or isinstance(live.recorded, Unknown):
         return Adopted()
-    # Each user needs a separate variable: names of svc.a and svc-a would be equal, so the second gets a number.
-    variables: dict[str, str] = {}
-    for name in sorted(live.credentials):
-        # Environment variables may only have letters, digits and underscores.
-        stem = variable = TODO + re.sub("[^A-Z0-9]", "_", name.upper())
-        number = 2
-        while variable in variables:
-            variable, number = f"{stem}_{number}", number + 1
-        variables[variable] = name
-    references = {name: f"${{env:{variable}}}" for variable, name in variables.items()}
-
     users: list[ScramUser] = []
     left_out: list[str] = []
     for name, credentials in sorted(live.credentials.items()):
@@ -137,6 +127,11 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> Adopted[ScramUser]:
             # A hashed password cannot be read back, so the entry keeps the existing one (version 0) until the user sets
             # another.
             version = record.version if record is not None and record.version is not None else AS_FOUND
+            # Another variable for each name, on whichever clusters of an environment: variables may only have capitals,
+            # digits and underscores, so svc.a, svc_a and SVC-A get a checksum, and svc-a none.
+            usual = re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name)
+            checksum = "" if usual else f"_{zlib.crc32(name.encode()):08X}"
+            variable = f"{TODO}{re.sub('[^A-Z0-9]', '_', name.upper())}{checksum}"
             counts = set(credentials.values())
             iterations = counts.pop() if len(counts) == 1 else None
             user = ScramUser(
@@ -146,7 +141,7 @@ def adopt_users(cluster: str, live: LiveUsers | None) -> Adopted[ScramUser]:
                 version,
                 tuple(sorted(credentials)),
                 None if iterations == LEAST_ITERATIONS else iterations,
-                references[name],
+                f"${{env:{variable}}}",
                 take_over=version == AS_FOUND,
             )
             users.append(user)
