@@ -1,6 +1,7 @@
 """Declared values as named fields with readable values, and the meaning of an edit: cost, risk, and whether it can be
 reverted. Never shows literal secrets."""
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from enum import Enum
@@ -12,6 +13,7 @@ from reconciler.model.environment import flow_settings, topology
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.reports.edit import FieldChange
 from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import filter_document
 from reconciler.replication.handover import Start
 from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS
@@ -40,7 +42,6 @@ _YAML_NAMES: dict[tuple[type, str], str] = {
     (topology.Flow, "configs"): "sync_topic_configs",
     (topology.Flow, "headers"): "headers.add",
     (topology.Flow, "moved_from"): "moved",
-    (topology.Flow, "selection"): "where",
     (flow_settings.Groups, "interval_ms"): "interval",
     **{(flow_settings.Objectives, f"{name}_ms"): name for name in ("rto", "rpo", "drill_every")},
     (topology.Mirror, "refresh_interval_ms"): "refresh_interval",
@@ -64,6 +65,9 @@ _OF_FLOWS = {
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     """All fields except the name and the place in a file. Fields without a value are left out."""
+    if isinstance(value, topology.Flow) and value.selection is not None:
+        yield from leaves(filter_document(value.selection), (*path, "where"))  # its tests differ by class
+        value = replace(value, selection=None)
     if is_dataclass(value):
         for field in fields(value):
             if field.name != "where" and (path or field.name != "name"):
@@ -72,6 +76,8 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             yield from leaves(inner, (*path, str(key)))
+    elif isinstance(value, list):
+        yield path, json.dumps(value, ensure_ascii=False).replace('"', "")
     elif value is not None:
         yield path, value.value if isinstance(value, Enum) else value
 

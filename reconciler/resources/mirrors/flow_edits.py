@@ -10,6 +10,7 @@ from typing import Any
 from reconciler.model.changes import FlowEdit, Risk
 from reconciler.model.config_values import duration
 from reconciler.replication.handover import AGAIN
+from reconciler.replication.policy import BEFORE_4, policy_word
 from reconciler.resources.flows.names.carried import FlowExpressions, may_leave_out
 
 Fields = Mapping[str, Any]
@@ -50,6 +51,39 @@ def _delivery(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
             " with copies behind its position stops, and its condition names the seek behind them"
         )
         yield FlowEdit(flow, "delivery", "copies in transactions from now on", why, Risk.MEDIUM)
+
+
+def _naming(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    was, now = (policy_word(each["naming"]["policy"]) for each in (before, after))
+    if _names(before["naming"]) != _names(after["naming"]):
+        why = (
+            "the copies get other names. Positions belong to the old names, so every topic is copied again from its"
+            " first record into a new topic; the old copies stay, no longer grow, and their readers have to move"
+        )
+        yield FlowEdit(flow, "naming", "every topic is copied again under another name", why, Risk.HIGH)
+    elif was != now:
+        begin = "are copied from their first record" if was in BEFORE_4 else "are not copied any more"
+        why = f"topics that end in -internal or .internal {begin}; all others keep their names, and {RESUMES}"
+        yield FlowEdit(flow, "naming", "other topics travel", why, Risk.MEDIUM)
+    else:
+        why = f"copies keep their names, and {RESUMES}; MirrorMaker 2's own topics get names with the other separator"
+        yield FlowEdit(flow, "naming", "MirrorMaker 2's topics change", why, Risk.MEDIUM)
+
+
+def _names(naming: Fields) -> tuple[str, ...]:
+    """What names of copies follow from."""
+    policy = policy_word(naming["policy"]).removesuffix("-before-4.0")
+    return (policy,) if policy == "identity" else (policy, naming["separator"])
+
+
+def _mirrormaker(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
+    each = [side.get("mirrormaker_topics") or {} for side in (before, after)]
+    was, now = ({**side, "heartbeats_ms": bool(side.get("heartbeats_ms"))} for side in each)
+    if was == now:
+        yield FlowEdit(flow, "mirrormaker_topics", "another pace of heartbeats", RESUMES, Risk.LOW)
+    else:
+        why = "tools that read MirrorMaker 2's own topics find others, or none"
+        yield FlowEdit(flow, "mirrormaker_topics", "MirrorMaker 2's topics change", why, Risk.MEDIUM)
 
 
 def _isolation(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
@@ -310,13 +344,7 @@ EDITS: Mapping[str, _Judge] = {
     "target": _target,
     "topics": _topics,
     "exclude_topics": _excluded,
-    "naming": _always(
-        "naming",
-        "every topic is copied again under another name",
-        "the copies get other names. Positions belong to the old names, so every topic is copied again from its first"
-        " record into a new topic; the old copies stay, no longer grow, and their readers have to move",
-        Risk.HIGH,
-    ),
+    "naming": _naming,
     "delivery": _delivery,
     "isolation": _isolation,
     "start": _start,
@@ -327,12 +355,7 @@ EDITS: Mapping[str, _Judge] = {
         Risk.LOW,
     ),
     "groups": _groups,
-    "mirrormaker_topics": _always(
-        "mirrormaker_topics",
-        "MirrorMaker 2's topics change",
-        "tools that read MirrorMaker 2's own topics find others, or none",
-        Risk.MEDIUM,
-    ),
+    "mirrormaker_topics": _mirrormaker,
     "rate_limit": _rate_limit,
     "continue_on": _continue_on,
     "where": _where,

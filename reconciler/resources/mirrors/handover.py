@@ -17,6 +17,7 @@ from reconciler.model.environment.topology import Cluster, Flow, Mirror, Princip
 from reconciler.replication import handover, names
 from reconciler.replication.expressions import record_filter
 from reconciler.replication.mirrormaker_records import offset_syncs_topic
+from reconciler.replication.policy import policy_word
 from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS, state_of
 
@@ -211,4 +212,5 @@ def shown(path: tuple[str, ...], value: object) -> str:
         return "(not set)"
     if _SECRET.search(path[-1]) and not _REFERENCE.fullmatch(str(value)):
         return "(hidden)"
+    value = policy_word(str(value)) if path[-1] == "policy" else value
     return json.dumps(value, ensure_ascii=False)

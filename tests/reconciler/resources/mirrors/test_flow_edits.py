@@ -23,6 +23,7 @@ from reconciler.model.plan import Plan
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import read
 from reconciler.replication.handover import FlowSettings, Naming, Start
+from reconciler.replication.policy import canonical_policy
 from reconciler.resources.mirrors.flow_edits import EDITS, flow_edits, mirror_edits
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world
@@ -48,6 +49,7 @@ EDITED: Mapping[str, tuple[Flow, Flow]] = {
     "offsets": (OF, replace(OF, offsets=OffsetsKept.SAME)),
     "filler_limit": (OF, replace(OF, filler_limit=5)),
 }
+OLD = tuple(map(canonical_policy, ("default-before-4.0", "identity-before-4.0")))
 NOT_OF_A_FLOW = {"name", "fingerprint", "moved_from", "source", "target"}
 
 
@@ -99,6 +101,27 @@ def test_what_it_does_to_records_has_its_risk(name: str, back: bool, risk: Risk,
     [edit] = edits(before, after)
     assert edit.risk is risk
     assert words in edit.why
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words", "risk"),
+    [
+        (Naming("identity", "."), Naming("identity", "-"), "copies keep their names", Risk.MEDIUM),
+        (Naming("default", "."), Naming("default", "-"), "copied again", Risk.HIGH),
+        (Naming("default", "."), Naming(OLD[0], "."), "not copied any more", Risk.MEDIUM),
+        (Naming(OLD[1], "."), Naming("identity", "."), "first record", Risk.MEDIUM),
+        (Naming(OLD[1], "."), Naming("default", "."), "copied again", Risk.HIGH),
+    ],
+)
+def test_a_naming_that_keeps_names_copies_nothing_again(before: Naming, after: Naming, words: str, risk: Risk) -> None:
+    [edit] = edits(replace(OF, naming=before), replace(OF, naming=after))
+    assert (words in edit.why, edit.risk) == (True, risk)
+
+
+def test_another_pace_of_heartbeats_changes_no_topic() -> None:
+    slow, fast = (replace(OF, mirrormaker_topics=MirrorMakerTopics(heartbeats=pace)) for pace in (5000, 1000))
+    [edit] = edits(slow, fast)
+    assert edit.risk is Risk.LOW
 
 
 @pytest.mark.parametrize(
