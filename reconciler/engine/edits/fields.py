@@ -19,7 +19,7 @@ from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import REVERSIBLE
-from reconciler.resources.mirrors.flow_edits import flow_edits, mirror_edits
+from reconciler.resources.mirrors.flow_edits import PROTECTS, UNVERIFIED, flow_edits, is_verified, mirror_edits
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover, shown
 from reconciler.resources.topics.risk import assess_config
 from reconciler.text import counted
@@ -256,6 +256,14 @@ def _cluster(
 ) -> FieldChange:
     """Meaning of a cluster's field, if it has one beyond its value."""
     section, _, rest = field.path.partition(".")
+    if (
+        section in ("client", "principals")
+        and field.path.endswith(PROTECTS)
+        and any(
+            is_verified(old.client_for(who)) and not is_verified(cluster.client_for(who)) for who in topology.Principal
+        )
+    ):
+        return replace(field, means=UNVERIFIED, risk=Risk.HIGH)
     if section == "cluster_id":
         return replace(field, means="commands refuse to work on any cluster but the one with this id")
     if field.path == "internal_topics.prefix":

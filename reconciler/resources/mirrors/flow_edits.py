@@ -54,8 +54,11 @@ def _delivery(flow: str, _: Fields, after: Fields) -> Iterator[FlowEdit]:
 
 
 def _naming(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
-    was, now = (policy_word(each["naming"]["policy"]) for each in (before, after))
-    if _names(before["naming"]) != _names(after["naming"]):
+    namings = [each["naming"] for each in (before, after)]
+    was, now = (policy_word(each["policy"]) for each in namings)
+    kinds = [word.removesuffix("-before-4.0") for word in (was, now)]
+    same = kinds[0] == kinds[1] and ("identity" in kinds or namings[0]["separator"] == namings[1]["separator"])
+    if not same:
         why = (
             "the copies get other names. Positions belong to the old names, so every topic is copied again from its"
             " first record into a new topic; the old copies stay, no longer grow, and their readers have to move"
@@ -68,12 +71,6 @@ def _naming(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     else:
         why = f"copies keep their names, and {RESUMES}; MirrorMaker 2's own topics get names with the other separator"
         yield FlowEdit(flow, "naming", "MirrorMaker 2's topics change", why, Risk.MEDIUM)
-
-
-def _names(naming: Fields) -> tuple[str, ...]:
-    """What names of copies follow from."""
-    policy = policy_word(naming["policy"]).removesuffix("-before-4.0")
-    return (policy,) if policy == "identity" else (policy, naming["separator"])
 
 
 def _mirrormaker(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
@@ -331,9 +328,25 @@ def _connection(flow: str, side: str, before: Fields, after: Fields) -> Iterator
     if _limits(was) != _limits(now):
         why = f"records reach its {side} compressed, and in requests as long, as that service takes them"
         yield FlowEdit(flow, side, f"another service of its {side}", why, Risk.LOW)
-    if was != now:
-        why = f"the mirror reaches its {side} by another address or login; where that fails, nothing is copied"
+    if is_verified(was["client"]) and not is_verified(now["client"]):
+        yield FlowEdit(flow, side, f"its {side} is no longer verified", UNVERIFIED, Risk.HIGH)
+    elif was != now:
+        why = f"the mirror reaches its {side} by other settings; where that fails, nothing is copied"
         yield FlowEdit(flow, side, f"another connection to its {side}", why, Risk.MEDIUM)
+
+
+PROTECTS = ("security.protocol", "ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification")
+UNVERIFIED = (
+    "without TLS, or without the check of host names, anyone on the way to the brokers can read and change records, and"
+    " take a password of PLAIN"
+)
+
+
+def is_verified(client: Fields) -> bool:
+    """Whether the connection is encrypted, to a broker whose certificate has its name."""
+    encrypted = str(client.get("security.protocol", "")).lower() in ("ssl", "sasl_ssl")
+    checked = str(client.get("enable.ssl.certificate.verification", "true")).lower() == "true"
+    return encrypted and checked and client.get("ssl.endpoint.identification.algorithm") != "none"
 
 
 EDITS: Mapping[str, _Judge] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.engine.edits.compare import compare
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import FlowEdit, RestartMirror, Risk
 from reconciler.model.environment.flow_settings import (
@@ -24,7 +25,7 @@ from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import read
 from reconciler.replication.handover import FlowSettings, Naming, Start
 from reconciler.replication.policy import canonical_policy
-from reconciler.resources.mirrors.flow_edits import EDITS, flow_edits, mirror_edits
+from reconciler.resources.mirrors.flow_edits import EDITS, UNVERIFIED, flow_edits, mirror_edits
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world
 
@@ -50,6 +51,8 @@ EDITED: Mapping[str, tuple[Flow, Flow]] = {
     "filler_limit": (OF, replace(OF, filler_limit=5)),
 }
 OLD = tuple(map(canonical_policy, ("default-before-4.0", "identity-before-4.0")))
+TLS = {"security.protocol": "SSL"}
+UNCHECKED = {"ssl.endpoint.identification.algorithm": "none"}
 NOT_OF_A_FLOW = {"name", "fingerprint", "moved_from", "source", "target"}
 
 
@@ -283,3 +286,14 @@ def test_settings_of_the_mirror_that_do_more_than_restart_it_say_so(after: Mirro
     assert (edit.setting, edit.risk) == (setting, Risk.MEDIUM)
     assert words in edit.why
     assert not list(mirror_edits(now, before)) or setting == "metrics_port"
+
+
+@pytest.mark.parametrize("weaker", [{}, {"security.protocol": "SASL_PLAINTEXT"}, {**TLS, **UNCHECKED}])
+def test_a_connection_that_is_verified_no_longer_is_a_high_risk(weaker: dict[str, str]) -> None:
+    before, after = (topology(topic("orders"), OF, cluster("east", client=client)) for client in (TLS, weaker))
+    [edit] = flow_edits(flow_handover(before, OF), flow_handover(after, OF))
+    assert (edit.setting, edit.risk, edit.why) == ("source", Risk.HIGH, UNVERIFIED)
+    [back] = flow_edits(flow_handover(after, OF), flow_handover(before, OF))
+    assert back.risk is Risk.MEDIUM
+    changed = [field for item in compare(before, after).items for field in item.fields]
+    assert [field.risk for field in changed] == [Risk.HIGH]
