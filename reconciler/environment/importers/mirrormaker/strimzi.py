@@ -130,7 +130,13 @@ class _Reader:
             words = f"the mirror {flow[0]}->{flow[1]} has no sourceConnector, so it copies nothing, and is left out"
             self.fields.differs(copies or mirror, words)
             return
-        if self._elsewhere(spec, mirror, target):
+        connect = self._end(spec, Mapping({}, mirror.line, mirror.column, 1), "target") or target
+        if self.fields.text(connect, "bootstrapServers") != self.fields.text(target, "bootstrapServers"):
+            there = self.fields.text(connect, "alias")
+            why = f"Strimzi from 0.41 refuses that, and earlier ones write all records to {there}"
+            todo = f"If nothing of it runs, take the mirror away; else write {flow[1]} or {there} on both lines"
+            words = f"connectCluster is {there}, and a mirror's target is {flow[1]}. {why}. {todo}."
+            self.fields.mistake(mirror.entries.get("targetCluster", mirror), words)
             return
         for key, entry in mirror.entries.items():
             if key in _CONNECTORS and isinstance(entry.value, Mapping):
@@ -142,21 +148,6 @@ class _Reader:
             elif key.startswith("groups") and "checkpointConnector" not in mirror.entries:
                 words = "no checkpointConnector uses it"
                 self.fields.differs(entry, f"{key} has no effect, and is left out: {words}")
-
-    def _elsewhere(self, spec: Mapping, mirror: Mapping, target: Mapping) -> bool:
-        """Whether Kafka Connect runs on another cluster than the mirror's target, by its address."""
-        connect = self._end(spec, Mapping({}, mirror.line, mirror.column, 1), "target")
-        ends = [self.fields.text(end, "bootstrapServers") for end in (connect or target, target)]
-        if ends[0] == ends[1]:
-            return False
-        there, here = (self.fields.text(spec, "connectCluster"), self.fields.text(target, "alias"))
-        why = f"Strimzi from 0.41 refuses that, and earlier ones write all records to {there}"
-        todo = (
-            f"If nothing of it runs, take the mirror away; else write which cluster gets the records, {here} or {there}"
-        )
-        words = f"connectCluster is {there}, and a mirror's target is {here}. {why}. {todo}, on both lines."
-        self.fields.mistake(mirror.entries.get("targetCluster", mirror), words)
-        return True
 
     def _end(self, spec: Mapping, mirror: Mapping, side: str) -> Mapping | None:
         """One side's cluster: inline as in v1, else by its alias in ``clusters``."""
