@@ -98,8 +98,9 @@ MOVED = len(FAULTS)
 
 
 def fill(handle: ClusterHandle, topic: str, partitions: list[list[Content]], seed: int) -> None:
-    """In other batches and codecs from partition to partition."""
+    """In other batches and codecs from partition to partition: a producer each, and all of them at work at once."""
     chance = random.Random(seed)
+    producers = []
     for partition, records in enumerate(partitions):
         made = Producer(
             {
@@ -112,13 +113,15 @@ def fill(handle: ClusterHandle, topic: str, partitions: list[list[Content]], see
         )
         for key, value, headers, timestamp in records:
             made.produce(topic, value, key, partition, timestamp=timestamp, headers=list(headers))
-        assert made.flush(60) == 0
+        producers.append(made)
+    assert sum(made.flush(60) for made in producers) == 0
 
 
-def span(handle: ClusterHandle, topic: str, partition: int) -> OffsetSpan:
+def spans(handle: ClusterHandle, topic: str, partitions: int) -> list[OffsetSpan]:
     with closing(Consumer({**handle.client(), "group.id": "x"})) as consumer:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 20)
-    return OffsetSpan(endpoint(handle), topic, partition, "read_committed", low, high)
+        ends = [consumer.get_watermark_offsets(TopicPartition(topic, p), 20) for p in range(partitions)]
+    of = endpoint(handle)
+    return [OffsetSpan(of, topic, p, "read_committed", low, high) for p, (low, high) in enumerate(ends)]
 
 
 @pytest.fixture(scope="module")
@@ -135,11 +138,11 @@ def plans(plain: Sandbox) -> list[PartitionRange]:
     topic = flow.topics(flow.name, len(ours))
     fill(east, topic, ours, 0)
     fill(west, f"east.{topic}", theirs, 2)
-    made = []
-    for number in range(len(ours)):
-        source, target = span(east, topic, number), span(west, f"east.{topic}", number)
-        made.append(PartitionRange(number, flow.name, source, target, source.end, source.end, ids=("a", "b")))
-    return made
+    pairs = zip(spans(east, topic, len(ours)), spans(west, f"east.{topic}", len(ours)), strict=True)
+    return [
+        PartitionRange(number, flow.name, source, target, source.end, source.end, ids=("a", "b"))
+        for number, (source, target) in enumerate(pairs)
+    ]
 
 
 def told(reading: PartitionReading) -> list[tuple[tuple[str, ...], int | None, int | None, int]]:
