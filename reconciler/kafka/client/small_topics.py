@@ -328,6 +328,21 @@ async def bounds(cluster: ClusterClient, keys: Iterable[Key], timestamp: int, *,
     return offsets
 
 
+async def log_bounds(
+    cluster: ClusterClient, keys: Collection[Key], *, committed: bool
+) -> dict[Key, tuple[int, int] | BrokerError]:
+    """Log start, and end at the isolation level; a BrokerError where the leader does not answer one of them. Raises
+    ConnectionLostError."""
+    lows, ends = await asyncio.gather(
+        *(cluster.list_offsets(dict.fromkeys(keys, at), committed=committed) for at in (EARLIEST, LATEST))
+    )
+    bounds: dict[Key, tuple[int, int] | BrokerError] = {}
+    for key, low in lows.items():
+        end = ends[key]
+        bounds[key] = low if isinstance(low, BrokerError) else end if isinstance(end, BrokerError) else (low, end)
+    return bounds
+
+
 async def begins(cluster: ClusterClient, keys: Sequence[Key]) -> dict[Key, int]:
     """Log start offsets. Raises BrokerError, ConnectionLostError."""
     return await bounds(cluster, keys, EARLIEST, committed=False)

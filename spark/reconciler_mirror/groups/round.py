@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, Key
+from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, Key
+from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.client.small_topics import log_bounds
 from reconciler.kafka.client.topic_listing import TopicListing
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
@@ -320,17 +322,18 @@ class GroupRounds:
             del self._empty[key]
         if not due:
             return
-        sources, targets = set(due), {(routes[key], key[1]) for key in due}
-        begin, end = await _bounds(self._source, sources)
-        target_begin, target_end = await _bounds(self._target, targets)
+        bounds: list[Mapping[Key, tuple[int, int] | BrokerError]] = []
+        for cluster, keys in ((self._source, due), (self._target, [(routes[key], key[1]) for key in due])):
+            await cluster.refresh({topic for topic, _ in keys})
+            bounds.append(await log_bounds(cluster, keys, committed=False))
         for _, key, entry in self._each():
-            twin = (routes[key], key[1])
-            if key not in sources or entry.downstream is not None or key not in begin or twin not in target_begin:
+            source, target = bounds[0].get(key), bounds[1].get((routes[key], key[1]))
+            if entry.downstream is not None or not isinstance(source, tuple) or not isinstance(target, tuple):
                 continue
-            if begin[key] == end[key] and target_begin[twin] == target_end[twin]:
-                entry.downstream = target_end[twin]
+            if source[0] == source[1] and target[0] == target[1]:
+                entry.downstream = target[1]
             elif entry.map is not None and entry.map.source_end is not None:
-                entry.downstream = target_begin[twin]
+                entry.downstream = target[0]
 
     def _due(self, routes: Mapping[Key, str]) -> tuple[list[Checkpoint], list[Checkpoint]]:
         """Due checkpoints of advances, and of rewinds."""
@@ -406,14 +409,3 @@ def _forget(entry: _Entry) -> None:
     """Drops the translation; the next round makes a new one."""
     entry.ids = entry.map = entry.gap = entry.downstream = None
     entry.exact = False
-
-
-async def _bounds(cluster: ClusterClient, keys: set[Key]) -> tuple[dict[Key, int], dict[Key, int]]:
-    """Log starts and log ends by partition; a partition with unknown bounds is in neither."""
-    await cluster.refresh({topic for topic, _ in keys})
-    begin = await cluster.list_offsets(dict.fromkeys(keys, EARLIEST), committed=False)
-    end = await cluster.list_offsets(dict.fromkeys(keys, LATEST), committed=False)
-    known = [
-        (key, first, last) for key in keys if isinstance(first := begin[key], int) and isinstance(last := end[key], int)
-    ]
-    return {key: first for key, first, _ in known}, {key: last for key, _, last in known}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, CommittedPosition, Key, printed_id
+from reconciler.kafka.client.cluster import LATEST, NO_ID, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError, name_of
 from reconciler.replication.offsets.codec import end_of
 from reconciler.replication.offsets.map_topic import Record, copied_before, name_on, newest_chunks
@@ -114,7 +114,7 @@ class Starter:
         placed = await self._with_positions(led)
         # The target has the positions; only the source's leaders know whether their logs still hold the next record.
         self._at_target = False
-        bounds = await self._bounds(placed)
+        bounds = await small_topics.log_bounds(lane.source, [p.source for p in placed], committed=lane.committed_only)
         # A position beyond the last stable offset: the high watermark tells an open transaction from a lost log.
         beyond = [p.source for p in placed if isinstance(at := bounds[p.source], tuple) and p.log.covered > at[1]]
         tops = await lane.source.list_offsets(dict.fromkeys(beyond, LATEST), committed=False) if beyond else {}
@@ -199,8 +199,8 @@ class Starter:
             # The position is of this topic. If the coordinator has lost newer commits, it is still too old: copying
             # from it would duplicate records.
             if positions.went_back(known, least.get(partition.source)):
-                bounds = (await self._bounds([partition]))[partition.source]
-                source_end = None if isinstance(bounds, BrokerError) else bounds[1]
+                at_end = (await self._offsets([partition], LATEST))[partition.source]
+                source_end = None if isinstance(at_end, BrokerError) else at_end
                 offsets = (lane.spec.group, known.offset, least[partition.source], source_end)
                 restored = await self._losses.shortened(partition)
                 lane.stop(
@@ -311,7 +311,8 @@ class Starter:
         fresh = await first_start.not_of_others(self._lane, fresh)
         # An explicit offset outside of the source's log stops its partition: the user asked for no other one.
         given = await first_start.not_begun_before(self._lane, [p for p in fresh if p.source in spec.start_offsets])
-        bounds = await self._bounds(given)
+        asked = [p.source for p in given]
+        bounds = await small_topics.log_bounds(self._lane.source, asked, committed=self._lane.committed_only)
         for partition in given:
             known, wanted = bounds[partition.source], spec.start_offsets[partition.source]
             if isinstance(known, BrokerError):
@@ -372,15 +373,6 @@ class Starter:
         if not asked:
             return {}
         return await self._lane.source.list_offsets(asked, committed=self._lane.committed_only)
-
-    async def _bounds(self, wanted: Sequence[Partition]) -> Mapping[Key, tuple[int, int] | BrokerError]:
-        """Log start offset, and the end at the flow's isolation level."""
-        lows, ends = await asyncio.gather(self._offsets(wanted, EARLIEST), self._offsets(wanted, LATEST))
-        bounds: dict[Key, tuple[int, int] | BrokerError] = {}
-        for key, low in lows.items():
-            end = ends[key]
-            bounds[key] = low if isinstance(low, BrokerError) else end if isinstance(end, BrokerError) else (low, end)
-        return bounds
 
     def _settle(self, partition: Partition, bounds: tuple[int, int, int], truncated: int | None) -> None:
         """Copies, pauses or stops the partition. ``bounds``: log start, end at the flow's isolation, high watermark."""
