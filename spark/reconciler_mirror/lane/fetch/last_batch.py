@@ -36,12 +36,6 @@ class LastBatches:
         """Partitions whose copied part the source has lost, and the source offset up to which it still has it, -1 if
         unknown. ``grown``: those whose position lies within the source's log, with its start. Raises BrokerError and
         ConnectionLostError."""
-        by_epoch = await self._ends_before(partitions)
-        # Epochs cost one request to each leader; a batch has to be fetched for each partition that they do not decide.
-        return {**by_epoch, **await self.replaced({p: low for p, low in grown.items() if p not in by_epoch})}
-
-    async def _ends_before(self, partitions: Collection[Partition]) -> Mapping[Partition, int]:
-        """Partitions with a position beyond the end of the last copied epoch in the source's log, and that end."""
         source = self._lane.source
         # A leader that has confirmed the copied part stays right about it: its log only grows while it leads.
         suspects = {
@@ -60,7 +54,8 @@ class LastBatches:
                     raise answer
             elif 0 <= answer[1] < suspects[key].log.covered:
                 ends[suspects[key]] = answer[1]
-        return ends
+        # Epochs cost one request to each leader; a batch has to be fetched for each partition that they do not decide.
+        return {**ends, **await self.replaced({p: low for p, low in grown.items() if p not in ends})}
 
     async def replaced(self, lows: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Partitions with another record at the last copied offset of the source, and the first replaced offset, -1 if
