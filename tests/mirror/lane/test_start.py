@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -34,9 +35,19 @@ def lane_of(leader: SimpleNamespace, offsets: object = None) -> Any:
     async def list_offsets(asked: dict[object, int], **_: object) -> dict[object, object]:
         return dict.fromkeys(asked, offsets)
 
+    async def leaders_of(asked: dict[object, int], _: object) -> AsyncIterator[object]:
+        for key in asked:
+            raise AssertionError(f"nothing is copied of {key}, so no epoch of it is asked for")
+            yield
+
     topics = {name: SimpleNamespace(error=0, leaders={0: leader}, topic_id=NO_ID) for name in ("orders", "east.orders")}
     cluster = SimpleNamespace(
-        refresh=refresh, list_offsets=list_offsets, topics=topics, leader=lambda *_: leader, pool=None
+        refresh=refresh,
+        list_offsets=list_offsets,
+        leaders_of=leaders_of,
+        topics=topics,
+        leader=lambda *_: leader,
+        pool=None,
     )
     routes = SimpleNamespace(place=lambda _: None)
     return SimpleNamespace(source=cluster, target=cluster, changed=set[Partition](), committed_only=True, routes=routes)

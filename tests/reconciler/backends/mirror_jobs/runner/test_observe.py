@@ -157,6 +157,7 @@ def test_a_job_that_crashed_under_its_supervisor_starts_again_and_reports_what_k
     elsewhere = replace(said, host="elsewhere.example")
     assert observed(supervised, elsewhere) == elsewhere, "it may run there"
     with subprocess.Popen([sys.executable, "-c", LASTING, str(supervised.path)]) as job:
+        until(lambda: is_running(job.pid, str(supervised.path)))  # its command line is there a moment after the process
         alive = replace(said, pid=job.pid)
         assert observed(supervised, alive) == alive
         job.kill()
