@@ -18,7 +18,7 @@ test: install
 # Without brokers and Spark, with fewer examples of each property: between two edits.
 test-fast: install
 	@HYPOTHESIS_PROFILE=fast $(PYTHON_IN_VENV) -m pytest -q -n 3 --dist worksteal --durations=10 \
-		-m "not kafka and not spark and not slow"
+		-m "not kafka and not spark and not slow and not long"
 
 # Every property that needs no broker, with 1,000 examples that no run has tried: make test has the same 20 in each run.
 SEED := $(or $(SEED),$(shell date +%s))

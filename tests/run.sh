@@ -29,8 +29,8 @@ trap 'exit 130' INT TERM
 # Tests that only compute fill the time in which others wait for brokers. They crash nothing, so that no second process
 # has to hand out tests and take outcomes.
 command="nice -n 5 $python"
-share reconciler 0 -m "not ($brokers)" tests/reconciler
-share others 0 -m "not ($brokers)" tests --ignore tests/reconciler
+share reconciler 0 -m "not ($brokers) and not long" tests/reconciler
+share others 0 -m "not ($brokers) and not long" tests --ignore tests/reconciler
 command=$python
 $python -m tests.support.jobs.class_archive
 long_ones_out="($brokers) and not long" # make test-clusters runs those

@@ -107,6 +107,7 @@ def installed(wheels: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
     )
 
 
+@pytest.mark.long
 def test_it_writes_a_repository_of_environments(installed: Installed) -> None:
     said = installed.run("init", "--repository", "topology", "--actions", "example/kafka-topology-reconciler@v1.2.0")
     assert said.endswith("next:\n  reconciler init topology/environments/prod\n")

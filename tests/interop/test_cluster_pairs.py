@@ -22,7 +22,7 @@ from reconciler.replication.groups import make_group_selector
 from reconciler.resources.flows.routes import selector_of
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 ENDS = ("clusters=A,B", "A.bootstrap.servers=a:1", "B.bootstrap.servers=b:1")
 NAMES = ("enabled", "A->B.enabled", "emit.heartbeats.enabled", "A->B.emit.heartbeats.enabled")

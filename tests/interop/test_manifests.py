@@ -28,7 +28,7 @@ NOT_RESOURCES = {"kustomization.yaml", "accepted.yaml", "clusters.yaml"}
 MANIFESTS = sorted(path for path in KUBERNETES.glob("*.yaml") if path.name not in NOT_RESOURCES)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_field_of_the_manifests_is_one_that_kubernetes_knows(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(

@@ -104,6 +104,7 @@ def test_a_new_environment_is_validated_and_reported_as_not_planned(team: Team) 
     assert "does not touch this environment any more" in told
 
 
+@pytest.mark.long
 def test_where_nothing_is_listed_every_touched_environment_is_validated(team: Team) -> None:
     team.propose({"fresh/topology.yaml": VALID, "prod/topology.yaml": VALID + "# edited\n"}, listed="")
     assert [body.split("\n")[1] for body in team.told()] == [

@@ -150,6 +150,7 @@ def mirror(plain: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             job.kill_group()
 
 
+@pytest.mark.long
 def test_status_says_who_runs_and_follows_its_schema(mirror: Mirror) -> None:
     told = mirror.running()
     jsonschema.validate(told, json.loads((ROOT / "schemas" / "status.schema.json").read_text()))

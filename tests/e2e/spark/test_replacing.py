@@ -169,6 +169,7 @@ def _words_of(packed: bytes) -> Iterator[bytes]:
     return (packed[start : start + 4] for start in range(0, len(packed), 4))
 
 
+@pytest.mark.long
 def test_one_flow_changes_its_lanes_and_none_pauses_for_long(mirror: Replaced, load: tuple[Load, Arrivals]) -> None:
     x, y = mirror.topics
     before, (old, _) = mirror.running(), mirror.folders()

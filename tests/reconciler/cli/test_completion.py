@@ -62,6 +62,7 @@ def test_environments_are_folders_that_declare_clusters() -> None:
     assert environments("nowhere/x") == []
 
 
+@pytest.mark.long
 def test_bash_completes_by_the_script_it_sourced(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["completion", "bash"])

@@ -14,7 +14,7 @@ from reconciler_sandbox.demo import flights
 from reconciler_sandbox.demo import read_topic as reading
 from reconciler_sandbox.handles import Sandbox
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 NOW_MS = 1_800_000_000_000
 DAY_MS = 86_400_000

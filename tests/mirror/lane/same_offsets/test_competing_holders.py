@@ -40,6 +40,7 @@ from tests.support.fakes.target_log import (
 
 DATA, OWN_MARKERS, MARKERS = 500, 501, "mirror.flow.0"
 HISTORIES = int(os.environ.get("HISTORIES", "75"))
+SEEDS = [pytest.param(seed, marks=[pytest.mark.long] if seed % 50 else []) for seed in range(0, HISTORIES, 25)]
 
 
 @pytest.fixture(autouse=True)
@@ -397,20 +398,20 @@ async def _to_the_end(
     raise AssertionError("no holder ever comes to the end")
 
 
-@pytest.mark.parametrize("seed", range(0, HISTORIES, 25))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_any_history_is_equal_offset_by_offset(seed: int) -> None:
     for one in range(seed, seed + 25):
         asyncio.run(history(one))
 
 
-@pytest.mark.parametrize("seed", range(0, HISTORIES, 25))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_leaders_may_die_with_what_no_one_was_promised_is_safe(seed: int) -> None:
     for one in range(seed, seed + 25):
         asyncio.run(history(one, failovers=0.05))
 
 
 @pytest.mark.parametrize(("failovers", "doubled"), [(0.0, 0.1), (0.05, 0.0)])
-@pytest.mark.parametrize("seed", range(0, HISTORIES, 25))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_holders_that_write_markers_themselves_leave_it_equal(seed: int, failovers: float, doubled: float) -> None:
     """Also where leaders die, and where the coordinator writes those of long holes twice."""
     for one in range(seed, seed + 25):

@@ -72,7 +72,7 @@ def got(address: str, path: str, headers: dict[str, str] | None = None) -> tuple
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("asked", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_it_answers_while_clusters_are_silent_and_ends_when_it_is_asked_to(env: Path, asked: signal.Signals) -> None:
     with served(env) as (process, line):
         address = line.partition(": ")[2].strip()
