@@ -232,7 +232,8 @@ class Identity:
             unanswered = True
             codes = await connection.ask(api, body, transaction_requests.unpack_add)
             unanswered = False
-            for (topic, partition), code in codes.items():
+            # One cause leaves all others of the request unattempted, wherever in the answer it is.
+            for (topic, partition), code in sorted(codes.items(), key=lambda each: each[1] == errors.NOT_ATTEMPTED):
                 errors.check(code, f"adding {topic}-{partition} to the transaction")
 
         await self._patiently(TRANSACTION, ask)

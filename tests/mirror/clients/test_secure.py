@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.lane.same_offsets.own_markers import RANKS
-from reconciler_mirror.model.lane import LaneEnd, LaneReport, LaneSpec
+from reconciler_mirror.model.lane import LaneEnd, LaneProgress, LaneReport, LaneSpec
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.auth.settings import connection_settings
@@ -34,7 +34,7 @@ from reconciler.replication.handover_reader import parse
 from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic
 from tests.support.access.granted import granted_on_cluster
 from tests.support.lanes.handover import handover
-from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill, has
+from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
 from tests.support.lanes.load import mixed
 from tests.support.lanes.mirrormaker_records import read_heartbeat, read_offset_sync
 from tests.support.lanes.truth import assert_equal, map_topic, offset_map, raw_records
@@ -169,20 +169,34 @@ def test_a_setting_that_would_weaken_security_is_an_error(flow: Flow, settings: 
     assert f"cluster {flow.target.name}" in report.progress.conditions[0].text
 
 
-def test_a_topic_it_may_not_write_is_a_condition(secure: Sandbox, unique: str, create_topic: CreateTopic) -> None:
-    """``mirror`` may write at west only what begins with ``east.``."""
+def test_a_topic_it_may_not_write_is_a_condition_and_stops_alone(
+    secure: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    """At west ``mirror`` may write ``east.*`` alone. Before transaction version 2 the coordinator adds no
+    partition of a request that names another."""
     east, west = secure["east"], secure["west"]
-    flow = Flow(east, west, unique)
-    create_topic(east, unique)
-    create_topic(west, f"other.{unique}")
-    fill(east, unique, [(b"k", b"v", (), NOW)])
+    flow = Flow(east, west, unique, 5)
+    create_topic(east, unique, 5)
+    for topic in (flow.remote, f"other.{unique}"):
+        create_topic(west, topic, 5)
+    for partition in range(5):
+        fill(east, unique, [(b"k", b"v", (), NOW)], partition)
     clients = (east.client("mirror"), west.client("mirror"))
-    spec = replace(flow.specs()[0], target_topic=f"other.{unique}")
-    lane = replace(flow, clients=clients).lane(partitions=(spec,))
-    control = UntilControl(lane.partitions, has("permission_denied"), 30)
+    specs = tuple(
+        replace(spec, target_topic=f"other.{unique}") if spec.partition in (1, 2) else spec for spec in flow.specs()
+    )
+    lane = replace(flow, clients=clients).lane(partitions=specs)
+
+    def ended(progress: LaneProgress) -> bool:
+        denied = {each.partition for each in progress.conditions if each.code == "permission_denied" and each.stops}
+        return denied == {1, 2} and sum(each.position == 1 for each in progress.partitions) == 3
+
+    control = UntilControl(lane.partitions, ended, 60)
     batch_path(lane, control)
-    assert control.finished
-    assert control.reports[-1].conditions[0].stops
+    assert control.finished, control.reports[-1]
+    assert {partition: len(records) for partition, records in flow.target_content().items()} == {
+        0: 1, 1: 0, 2: 0, 3: 1, 4: 1,
+    }  # fmt: skip
 
 
 def test_a_group_it_may_not_use_fails_the_lane(flow: Flow) -> None:
