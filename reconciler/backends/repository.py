@@ -17,14 +17,9 @@ from reconciler.errors import ReconcilerError
 
 os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a machine without git still plans; GitPython would not load
 
-_REDIRECTS = (
-    "GIT_DIR", "GIT_WORK_TREE", "GIT_IMPLICIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_GRAFT_FILE", "GIT_PREFIX",
-    "GIT_REPLACE_REF_BASE", "GIT_NO_REPLACE_OBJECTS", "GIT_ATTR_SOURCE", "GIT_DISCOVERY_ACROSS_FILESYSTEM",
-    "GIT_GLOB_PATHSPECS", "GIT_NOGLOB_PATHSPECS", "GIT_ICASE_PATHSPECS",
-)  # fmt: skip
-"""Variables that point git to another repository, as hooks set them. The user's configuration stays:
-``safe.directory``."""
+_KEPT = ("GIT_CONFIG_", "GIT_TEST_ASSUME_DIFFERENT_OWNER")
+"""Beginnings of the only variables of the caller that reach git: they configure it for its user (``safe.directory``).
+Others point it to another repository or its parts, as hooks set them, or have it write a trace."""
 _VARIABLES = ("GIT_ALLOW_PROTOCOL=", "GIT_NO_LAZY_FETCH=1", "GIT_TERMINAL_PROMPT=0", "GIT_GRAFT_FILE=/dev/null")
 _OPTIONS = (
     "-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
@@ -139,9 +134,9 @@ class Repository:
             return []
 
     def remotes(self) -> dict[str, str]:
-        """Remote -> configured URL."""
+        """Remote -> URL in the repository's own file, not in one that it includes: that one may be an edit's."""
         try:
-            lines = self._run("config", "-z", "--get-regexp", r"^remote\..*\.url$").decode("utf-8", "replace")
+            lines = self._run("config", "--local", "-z", "--get-regexp", r"^remote\..*\.url$").decode("utf-8", "replace")
         except OSError:  # there are none
             return {}
         pairs = (line.partition("\n") for line in lines.split("\0") if line)
@@ -200,7 +195,8 @@ class Repository:
         """Runs git. Raises OSError with git's message."""
         import git  # a slow import, only for commands that need git
 
-        unset = [word for name in _REDIRECTS if name in os.environ for word in ("-u", name)]
+        others = (name for name in os.environ if name.startswith("GIT_") and not name.startswith(_KEPT))
+        unset = [word for name in others for word in ("-u", name)]
         variables = (f"GIT_CEILING_DIRECTORIES={self.root.parent}", *_VARIABLES)
         command = ["env", *unset, *variables, "git", *_OPTIONS, *self._at, *words]
         try:

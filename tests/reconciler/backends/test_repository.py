@@ -127,18 +127,52 @@ def test_a_repository_around_all_others_is_left_out_by_gits_own_variable(
     assert (codes(Path(own.working_dir)), revision(Path(own.working_dir)).dirty) == ([], False)
 
 
-@pytest.mark.parametrize(
-    "name", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"]
-)
+VARIABLES = {
+    "GIT_DIR": "other/.git", "GIT_WORK_TREE": "other", "GIT_INDEX_FILE": "other/.git/index",
+    "GIT_OBJECT_DIRECTORY": "other/.git/objects", "GIT_COMMON_DIR": "other/.git", "GIT_CONFIG": "other/.git/config",
+    "GIT_SHALLOW_FILE": "shallow", "GIT_TRACE": "trace", "GIT_TRACE2_EVENT": "trace", "GIT_TRACE_SETUP": "1",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIABLES)
 def test_a_variable_of_a_hook_leads_nowhere_else(
     repo: git.Repo, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, head = make(tmp_path / "other", "topics: {x: {}}\n"), repo.head.commit.hexsha
-    monkeypatch.setenv(name, str(other.working_dir if name == "GIT_WORK_TREE" else other.git_dir))
+    for each, at in ((repo, "own"), (other, "others")):
+        each.create_remote("origin", f"https://git.example/{at}")
+    (tmp_path / "shallow").write_text(f"{head}\n")
+    value = VARIABLES[name]
+    monkeypatch.setenv(name, value if value == "1" else str(tmp_path / value))
     assert snapshot(prod(repo), "main").texts == {"topology.yaml": TEXT}
     assert revision(prod(repo)).commit == head
     (prod(repo) / "l.yaml").symlink_to("../scratch/topology.yaml")
     assert read_environment(prod(repo))[str(prod(repo) / "l.yaml")] == TEXT
+    checkout = checkout_around(prod(repo))
+    assert checkout is not None
+    assert (Repository(checkout).remotes(), Repository(checkout).shallow) == (
+        {"origin": "https://git.example/own"},
+        False,
+    )
+    assert not (tmp_path / "trace").exists()
+
+
+def test_a_configuration_that_an_edit_brings_names_no_remote(
+    repo: git.Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Teams keep a ``.gitconfig`` beside the code and include it, so an edit may write what it says."""
+    config = Path(repo.git_dir) / "config"
+    config.write_text(f"[include]\n\tpath = ../.gitconfig\n{config.read_text()}")
+    repo.create_remote("origin", "https://git.example/own")
+    lines = (f"\t{name} = touch {tmp_path}/canary" for name in ("fsmonitor", "hooksPath", "pager", "sshCommand"))
+    text = '[remote "origin"]\n\turl = https://git.example/others\n[core]\n' + "\n".join(lines)
+    (Path(repo.working_dir) / ".gitconfig").write_text(text)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "remote.origin.url")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://git.example/others")
+    assert revision(prod(repo)).origin == "git.example/own:environments/prod"
+    assert snapshot(prod(repo), "HEAD").texts == {"topology.yaml": TEXT}
+    assert not (tmp_path / "canary").exists()
 
 
 @pytest.mark.parametrize(
