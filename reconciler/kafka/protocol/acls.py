@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.errors import BrokerError, MalformedResponseError
 from reconciler.kafka.protocol import generated as protocol
 
 LITERAL = 3
@@ -69,20 +69,22 @@ async def described(
 
 
 async def created(connection: Connection, acls: Sequence[Acl], patience: float | None = None) -> list[Answer]:
-    """One answer a rule, in order. A rule that exists already is no error."""
+    """One answer a rule, in order. A rule that exists already is no error. Raises MalformedResponseError for another
+    number of answers: whose is whose is then unknown."""
     creation = protocol.CreateAclsRequest.AclCreation
     request = protocol.CreateAclsRequest(
         creations=[creation(**dict(zip(_CREATION, acl, strict=True))) for acl in acls],
         version=connection.version(protocol.CreateAclsRequest),
     )
     answer = await connection.call(request, patience)
-    return [Answer(item.error_code, item.error_message or "") for item in answer.results]
+    return _one_each(acls, [Answer(item.error_code, item.error_message or "") for item in answer.results])
 
 
 async def deleted(connection: Connection, acls: Sequence[Acl], patience: float | None = None) -> list[Answer]:
     """One answer a rule, in order; each filter is a whole 7-tuple, so it meets that rule or none.
 
-    Raises ValueError for a filter that could meet more: nothing is sent then.
+    Raises ValueError for a filter that could meet more: nothing is sent then. Raises MalformedResponseError as
+    ``created``.
     """
     for acl in acls:
         if acl.pattern not in STORED_PATTERNS or ANY in (acl.resource, acl.operation, acl.permission):
@@ -97,4 +99,10 @@ async def deleted(connection: Connection, acls: Sequence[Acl], patience: float |
     for filter_result in answer.filter_results:
         failed = next((met for met in filter_result.matching_acls if met.error_code), filter_result)
         answers.append(Answer(failed.error_code, failed.error_message or "", len(filter_result.matching_acls)))
+    return _one_each(acls, answers)
+
+
+def _one_each(acls: Sequence[Acl], answers: list[Answer]) -> list[Answer]:
+    if len(answers) != len(acls):
+        raise MalformedResponseError(f"{len(acls)} access rules were sent, and {len(answers)} answers came")
     return answers

@@ -7,6 +7,7 @@ the broker knows acknowledgements after it.
 import struct
 from collections.abc import Iterable, Mapping
 
+from reconciler.kafka.client.errors import LEFT_OUT
 from reconciler.kafka.protocol.flexible import NO_TAGS, NULL, ResponseReader, count, reading, string, topics_of
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets, Key
 
@@ -63,11 +64,11 @@ def pack_alter(group: str, offsets: Mapping[Key, CommittedOffset]) -> bytes:
 @reading("an AlterShareGroupOffsets")
 def unpack_alter(frame: memoryview, asked: Iterable[Key]) -> tuple[int, dict[Key, int]]:
     """(throttle in ms, Kafka's error code of each partition that was ``asked``). An error of the group is that of each
-    of its partitions. Raises MalformedResponseError."""
+    of its partitions; a partition that is left out has ``LEFT_OUT``. Raises MalformedResponseError."""
     reader = ResponseReader(frame)
     throttle, error = reader.int32(), reader.int16()
     reader.string()
-    codes = dict.fromkeys(asked, error)
+    codes = dict.fromkeys(asked, error or LEFT_OUT)
     for _ in range(reader.count()):
         topic = reader.string()
         reader.uuid()

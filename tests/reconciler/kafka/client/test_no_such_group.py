@@ -68,11 +68,18 @@ def test_a_group_that_an_answer_leaves_out_is_not_one_without_offsets() -> None:
         asyncio.run(GroupClient(cluster).offsets(["mirror.f"]))
 
 
-def test_a_partition_that_an_answer_leaves_out_is_not_committed() -> None:
+@pytest.mark.parametrize(
+    ("head", "partition", "share"),
+    [
+        (bytes(9) + b"\2\2t\2", struct.pack(">ih", 0, 0), ""),
+        (bytes(12) + b"\2\2t" + bytes(16) + b"\2", struct.pack(">ih", 0, 0) + b"\0", "g"),
+    ],
+    ids=["commit", "start of a share group"],
+)
+def test_a_partition_that_an_answer_leaves_out_is_not_committed(head: bytes, partition: bytes, share: str) -> None:
     def send(*_: object) -> asyncio.Future[SimpleNamespace]:
         sent = asyncio.get_running_loop().create_future()
-        partition = struct.pack(">ih", 0, 0) + b"\0"
-        body = memoryview(bytes(9) + b"\2\2t\2" + partition + b"\0\0")  # t-0 alone
+        body = memoryview(head + partition + b"\0\0\0")  # t-0 alone
         sent.set_result(SimpleNamespace(body=body, drop=lambda: None))
         return sent
 
@@ -80,7 +87,8 @@ def test_a_partition_that_an_answer_leaves_out_is_not_committed() -> None:
     connection = SimpleNamespace(
         send=send, gathered=nullcontext, negotiated=lambda *_: COMMIT_VERSION, throttle=lambda _: None
     )
-    committed = GroupClient(coordinated(connection)).commit({"g": dict.fromkeys(KEYS, offset)})
+    groups = GroupClient(coordinated(connection))
+    committed = groups.commit({"g": dict.fromkeys(KEYS, offset)}, share={share})
     assert asyncio.run(committed) == {"g": {("t", 0): 0, ("t", 1): LEFT_OUT}}
 
 
