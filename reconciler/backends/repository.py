@@ -136,7 +136,9 @@ class Repository:
     def remotes(self) -> dict[str, str]:
         """Remote -> URL in the repository's own file, not in one that it includes: that one may be an edit's."""
         try:
-            lines = self._run("config", "--local", "-z", "--get-regexp", r"^remote\..*\.url$").decode("utf-8", "replace")
+            lines = self._run("config", "--local", "-z", "--get-regexp", r"^remote\..*\.url$").decode(
+                "utf-8", "replace"
+            )
         except OSError:  # there are none
             return {}
         pairs = (line.partition("\n") for line in lines.split("\0") if line)

@@ -62,7 +62,8 @@ def read(paths: Sequence[Path], folder: Path) -> tuple[ImportedEnvironment, Topo
     # A problem that validate finds on a line with a mistake of the import is dropped: it may follow from the mistake.
     imported = environment(texts)
     mistakes = list(imported.notes.mistakes)
-    known = {(mistake.where.file, mistake.where.line) for mistake in mistakes}
+    places = [mistake.where for mistake in mistakes] + [prop.where for prop in imported.notes.refused]
+    known = {(where.file, where.line) for where in places}
     try:
         asked = load(imported.texts(), files.environment_name(folder))
     except TopologyError as error:

@@ -67,7 +67,13 @@ class Client:
         if prop := self._get(name):  # Java takes an empty text for no check of names
             self._add(name, prop.value.strip().lower() or "none", prop)
         if (prop := self._get("sasl.jaas.config")) and not self._in_vain("sasl.jaas.config", prop, protocol):
+            before = len(self.notes.mistakes)
             self._login(prop)
+            if len(self.notes.mistakes) > before:  # what is left of a refused login is no login, which says nothing
+                parts = (self.config.whole, self.config.of_cluster.get(self.cluster, {}))
+                self.notes.refused |= {
+                    each for part in parts for name, each in part.items() if name.startswith("sasl.")
+                }
         elif prop is None and protocol.startswith("SASL"):
             # Java then has the login from a file that a system property names.
             self._add_login("of KafkaClient in the file of java.security.auth.login.config", None)

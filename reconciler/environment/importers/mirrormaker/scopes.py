@@ -72,6 +72,8 @@ class Notes:
     """Those that a flow asked for."""
     unfilled: set[Property] = field(default_factory=set)
     """Those with a placeholder, which is all that is reported of them."""
+    refused: set[Property] = field(default_factory=set)
+    """Those of a login with a mistake, which is all that is reported of it."""
 
     def mistake(self, prop: Property, words: str) -> None:
         self.settled.add(prop)

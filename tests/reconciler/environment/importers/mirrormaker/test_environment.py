@@ -26,6 +26,7 @@ GOLDEN = ROOT / "tests" / "golden" / "mirrormaker"
 PAGE = "".join(
     (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("begin/mirrormaker-settings", "consumers/offsets")
 )
+BEARER = "B.sasl.jaas.config=org.apache.OAuthBearerLoginModule required"
 BASE = "clusters=A,B\nA.bootstrap.servers=a:1\nB.bootstrap.servers=b:1\nA->B.enabled=true\n"
 
 
@@ -957,6 +958,27 @@ def test_an_existing_folder_is_pointed_to_into_and_one_of_both_is_given(
     with pytest.raises(SystemExit):
         main(["import", str(file)])
     assert "either --out or --into" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "lines"),
+    [
+        ("OAUTHBEARER", f"{BEARER}\nB.sasl.login.callback.handler.class=com.acme.Own\n"),
+        ("OAUTHBEARER", f"{BEARER}\nB.sasl.oauthbearer.token.endpoint.url=file:/t\n"),
+        ("OAUTHBEARER", f"{BEARER} clientId=x;\nB.sasl.oauthbearer.token.endpoint.url=https://x/y\n"),
+        ("SCRAM-SHA-512", "B.sasl.jaas.config=com.acme.Own required;\n"),
+        ("SCRAM-SHA-512", "B.sasl.jaas.config=org.apache.ScramLoginModule required username=a;\n"),
+    ],
+)
+def test_of_a_login_with_a_mistake_that_is_all_that_is_said(
+    mechanism: str, lines: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without its login the cluster would be said to have no way to log in, on another line."""
+    file, other = tmp_path / "mm2.properties", "A.security.protocol=SASL_SSL\nA.sasl.mechanism=CRAM-MD5\n"
+    file.write_text(f"{BASE}B.security.protocol=SASL_SSL\nB.sasl.mechanism={mechanism}\n{lines}{other}")
+    code, told = imported(capfd, tmp_path / "env", file)
+    assert (code, "2 problems; nothing was written" in told) == (1, True), told
+    assert "A.sasl.mechanism" in told, "another cluster's is said"
 
 
 @pytest.mark.parametrize(
