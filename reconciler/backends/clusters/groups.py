@@ -24,7 +24,7 @@ from reconciler.model.environment.topology import Principal
 from reconciler.model.reports.failover import GroupState, Key
 from reconciler.replication.groups import GroupSelector, unsupported
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
-from reconciler.replication.names import position_group
+from reconciler.replication.names import is_own_topic, position_group
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.codec import Ids
 from reconciler.replication.offsets.map import PartitionMap, Translation
@@ -191,12 +191,13 @@ class Side:
 
     def positions(self, flow: str) -> Mapping[Key, int]:
         """Positions of a flow to this cluster, by remote topic and partition. Positions that another client committed
-        are left out: they do not show how far the partition is copied."""
+        are left out: they do not show how far the partition is copied. So is the mark of a flow's owner."""
 
         async def read(cluster: ClusterClient) -> dict[Key, int]:
             offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
             committed = offsets.get(position_group(flow), {})
-            return {key: at.offset for key, at in committed.items() if is_ours(key, at.offset, at.metadata)}
+            copies = {key: at for key, at in committed.items() if not is_own_topic(key[0])}
+            return {key: at.offset for key, at in copies.items() if is_ours(key, at.offset, at.metadata)}
 
         return self.ask(read)
 

@@ -14,6 +14,7 @@ from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts
 from reconciler.replication.handover import AGAIN
+from reconciler.replication.names import is_own_topic
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.topics.internal import of_mirrormaker
 
@@ -59,7 +60,7 @@ class Judged:
     fresh: frozenset[Key]
     """Remote partitions without a position."""
     first: bool
-    """The flow has no position at all."""
+    """The flow has no position at all, but perhaps the mark of its owner."""
     beside: frozenset[str]
     """State names of the environment's other flows."""
 
@@ -146,7 +147,7 @@ def judge(topology: Topology, copies: Mapping[str, Sequence[FlowCopies]], facts:
             each,
             facts[target],
             frozenset(each.partitions.keys() - positions.keys()),
-            not positions,
+            all(is_own_topic(topic) for topic, _ in positions),
             states - {each.state},
         )
         for target, some in copies.items()

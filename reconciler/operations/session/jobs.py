@@ -84,7 +84,8 @@ class UnseenJobs:
         refused = set()
         for flow in self._topology.flows_of(mirror):
             try:
-                if Side(self._topology.clusters[flow.target], self._principal).positions(flow.state_name):
+                marks = Side(self._topology.clusters[flow.target], self._principal).marks(flow.state_name)
+                if not all(mark.foreign for mark in marks.values()):
                     return f"group {position_group(flow.state_name)} at {flow.target} holds its positions"
             except ClusterError:
                 refused.add(flow.name)

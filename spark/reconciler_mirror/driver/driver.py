@@ -27,11 +27,13 @@ from reconciler_mirror.driver.discovery import Discovery, WireTopics
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.driver.pause_reader import PauseReader, Pauses
 from reconciler_mirror.driver.provenance_start import NotReadyError
-from reconciler_mirror.driver.takeover import OLD_WITHIN_S, WireTakeover
+from reconciler_mirror.driver.takeover import OLD_WITHIN_S, WireTakeover, mark_owner
 from reconciler_mirror.driver.until_caught_up import CatchUp, Goal
 from reconciler_mirror.groups.sync import GroupSync
+from reconciler_mirror.lane.positions import RENEW_AFTER_HOURS, hour_now
 from reconciler_mirror.leases.channel_listener import listen_for_tasks
 from reconciler_mirror.leases.leases import Leases
+from reconciler_mirror.model.lane import Claim
 from reconciler_mirror.report.metrics import MetricsEndpoint, MetricsSnapshot
 from reconciler_mirror.report.status import Application, StatusWriter, now_ms, record
 
@@ -266,7 +268,8 @@ class Driver:
         source, target = WireTopics(flow.source), WireTopics(flow.target)
         discovery = Discovery(flow, flow.selector(), (source, target))
         takeover: WireTakeover | None = None
-        taken, pause = False, 0.5
+        claim: Claim | None = None
+        pause, marked = 0.5, 0
         refresh = self._settings.refresh_interval_ms / 1000
         while not self._end.is_set():
             try:
@@ -283,11 +286,13 @@ class Driver:
                         environment=self._settings.environment,
                         moved_from=self._settings.moved_from,
                     )
-                if takeover is not None and not taken:
-                    taken = self._take_over(flow, takeover)
+                if takeover is not None and claim is None:
+                    claim = self._take_over(flow, takeover)
+                if claim is not None and not discovered.specs and hour_now() - marked >= RENEW_AFTER_HOURS:
+                    marked = hour_now() if mark_owner(flow, claim) else 0
             except Exception:  # noqa: BLE001  # the thread must live
                 _log.exception("bug while looking for partitions; retrying", flow=flow.name)
-            if taken:
+            if claim is not None:
                 self._end.wait(refresh)
             elif self._may_take.is_set():
                 self._end.wait(pause)
@@ -304,31 +309,31 @@ class Driver:
             self._board.set_condition(flow.name, "pauses", self._pauses.condition(flow.state_name))
         self._leases.partitions_changed()
 
-    def _take_over(self, flow: FlowSettings, takeover: WireTakeover) -> bool:
-        """Prepares, waits for the predecessor's place, and takes the flow over. False: the caller tries again."""
+    def _take_over(self, flow: FlowSettings, takeover: WireTakeover) -> Claim | None:
+        """Prepares, waits for the predecessor's place, and takes the flow over. None: the caller tries again."""
         known = self._pauses.known.wait(_PAUSES_S)  # until then a paused partition could be copied
         self._board.set_condition(flow.name, "pauses", self._pauses.condition(flow.state_name))
         if not known:
-            return False
+            return None
         try:
             # The predecessor copies during ``prepare``, so that the gap lasts no longer than ``take``.
             takeover.prepare()
             self._can_take.add(flow.name)
             if not self._may_take.wait(self._settings.refresh_interval_ms / 1000):
-                return False
+                return None
             specs = self._board.discovered_now(flow.name).specs
             took = takeover.take(self._who.application_id, specs)
             takeover.close()
         except NotReadyError as error:
             self._board.set_condition(flow.name, "takeover", error.condition)
-            return False
+            return None
         except SettingError as error:
             self._board.set_condition(flow.name, "takeover", setting_refused(flow.name, error))
-            return False
+            return None
         except (WireError, LookupError) as error:
             self._can_take.discard(flow.name)  # the failure has closed the prepared connections
             self._board.set_condition(flow.name, "takeover", takeover_refused(flow, error))
-            return False
+            return None
         # From here on the flow is this application's: lanes get the claim and may copy, and only now group sync and
         # heartbeats may write for it.
         self._board.set_condition(flow.name, "takeover", None)
@@ -347,7 +352,7 @@ class Driver:
         if flow.mirrormaker.heartbeats_ms is not None:
             Heartbeats(flow, self._end, partial(self._board.set_condition, flow.name, "heartbeats")).start()
         _log.info("flow taken over", flow=flow.name, claim=took.claim.number, partitions=len(specs), first=took.started)
-        return True
+        return took.claim
 
     def _stop_group_syncs(self) -> None:
         for sync in self._group_syncs:

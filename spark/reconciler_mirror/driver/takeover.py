@@ -30,15 +30,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.kafka.client.cluster import Key, parsed_id
-from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, WireError
+from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, WireError, check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.handover import AGAIN, MOST_LANES, FlowSettings
-from reconciler.replication.names import position_group, transactional_id
+from reconciler.replication.names import is_own_topic, position_group, transactional_id
 from reconciler.replication.offsets.codec import Ids
-from reconciler.replication.offsets.map_topic import copied_before, last_committed
-from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner, PositionMark, stranger, ways_on, whose
+from reconciler.replication.offsets.map_topic import copied_before, last_committed, name_on
+from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner, mark_of, stranger, ways_on, whose
+from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.driver import provenance_start as provenance_ground
 from reconciler_mirror.lane import positions
@@ -47,6 +48,7 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model.lane import NO_CLAIM, Claim, Condition, PartitionSpec, work_of
 
 T = TypeVar("T")
+_log = logs.logger("takeover")
 _CONNECTIONS = 4
 """Connections for fencing, because a broker fences one id per connection at a time."""
 _APPLIED_S = 0.1
@@ -55,6 +57,7 @@ OLD_WITHIN_S, _LOOK_AGAIN_S = 60.0, 0.2
 """Seconds for which a coordinator with older positions is asked again; then these positions stay unchanged. It may
 still be loading its log, and a commit would end that. So the other partitions wait, too: after their first commit in
 the same group, the coordinator would never load the missing positions (decision 131)."""
+_MARKED_WITHIN_S = 5.0
 _DECIDED_WITHIN_S = 2.0
 """Seconds to wait for open commits. A hanging lane keeps its own open until it is fenced."""
 
@@ -236,11 +239,9 @@ class _Open:
         not continue from their positions, which are of another source."""
         if not self.owner.environment:
             return
-        lane_positions = await positions.read_all(self.groups, self.group)
-        by = {
-            key: PositionMark(at.claim.owner, at.topic_id, at.claim.application, at.hour)
-            for key, at in lane_positions.items()
-        }
+        answer = (await self.groups.offsets([self.group]))[self.group]
+        check(answer.error, f"positions of group {self.group} on {self.flow.target.cluster}")
+        by = {key: mark_of(key, at.offset, at.metadata or "") for key, at in answer.offsets.items()}
         ids = {(spec.target_topic, spec.partition): spec.topic_id for spec in specs}
         if (foreign := stranger(self.owner, self.moved_from, by, ids)) is not None:
             text = (
@@ -268,7 +269,8 @@ class _Open:
         """The stable positions, before the open claim makes all of them unstable (KIP-447). Leaves out positions that
         stay unstable for too long."""
         decided = await self.groups.decided(self.group, _DECIDED_WITHIN_S)
-        return {key: positions.decode(key, at.offset, at.metadata) for key, at in decided.items() if at is not None}
+        stable = {key: at for key, at in decided.items() if at is not None and not is_own_topic(key[0])}
+        return {key: positions.decode(key, at.offset, at.metadata) for key, at in stable.items()}
 
     async def _positions(self) -> dict[Key, LanePosition]:
         """The positions of the group. A coordinator that has just started may return old ones, which must not be
@@ -345,6 +347,26 @@ class _Open:
 
     async def _commit(self, lane_positions: Mapping[Key, LanePosition]) -> None:
         await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})
+
+
+def mark_owner(flow: FlowSettings, claim: Claim) -> bool:
+    """Writes the owner of a flow that has no partition yet, and so no position. Without it, another environment could
+    begin a flow of the same name, and each would fence the other once there are topics. The mark is a position of the
+    offset map's topic, since a group keeps positions of existing topics only. False: not written, try again."""
+
+    async def commit() -> None:
+        with closing(cluster_of(flow.target)) as target:
+            key = (name_on(target), 0)
+            mark = LanePosition(0, claim=claim, hour=positions.hour_now())
+            owner = Identity(target, None, position_group(flow.state_name), patience=_MARKED_WITHIN_S)
+            await owner.commit_positions({key: positions.to_commit(key, mark)})
+
+    try:
+        asyncio.run(commit())
+    except (WireError, LookupError) as error:
+        _log.warning("the owner of the flow is not written yet", flow=flow.name, error=str(error))
+        return False
+    return True
 
 
 def _of(lane_positions: Mapping[Key, LanePosition], keys: Iterable[Key]) -> dict[Key, LanePosition]:

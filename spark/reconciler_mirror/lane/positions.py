@@ -18,6 +18,7 @@ from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.json_codec import parsed
+from reconciler.replication.names import is_own_topic
 from reconciler.replication.offsets.position_metadata import (
     END,
     PositionProof,
@@ -172,11 +173,12 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
 
 
 async def read_all(groups: GroupClient, group: str) -> dict[Key, LanePosition]:
-    """All positions of the group, including those of topics no longer mirrored, but none of an open transaction. Raises
-    BrokerError and the exceptions of ``groups``."""
+    """All positions of the group, including those of topics no longer mirrored, but none of an open transaction, and
+    not the owner's mark. Raises BrokerError and the exceptions of ``groups``."""
     answer = (await groups.offsets([group]))[group]
     check(answer.error, f"positions of group {group} on {groups.cluster.name}")
-    return {key: decode(key, committed.offset, committed.metadata) for key, committed in answer.offsets.items()}
+    committed = {key: at for key, at in answer.offsets.items() if not is_own_topic(key[0])}
+    return {key: decode(key, at.offset, at.metadata) for key, at in committed.items()}
 
 
 def asked_at(kind: str, timestamp_ms: int | None) -> int:

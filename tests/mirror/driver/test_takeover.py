@@ -281,6 +281,35 @@ def test_a_flow_of_another_environment_is_not_touched(flow: Flow, *, recorded: b
         )
 
 
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_flow_without_topics_has_an_owner(flow: Flow, delivery: Any) -> None:
+    """Without one, another environment's job took the topics that came later, and this one's job ended."""
+    map_topic(flow.target)
+    latest = replace(settings(flow), delivery=delivery, start=Start("latest"))
+    claim = WireTakeover(latest, environment="a").take("app-a", ()).claim
+    for _ in range(2):
+        assert takeover.mark_owner(latest, claim)
+    for specs in ((), flow.specs()):
+        with pytest.raises(NotReadyError) as refused:
+            WireTakeover(latest, environment="b").take("app-b", specs)
+        assert refused.value.condition.code == "flow_not_ours"
+        assert "belongs to environment a" in refused.value.condition.text
+    write(flow, 0, FIRST)
+    took = WireTakeover(latest, environment="a").take("app-a2", flow.specs())
+    assert took.started == PARTITIONS, "it has not run yet, so it starts at the end"
+    run_as(flow, latest, took.claim)
+    write(flow, FIRST, MORE)
+    run_as(flow, latest, took.claim)
+    values = {p: [int(value or b"") for _, value, _, _ in content] for p, content in flow.target_content().items()}
+    assert values == {partition: list(range(FIRST, FIRST + MORE)) for partition in range(PARTITIONS)}
+
+
+def test_an_owner_that_the_target_keeps_nowhere_is_written_later(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "_MARKED_WITHIN_S", 0.3)
+    named = replace(settings(flow), target=replace(settings(flow).target, topic_prefix=f"{flow.topic}-none-"))
+    assert not takeover.mark_owner(named, Claim(1, "app-a"))
+
+
 def test_who_took_a_flow_is_named(flow: Flow) -> None:
     write(flow, 0, 1)
     first = settings(flow)

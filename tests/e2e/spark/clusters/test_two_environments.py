@@ -117,3 +117,27 @@ def test_neither_stops_the_other_and_who_does_is_named(
     assert planned.code == 3, planned
     assert "remote-topic-not-empty" in planned.out, "of the later topic"
     assert "flow-not-ours" not in planned.out, "its positions name its topics"
+
+
+def test_a_flow_without_topics_is_kept_from_another_environment(
+    environments: Mapping[str, Path], trio: Sandbox, unique: str, create_topic: CreateTopic
+) -> None:
+    east, hub, west = trio["east"], trio["hub"], trio["west"]
+    topic, a, b = f"{unique}x", environments["a"], environments["b"]
+    applied = reconciler("apply", a, "--yes")
+    assert applied.code == 0, applied
+    refused = reconciler("apply", b, "--yes")
+    assert refused.code == 3, refused
+    assert f"belongs to environment {a.name}" in refused.out + refused.err
+
+    begun = reconciler("apply", b, "--yes", "--partial")  # its job is started, and leaves the flow alone itself
+    assert begun.code in (0, 3, 4), begun
+    until("the condition of b", lambda: "flow_not_ours" in conditions(b), 120)
+    for source in (east, hub):
+        create_topic(source, topic)
+        write(source, topic, 100)
+    assert reconciler("apply", a, "--yes").code == 0
+    until("the records of a", copied(west, f"source.{topic}", 100), 120)
+    assert mirror_of(a)["state"] == "running"
+    assert conditions(a) == {}
+    assert reconciler("plan", b).code == 3

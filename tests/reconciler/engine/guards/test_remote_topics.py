@@ -300,6 +300,7 @@ def test_latest_counts_for_a_flow_that_has_not_begun() -> None:
     for wished, begun, late in (
         (latest, {}, {"east-to-west"}),
         (latest, {("east.pay", 0): PositionMark(Owner(), "id", "app", 3)}, set()),
+        (latest, {("__mirror_offsets", 0): PositionMark(Owner("test"), "", "app", 3)}, {"east-to-west"}),
         (flow("east", "west", SOURCE), {}, set()),
     ):
         declared, _, copies = seen(wished)
@@ -308,8 +309,9 @@ def test_latest_counts_for_a_flow_that_has_not_begun() -> None:
     assert not begin_at_the_end(judge(declared, copies, {"west": RemoteFacts()})), "unknown"
 
 
-def test_a_flow_of_another_environment_is_not_taken_over() -> None:
-    positions = {"east-to-west": {KEYS[0]: PositionMark(Owner("prod", "X"), "id", "local-7")}}
+@pytest.mark.parametrize("key", [KEYS[0], ("__mirror_offsets", 0)], ids=["with topics", "without"])
+def test_a_flow_of_another_environment_is_not_taken_over(key: tuple[str, int]) -> None:
+    positions = {"east-to-west": {key: PositionMark(Owner("prod", "X"), "id", "local-7")}}
     made, _ = blocked(RemoteFacts(positions=positions))
     [refused] = made.refused
     assert refused.reason.code == Why.FLOW_NOT_OURS

@@ -18,6 +18,7 @@ from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session import jobs
 from reconciler.operations.session.session import ReadApply, Session
 from reconciler.render.reports.status import status_text
+from reconciler.replication.offsets.position_metadata import PositionMark
 from tests.support.builders import cluster, flow, topology
 
 
@@ -54,7 +55,7 @@ def elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch, positions: object, 
             raise positions
         return positions
 
-    monkeypatch.setattr(Side, "positions", answer)
+    monkeypatch.setattr(Side, "marks", answer)
     monkeypatch.setattr(jobs, "LISTEN_SECONDS", 0.0)
     monkeypatch.setattr(StatusRecords, "read", lambda *_: None)
     declared = topology(flow("east", "west", "orders"))
@@ -65,13 +66,21 @@ def elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch, positions: object, 
 
 
 @pytest.mark.parametrize("missing", [True, False])
-@pytest.mark.parametrize("positions", [{}, {("east.orders", 0): 7}])
+@pytest.mark.parametrize(
+    "positions",
+    [
+        {},
+        {("east.orders", 0): PositionMark(foreign=True)},
+        {("east.orders", 0): PositionMark()},
+        {("__mirror_offsets", 0): PositionMark()},
+    ],
+)
 def test_a_mirror_that_was_started_before_and_cannot_report_is_not_absent(
-    positions: dict[tuple[str, int], int], missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    positions: dict[tuple[str, int], PositionMark], missing: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = elsewhere(tmp_path, monkeypatch, positions, missing=missing)
     mirror = observe({}, session.runner, session.topology.mirrors).mirrors["west"]
-    if positions and missing:
+    if any(not at.foreign for at in positions.values()) and missing:
         assert isinstance(mirror, Unknown)
         assert "its status topic __mirror_status does not exist at west, and group mirror." in mirror.error
         assert "holds its positions" in mirror.error
