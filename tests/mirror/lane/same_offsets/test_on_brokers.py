@@ -21,6 +21,7 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
+from tests.support.clusters import delete_topic
 from tests.support.lanes.lane_runs import Flow, Lane, conditions, has, producer, running
 from tests.support.lanes.load import mixed
 from tests.support.lanes.truth import assert_equal, ends, map_topic, records
@@ -205,6 +206,27 @@ def test_a_record_of_others_is_reported_before_the_source_writes_again(flow: Flo
     _stranger(flow, flow.source, flow.topic, now)
     mixed(flow, 1, seed=2)
     report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, claim=Claim(4, "again"))
+    assert report.progress.conditions == ()
+    assert_equal(flow)
+
+
+def test_a_recreated_source_takes_a_recreated_copy(flow: Flow, create_topic: CreateTopic) -> None:
+    """The offsets of the new topic are taken in the old copy, so its advice is no seek, which would end in
+    ``offsets_diverged``."""
+    mixed(flow, 3)
+    flow.run(batch_path, keeps_offsets=True)
+    before = ends(flow.target, flow.remote)
+    delete_topic(flow.source, flow.topic)
+    create_topic(flow.source, flow.topic, 2)
+    mixed(flow, 2, seed=2)
+    recreated = has("source_topic_recreated")
+    report, _ = flow.run(batch_path, recreated, keeps_offsets=True, claim=Claim(2, "again"))
+    for condition in report.progress.conditions:
+        assert condition.todo.endswith(f"delete {flow.remote}, whose offsets the new topic needs, and run apply.")
+    assert ends(flow.target, flow.remote) == before, "nothing is written behind the old records"
+    delete_topic(flow.target, flow.remote)
+    create_topic(flow.target, flow.remote, 2)
+    report, _ = flow.run(batch_path, flow.at_end(), keeps_offsets=True, claim=Claim(3, "again"))
     assert report.progress.conditions == ()
     assert_equal(flow)
 
