@@ -30,6 +30,9 @@ from reconciler.text import BRIEF, first_of
 NO_RECORDS: Mapping[str, StatusRecords] = {}
 AT_MOST_S = 20.0
 """Seconds to wait: a lane reports within seconds, and a failed lane may succeed at its next try."""
+UNDECIDED_S = 90.0
+"""Seconds to wait at most before those, while a takeover reads old positions again: it ends after 60 s, and only then
+do partitions stop with ``position_missing`` or ``position_regressed``."""
 POLL_S = 0.5
 
 
@@ -185,6 +188,7 @@ class CopyWait:
         """Returns the mirror once every flow copies, or waits for a reason that is no failure. Raises RunnerError if
         the job has started but does not copy."""
         mirror, began, seen = started.name, self.clock(), started
+        undecided_until = began + UNDECIDED_S
         lines, unread = WaitLines(self.progress, clock=self.clock), ""
         while True:
             looks = tuple(map(look, seen.flows.values()))
@@ -195,6 +199,9 @@ class CopyWait:
                     if each.why:
                         self.progress(f"mirror {mirror}: {each.words}. {each.todo}")
                 return seen
+
+            if runs and any(each.code == "positions_undecided" for each in waiting):
+                began = max(began, min(self.clock(), undecided_until))
 
             # Time is up. An ended job, or a flow that reports that it cannot copy, fails the start. An unknown is only
             # reported: the job may copy, and a failed apply would suggest that nothing was started.

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.errors import ClusterError, RunnerError
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.operations.session.mirror_runners import AT_MOST_S, CopyWait
+from reconciler.operations.session.mirror_runners import AT_MOST_S, POLL_S, CopyWait
 from reconciler.replication.status import FlowStatus, ReportedCondition
 from tests.support.documents.live_values import condition as told
 from tests.support.documents.live_values import pause
@@ -105,6 +105,17 @@ def test_what_waits_for_others_is_reported_and_fails_nothing(code: str) -> None:
     assert watched.run(waits) == waits
     assert f"whether flow east-to-west copies is not known yet; flow east-to-west waits: {code}" in watched.said[-1]
     assert watched.now > AT_MOST_S
+
+
+@pytest.mark.parametrize("after_s", [30.0, 70.0])
+def test_old_positions_are_waited_for_until_their_partitions_copy_or_stop(after_s: float) -> None:
+    waits = mirror(replace(FLOW, state="degraded", conditions=(condition("positions_undecided"),)))
+    lost = condition("position_missing", topic="orders", partition=0)
+    stopped = mirror(replace(FLOW, state="degraded", conditions=(lost,), stalled_partitions=4))
+    watched = Watched([*[waits] * int(after_s / POLL_S), mirror(replace(FLOW, state="starting")), stopped])
+    with pytest.raises(RunnerError, match="position_missing"):
+        watched.run(waits)
+    assert watched.now > after_s + AT_MOST_S - 1
 
 
 def test_a_job_that_crashes_at_once_is_no_start() -> None:
