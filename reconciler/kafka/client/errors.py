@@ -1,5 +1,7 @@
 """Errors between a client and a broker, classified by the caller's reaction."""
 
+from collections.abc import Collection, Mapping
+
 _FIRST = -1
 _NAMES = """
     UNKNOWN_SERVER_ERROR NONE OFFSET_OUT_OF_RANGE CORRUPT_MESSAGE UNKNOWN_TOPIC_OR_PARTITION INVALID_FETCH_SIZE
@@ -122,6 +124,23 @@ class BrokerError(WireError):
 
 class FencedError(BrokerError):
     """A newer holder of the transactional.id fenced us: stop, and do not fight back."""
+
+
+class PartitionsDeniedError(BrokerError):
+    """The principal may not write to ``keys``, so a coordinator added no partition of the request."""
+
+    def __init__(self, keys: Collection[tuple[str, int]], subject: str) -> None:
+        super().__init__(TOPIC_AUTHORIZATION_FAILED, subject)
+        self.keys = frozenset(keys)
+
+
+def check_added(codes: Mapping[tuple[str, int], int]) -> None:
+    """For an answer of AddPartitionsToTxn: raises PartitionsDeniedError with all partitions that it names, else as
+    ``check``. One cause leaves all others of the request unattempted, wherever in the answer it is."""
+    if denied := [key for key, code in codes.items() if code == TOPIC_AUTHORIZATION_FAILED]:
+        raise PartitionsDeniedError(denied, f"adding {denied[0][0]}-{denied[0][1]} to the transaction")
+    for (topic, partition), code in sorted(codes.items(), key=lambda each: each[1] == NOT_ATTEMPTED):
+        check(code, f"adding {topic}-{partition} to the transaction")
 
 
 def check(code: int, subject: str) -> None:

@@ -232,9 +232,7 @@ class Identity:
             unanswered = True
             codes = await connection.ask(api, body, transaction_requests.unpack_add)
             unanswered = False
-            # One cause leaves all others of the request unattempted, wherever in the answer it is.
-            for (topic, partition), code in sorted(codes.items(), key=lambda each: each[1] == errors.NOT_ATTEMPTED):
-                errors.check(code, f"adding {topic}-{partition} to the transaction")
+            errors.check_added(codes)
 
         await self._patiently(TRANSACTION, ask)
 
@@ -244,14 +242,19 @@ class Identity:
 
         ``sent``: called after sending, with the connection; its requests are processed after these, and their results
         only count if this method returns. Nothing is retried: ``disturbed`` after a transient error or without a
-        response. Raises BrokerError, FencedError and ConnectionLostError.
+        response. Raises BrokerError, FencedError and ConnectionLostError; PartitionsDeniedError leaves no transaction.
         """
         connection = await self.coordinator()
         await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
         before, self.disturbed = self.disturbed, True
         pending = transaction_requests.send_abort(connection, self._holder, [*joining])
         sent(connection)
-        error = await transaction_requests.aborted(connection, pending)
+        codes, error = await transaction_requests.aborted(connection, pending)
+        try:
+            errors.check_added(codes)
+        except errors.PartitionsDeniedError:
+            self.disturbed = before
+            raise
         if error not in _AGAIN:
             errors.check(error, f"aborting a transaction of {self.transactional_id}")
             self.disturbed = before

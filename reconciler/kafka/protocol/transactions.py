@@ -21,8 +21,6 @@ END, END_VERSION, END_NEWEST = 26, 3, 5
 """The last version that keeps the epoch, and that of KIP-890 version 2."""
 COMMIT_OFFSETS, COMMIT_VERSION, COMMIT_NEWEST = 28, 3, 5
 """Likewise. Their layouts are the same."""
-NOT_ATTEMPTED = 55
-"""Another partition of the request was refused."""
 _ID = struct.Struct(">q")
 _HOLDER = struct.Struct(">qh")  # producer id, epoch
 _INDEX, _RESULT = struct.Struct(">i"), struct.Struct(">ih")
@@ -138,8 +136,8 @@ def send_abort(connection: Connection, holder: TransactionalProducer, joining: C
     return PendingAbort(added, ended)
 
 
-async def aborted(connection: Connection, sent: PendingAbort) -> int:
-    """The error code of the first that was refused, or 0.
+async def aborted(connection: Connection, sent: PendingAbort) -> tuple[Mapping[Key, int], int]:
+    """The error codes of partitions that could not join, and of the end, or 0.
 
     Raises ConnectionLostError and MalformedResponseError; then either may have been carried out, or may be later.
     """
@@ -153,8 +151,7 @@ async def aborted(connection: Connection, sent: PendingAbort) -> int:
     with connection.read(frame):
         throttle, ended = unpack_end(frame.body)
     connection.throttle(throttle)
-    refused = [code for code in errors.values() if code != NOT_ATTEMPTED]
-    return refused[0] if refused else NOT_ATTEMPTED if errors else ended.error
+    return errors, ended.error
 
 
 def pack(transactional_id: str) -> bytes:

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Set
 from typing import Any
 
 from reconciler.kafka.client.cluster import NO_ID, Key
-from reconciler.kafka.client.errors import TOPIC_AUTHORIZATION_FAILED, BrokerError, ConnectionLostError
-from reconciler_mirror.conditions.lane import refused, unavailable
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, PartitionsDeniedError
+from reconciler_mirror.conditions.lane import unavailable
 from reconciler_mirror.lane.copied_runs import Copied
 from reconciler_mirror.lane.fetch.fetcher import Fetchers
 from reconciler_mirror.lane.offset_map_writer import MapWriter
@@ -185,27 +185,21 @@ class LaneSession:
             self._announce.clear()
             async with self.lane.boundary:
                 taken, self._announced = self._announced, set()
-                await self._add([*taken])
+                await self._add(taken)
             for partition in taken & self.lane.added:
                 self.offer(partition)
 
-    async def _add(self, partitions: Sequence[Partition]) -> None:
+    async def _add(self, partitions: Set[Partition]) -> None:
         """Asks the coordinator. It adds none of a request's partitions if the principal may not write to one of them:
-        then each half is asked for alone, so that only those that are denied stop."""
-        try:
-            await self.lane.identity.add_partitions(partition.target for partition in partitions)
-        except BrokerError as error:
-            if error.code != TOPIC_AUTHORIZATION_FAILED:
-                raise
-            if len(partitions) > 1:
-                half = len(partitions) // 2
-                await self._add(partitions[:half])
-                await self._add(partitions[half:])
+        then those stop, and it is asked for the others alone."""
+        while partitions:
+            try:
+                await self.lane.identity.add_partitions(partition.target for partition in partitions)
+            except PartitionsDeniedError as error:
+                partitions = partitions - self.lane.deny(partitions, error)
             else:
-                (denied,) = partitions
-                self.lane.stop(denied, refused(denied.spec, error.code, ""), at=denied.log.reached)
-        else:
-            self.lane.added.update(partitions)
+                self.lane.added |= partitions
+                return
 
     async def _follow_target(self) -> None:
         """Refreshes metadata of moved topics, at most once in half a retry pause; the next offer repeats a failure."""

@@ -5,13 +5,13 @@ The parts that fetch, produce and commit share it and nothing else.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key, printed_id
-from reconciler.kafka.client.errors import RETRIABLE, BrokerError, name_of
+from reconciler.kafka.client.errors import RETRIABLE, BrokerError, PartitionsDeniedError, name_of
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.records.batches import Batch
 from reconciler.replication.offsets.codec import Ids
@@ -362,6 +362,14 @@ class Lane:
         partition.hold.stop(condition, at, waiting_ms, self.tuning.retry_stopped)
         self.changed.add(partition)
         self.progress.set()
+
+    def deny(self, partitions: Collection[Partition], error: PartitionsDeniedError) -> set[Partition]:
+        """Stops and returns those of ``partitions`` that the target does not let the mirror write. All of them if the
+        answer names others."""
+        denied = {partition for partition in partitions if partition.target in error.keys} or {*partitions}
+        for partition in denied:
+            self.stop(partition, conditions.refused(partition.spec, error.code, ""), at=partition.log.reached)
+        return denied
 
     def goes_on(self, code: str) -> bool:
         """Whether the flow's ``continue_on`` accepts the loss that a condition reports."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
@@ -169,27 +170,34 @@ def test_a_setting_that_would_weaken_security_is_an_error(flow: Flow, settings: 
     assert f"cluster {flow.target.name}" in report.progress.conditions[0].text
 
 
+@pytest.mark.parametrize("begin", [0, 1, 3], ids=["copies", "own offsets and a marker", "own offsets and fillers"])
 def test_a_topic_it_may_not_write_is_a_condition_and_stops_alone(
-    secure: Sandbox, unique: str, create_topic: CreateTopic
+    secure: Sandbox, unique: str, create_topic: CreateTopic, begin: int
 ) -> None:
     """At west ``mirror`` may write ``east.*`` alone. Before transaction version 2 the coordinator adds no
-    partition of a request that names another."""
+    partition of a request that names another; so in every version where a source begins after 0, and its offsets are
+    kept: the lane then failed over and over."""
     east, west = secure["east"], secure["west"]
     flow = Flow(east, west, unique, 5)
     create_topic(east, unique, 5)
     for topic in (flow.remote, f"other.{unique}"):
         create_topic(west, topic, 5)
     for partition in range(5):
-        fill(east, unique, [(b"k", b"v", (), NOW)], partition)
+        fill(east, unique, [(b"k", b"v", (), NOW)] * (begin + 1), partition)
+    if begin:
+        cut = [TopicPartition(unique, partition, begin) for partition in range(5)]
+        admin = AdminClient(east.super_client())
+        for answer in admin.delete_records(cut).values():
+            answer.result(30)
     clients = (east.client("mirror"), west.client("mirror"))
     specs = tuple(
         replace(spec, target_topic=f"other.{unique}") if spec.partition in (1, 2) else spec for spec in flow.specs()
     )
-    lane = replace(flow, clients=clients).lane(partitions=specs)
+    lane = replace(flow, clients=clients).lane(partitions=specs, keeps_offsets=begin > 0)
 
     def ended(progress: LaneProgress) -> bool:
         denied = {each.partition for each in progress.conditions if each.code == "permission_denied" and each.stops}
-        return denied == {1, 2} and sum(each.position == 1 for each in progress.partitions) == 3
+        return denied == {1, 2} and sum(each.position == begin + 1 for each in progress.partitions) == 3
 
     control = UntilControl(lane.partitions, ended, 60)
     batch_path(lane, control)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.client.cluster import Key
-from reconciler.kafka.client.errors import BrokerError, WireError
+from reconciler.kafka.client.errors import BrokerError, PartitionsDeniedError, WireError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.delete_records import delete_records
 from reconciler.kafka.records.batches import Batch
@@ -240,6 +240,13 @@ class Copies:
         """``left``: the unfilled parts of ``holes``."""
         try:
             ends = await fill(self._markers, left)
+        except PartitionsDeniedError as error:
+            denied = {partition.target for partition in self._lane.deny([by_key[key] for key in left], error)}
+            for key in denied:
+                by_key[key].outbox.filling = False
+            if left := {key: hole for key, hole in left.items() if key not in denied}:
+                await self._fill_by_transaction(by_key, holes, left)
+            return
         except DisplacedError as error:
             for key in left:
                 by_key[key].outbox.filling = False
