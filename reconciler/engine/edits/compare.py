@@ -167,7 +167,13 @@ def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
         means = "where each run is recorded besides"
         yield ItemChange(sign, "audit", f"topic {audit.topic}", audit.where.line_words, means)
     if limits := tuple(changed_fields(old.shrink_limit, new.shrink_limit)):
-        lost = tuple(replace(field, means="how much may be lost at once unasked") for field in limits)
+        means, was_limit, now_limit = "how much may be lost at once unasked", old.shrink_limit, new.shrink_limit
+        lost = tuple(
+            replace(field, means="more may be lost at once unasked", risk=Risk.MEDIUM)
+            if getattr(now_limit, field.path) > getattr(was_limit, field.path)
+            else replace(field, means=means)
+            for field in limits
+        )
         yield ItemChange(Sign.CHANGED, "limit", "shrink_limit", fields=lost)
     # Webhooks have no name, so an edited one is one removed and one added.
     for sign, hooks in ((Sign.REMOVED, old.webhooks), (Sign.ADDED, new.webhooks)):
@@ -194,7 +200,9 @@ def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
         yield ItemChange(Sign.REMOVED, "rollout", "of the environment", place, gone)
     elif old != new:
         fields = tuple(
-            FieldChange(path, was.get(path, NOT_SET), is_now.get(path, NOT_SET), means=means, risk=Risk.LOW)
+            FieldChange(path, was.get(path, NOT_SET), is_now.get(path, NOT_SET), means=means)
+            if is_now.get(path) != "ignored"
+            else FieldChange(path, was[path], "ignored", "no apply waits for it from now on", Risk.MEDIUM)
             for path in dict.fromkeys((*was, *is_now))
             if was.get(path) != is_now.get(path)
         )

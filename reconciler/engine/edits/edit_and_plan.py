@@ -6,11 +6,11 @@ from functools import cached_property
 
 from reconciler.engine.edits.fields import NOT_SET
 from reconciler.engine.edits.flows import declared_routes
-from reconciler.model.changes import About, Change, MirrorChange, Refused
+from reconciler.model.changes import About, Change, MirrorChange, Refused, Risk
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Plan
-from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect
+from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
 from reconciler.resources.flows.routes import Route
 from reconciler.text import grouped
 
@@ -100,12 +100,20 @@ class EditAndPlan:
 
 
 OUTSIDE = "its cluster is no longer declared: nothing there is read or changed"
+_GUARDS = ("cluster_id", "gates", "least", "lower_retention_by", "percent", "prune")
 Judge = Callable[[ItemChange, EditAndPlan], Iterator[NoEffect]]
 
 
 def quiet(item: ItemChange, why: str, field: FieldChange | None = None) -> NoEffect:
-    """An edit without effect that no reader mistakes for a removal."""
-    return NoEffect(item.kind, item.name, "" if field is None else edited(field), why)
+    """An edit without effect that no reader mistakes for a removal. One that loosens a guard leads the plan: later runs
+    may do what they refused before."""
+    if field is None:
+        setting, loosens = "", item.sign is Sign.REMOVED and item.kind in ("protection", "rollout")
+    else:
+        section = field.path.removeprefix("defaults.").partition(".")[0]
+        setting, loosens = edited(field), section in _GUARDS and field.risk is not Risk.LOW
+    named = f"{item.kind} {item.name}{f' ({setting})' if setting else ''}"
+    return NoEffect(item.kind, item.name, setting, why, headline=f"loosens {named}: {why}" if loosens else "")
 
 
 def edited(field: FieldChange) -> str:

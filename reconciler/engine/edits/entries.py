@@ -19,6 +19,7 @@ from reconciler.text import grouped
 
 Entry = TypeVar("Entry", AccessRule, Quota, ScramUser)
 NOT_COMPARED = "what exists stays and is no longer compared"
+_NO_PART = "an absent user has none"
 _IN_TITLE = {"principal", "role", "entity.parts", "name", "number"}
 
 
@@ -49,7 +50,8 @@ class EditedSection(Generic[Entry]):
             gone = [entry for entry in old.get(title, []) if not _among(entry, new.get(title, []))]
             come = [entry for entry in new.get(title, []) if not _among(entry, old.get(title, []))]
             for one, other in zip(gone, come, strict=False):
-                fields = tuple(self.meaning(_plain(field), other) for field in _changed(one, other))
+                changed = (self.meaning(_plain(field), other) for field in _changed(one, other))
+                fields = tuple(field for field in changed if field.means != _NO_PART)
                 yield ItemChange(Sign.CHANGED, self.noun, title, other.where.line_words, fields=fields)
             for entry in gone[len(come) :]:
                 means = (self.absent_gone if entry.absent else self.gone) if is_declared else NOT_COMPARED
@@ -113,11 +115,18 @@ def _of_quota(field: FieldChange, quota: Quota) -> FieldChange:
 def _of_user(field: FieldChange, user: ScramUser) -> FieldChange:
     if field.path == "absent" and user.absent:
         return replace(field, means="no client can log in as this user any more", risk=Risk.HIGH, irreversible=True)
+    if user.absent:  # other fields have no part in it
+        return replace(field, means=_NO_PART)
     if field.path == "version" and field.before.isdecimal() and user.version < int(field.before):
         return replace(field, means="refused where that version is set: an older password would come back")
     if field.path == "version" and field.before and user.version != AS_FOUND:
         means = "a new password is set; clients that log in with the old one are refused from then on"
         return replace(field, means=means, risk=Risk.MEDIUM)
+    if field.path == "iterations" and field.before:
+        return replace(field, means="the password of the same version is set again", risk=Risk.MEDIUM)
+    if field.path == "mechanisms" and (gone := set(field.before.split(", ")) - {"", *user.mechanisms}):
+        means = f"no client can log in by {', '.join(sorted(gone))} any more, where an apply from here set it"
+        return replace(field, means=means, risk=Risk.HIGH, irreversible=True)
     return field
 
 

@@ -128,6 +128,8 @@ def words(path: Path, value: Any) -> str:
         return ", ".join(texts) or "none"
     if _config(path):
         return human(path[-1], str(value))
+    if value == "" and path[0] != "where":  # a filter may look for an empty value
+        return NOT_SET
     if path[-1] in _MILLISECONDS:
         return human(".ms", str(value))
     if path[-1] in _BYTES:
@@ -179,7 +181,8 @@ def _flow(field: FieldChange, flow: topology.Flow, before: topology.Topology, af
     if setting in _OF_FLOWS:
         return replace(field, means=_OF_FLOWS[setting])
     was = flow_handover(before, before.flows[flow.name])
-    edits = [edit for edit in flow_edits(was, flow_handover(after, flow)) if edit.setting == setting]
+    done = list(flow_edits(was, flow_handover(after, flow)))
+    edits = [edit for name in (field.path, setting) for edit in done if edit.setting == name]
     if not edits:
         return field
     return replace(field, means=edits[0].why, risk=edits[0].risk, irreversible=edits[0].lasting)
@@ -218,7 +221,7 @@ def _topic(field: FieldChange, topic: topology.Topic, old: topology.Topic) -> Fi
     if section == "class":
         return replace(field, means="its values count where neither the topic nor its cluster says otherwise")
     if section == "lower_retention_by":
-        return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
+        return _steps(field, old.lower_retention_by.get(key), topic.lower_retention_by.get(key))
     if section == "undeclared":
         return _undeclared(field)
     if section == "clusters":
@@ -243,6 +246,13 @@ def _topic(field: FieldChange, topic: topology.Topic, old: topology.Topic) -> Fi
     return replace(field, means=means, risk=Risk.HIGH if keyed else Risk.MEDIUM, irreversible=True)
 
 
+def _steps(field: FieldChange, before: str | None, after: str | None) -> FieldChange:
+    if before is not None and (after is None or int(after) > int(before)):
+        means = "a lower retention may delete more at once from now on; nothing changes by itself"
+        return replace(field, means=means, risk=Risk.MEDIUM)
+    return replace(field, means="how a retention is lowered from now on; nothing changes by itself")
+
+
 def _undeclared(field: FieldChange) -> FieldChange:
     if field.after == topology.Undeclared.REMOVE:
         means = "overrides that no file declares are taken off; the live plan shows which, and what topics fall back to"
@@ -264,6 +274,9 @@ def _cluster(
         )
     ):
         return replace(field, means=UNVERIFIED, risk=Risk.HIGH)
+    if section == "cluster_id" and not cluster.cluster_id:
+        means = "no command notices any more when another cluster answers at these addresses"
+        return replace(field, means=means, risk=Risk.MEDIUM)
     if section == "cluster_id":
         return replace(field, means="commands refuse to work on any cluster but the one with this id")
     if field.path == "internal_topics.prefix":
@@ -273,7 +286,9 @@ def _cluster(
         )
         return replace(field, means=means, risk=Risk.HIGH)
     if section == "prune":
-        return replace(field, means="what plan --prune and apply --prune may delete there", risk=Risk.MEDIUM)
+        more = set(cluster.prune_topics) - set(old.prune_topics)
+        means = "what plan --prune and apply --prune may delete there"
+        return replace(field, means=means, risk=Risk.MEDIUM if more else Risk.LOW)
     if section != "defaults":
         return field
     key = rest.removeprefix("configs.")
@@ -290,7 +305,7 @@ def reaching(
     field_change = replace(field, path=path or field.path)
     section, _, key = field.path.partition(".")
     if section == "lower_retention_by":
-        return replace(field_change, means="how a retention is lowered from now on; nothing changes by itself")
+        return _steps(field_change, old.lower_retention_by.get(key), new.lower_retention_by.get(key))
     if section == "undeclared":
         return replace(_undeclared(field), path=field_change.path)
     if section != "configs":

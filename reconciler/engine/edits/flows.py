@@ -171,6 +171,8 @@ def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
         if item.sign is not edit.Sign.CHANGED or item.name not in near.get(item.kind, ()):
             continue
         for field in item.fields:
+            if field.path == "groups.sync_offsets":
+                continue  # the restart itself
             if field.path.startswith("groups") and after.flows[item.name].groups.sync_offsets:
                 continue
             if why := not_read(item.kind, field.path, field.means):

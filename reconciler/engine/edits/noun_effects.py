@@ -28,7 +28,9 @@ def of_later_runs(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         return
     if item.kind == "earlier name" and any(isinstance(change, changes.MirrorChange) for change in sides.changes):
         return  # a job learns the names with which its pauses and claims began at a restart
-    if item.kind != "section":
+    if item.kind in ("limit", "rollout") and item.sign is Sign.CHANGED:
+        yield from (quiet(item, field.means, field) for field in item.fields)
+    elif item.kind != "section":
         yield quiet(item, item.means or "it counts for later runs; nothing on a cluster changes")
     elif item.sign is Sign.REMOVED:
         why = f"without the section {item.name} nothing is compared, and everything that exists stays"
@@ -313,9 +315,9 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
         case "start" if AGAIN in (flow.start.kind, flow.start.otherwise):
             return None  # a partition without a position begins, perhaps a second time: a risk of the restart
         case "start" if any(sides.live.topic(ref) is not None for ref in remotes) and sides.ran(item.name):
-            why = "start counts only for partitions without a position; what is copied continues at its position"
+            why = "what is copied continues at its position, whatever start says"
             todo = f"To copy a topic from elsewhere: reconciler mirror seek ENV {item.name} --topic T --to PLACE"
-            short = f"moves no position: start of flow {item.name} counts for new partitions only"
+            short = f"moves no position: flow {item.name} continues where it is, whatever start says"
             return NoEffect(item.kind, item.name, edited(field), why, todo, short)
         case "copies" if (stays := _stays_denied(item, sides)) is not None:
             return replace(stays, setting=edited(field))

@@ -212,11 +212,15 @@ def _groups(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
         yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)
         was = {"follow_rewinds": False}
     elif any(was.get(name) != now.get(name) for name in ("include", "exclude", "returning")):
-        why = (
-            "those that no longer match stay where they are on the target; those that match now are written"
-            " over there, unless they have members"
-        )
-        yield FlowEdit(flow, "groups", "offsets of groups are written on the target", why, Risk.MEDIUM, lasting=True)
+        chosen = [FlowExpressions(frozenset(each["include"]), frozenset(each["exclude"])) for each in (was, now)]
+        other = was.get("returning") != now.get("returning")
+        fewer, more = other or may_leave_out(*chosen), other or may_leave_out(*reversed(chosen))
+        stay = "those that no longer match stay where they are on the target" if fewer else ""
+        written = "those that match now are written over there, unless they have members" if more else ""
+        why = "; ".join(filter(None, (stay, written))) or f"the same groups match; {RESUMES}"
+        short = "fewer groups' offsets follow" if fewer else "the same groups' offsets follow"
+        short = "offsets of groups are written on the target" if more else short
+        yield FlowEdit(flow, "groups", short, why, Risk.MEDIUM if fewer or more else Risk.LOW, lasting=more)
 
     # Offsets that went back or came from the other side stay as they are when the edit is reverted, hence lasting.
     if now["follow_rewinds"] and not was["follow_rewinds"]:

@@ -16,7 +16,7 @@ from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.topology import Protection, Rules, Tombstone, Topology
 from reconciler.model.quotas import Quota, entity
 from reconciler.model.reports.edit import Sign
-from reconciler.model.users import ScramUser
+from reconciler.model.users import Mechanism, ScramUser
 from reconciler.render.reports.edit import comparison_verdict
 from tests.support.builders import cluster
 from tests.support.documents.edits import AGAINST, fields, shop, with_flow, with_topic
@@ -90,6 +90,24 @@ def test_what_a_removed_entry_leaves_behind() -> None:
 def test_a_lower_version_sets_no_password() -> None:
     newer, older = (replace(shop(), users=(replace(USER, version=version),)) for version in (3, 2))
     assert "older password would come back" in fields(compare(newer, older), "app")["version"].means
+
+
+def test_an_absent_user_has_no_version_and_no_password() -> None:
+    gone = replace(USER, version=0, password="", absent=True)
+    found = fields(compare(replace(shop(), users=(USER,)), replace(shop(), users=(gone,))), "app")
+    assert found.keys() == {"absent"}
+    assert found["absent"].risk is Risk.HIGH
+
+
+def test_iterations_and_mechanisms_say_what_becomes_of_logins() -> None:
+    both = replace(USER, mechanisms=(Mechanism.SHA_256, Mechanism.SHA_512))
+    edited = replace(USER, mechanisms=(Mechanism.SHA_512,), iterations=8192)
+    found = fields(compare(replace(shop(), users=(both,)), replace(shop(), users=(edited,))), "app")
+    assert found["iterations"].risk is Risk.MEDIUM
+    assert found["mechanisms"].risk is Risk.HIGH
+    assert "no client can log in by SCRAM-SHA-256 any more" in found["mechanisms"].means
+    more = fields(compare(replace(shop(), users=(USER,)), replace(shop(), users=(both,))), "app")
+    assert more["mechanisms"].risk is Risk.LOW
 
 
 def test_exact_rules_limits_and_passwords_in_the_words_of_the_yaml() -> None:

@@ -352,3 +352,21 @@ def test_what_it_means_to_keep_offsets_is_reported_of_an_edit() -> None:
     assert there.means.startswith("only into topics to be created")
     assert back.means.startswith("what is copied from now on has offsets of the target")
     assert back.irreversible
+
+
+def test_a_part_of_groups_has_its_own_words_and_no_restart_is_said_to_be_needless() -> None:
+    synced = Groups(include=("a.*",), sync_offsets=True)
+    before = with_flow(shop(), groups=synced)
+    rewinding = compare(before, with_flow(shop(), groups=replace(synced, follow_rewinds=True)))
+    (field,) = next(item for item in rewinding.items if item.kind == "flow").fields
+    assert (field.path, field.risk, field.irreversible) == ("groups.follow_rewinds", Risk.MEDIUM, True)
+    assert "set back on the target" in field.means
+    (impact,) = compare(before, with_flow(shop(), groups=replace(synced, sync_offsets=False))).mirrors
+    assert any("sync_offsets" in line for line in impact.because)
+    assert impact.harmless == ()
+
+
+def test_a_topic_that_leaves_its_class_has_none() -> None:
+    found = compare(with_topic(shop(), "orders", class_name="kept"), shop())
+    (field,) = next(item for item in found.items if item.kind == "topic").fields
+    assert (field.path, field.before, field.after) == ("class", "kept", "(not set)")

@@ -300,7 +300,7 @@ def flow_with(words: str) -> tuple[str, str]:
 
 def test_a_start_moves_no_position_that_is_there() -> None:
     [found] = applied().of(flow_with("start: latest"))
-    assert found.headline == "moves no position: start of flow east-to-west counts for new partitions only"
+    assert found.headline == "moves no position: flow east-to-west continues where it is, whatever start says"
     assert "mirror seek" in found.todo
 
 
@@ -338,11 +338,59 @@ def test_what_the_job_does_not_read_is_named(words: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    ["protected: [ledger]\n", "shrink_limit: {percent: 50}\n", "defaults: {configs: {compression.type: producer}}\n"],
+    ["protected: [ledger]\n", "shrink_limit: {percent: 10}\n", "defaults: {configs: {compression.type: producer}}\n"],
 )
 def test_rules_for_later_runs_are_named(more: str) -> None:
     found = applied().run(BASE + more)[0]
     assert lead(found).startswith("This edit has no effect in ")
+
+
+GUARDED = (
+    BASE.replace('["west:9092"]', '["west:9092"], cluster_id: id-of-west, prune: {topics: [x]}').replace(
+        "pay: {", "pay: {class: kept, lower_retention_by: {retention.ms: 1d}, "
+    )
+    + """
+defaults: {lower_retention_by: {retention.ms: 1d}}
+classes: {kept: {lower_retention_by: {retention.bytes: 1GiB}}}
+protected: [ledger]
+shrink_limit: {percent: 10}
+rollout: {waves: [{name: a, clusters: [east]}, {name: b, clusters: [west]}]}
+"""
+)
+ROLLOUT = GUARDED[GUARDED.index("rollout:") :]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (", cluster_id: id-of-west", "", "cluster west (cluster_id id-of-west -> (not set)): no command notices"),
+        ("prune: {topics: [x]}", "prune: {topics: [x, y]}", "cluster west (prune.topics x -> x, y): what plan --prune"),
+        (", lower_retention_by: {retention.ms: 1d}, ", ", ", "topic pay (lower_retention_by.retention.ms 1d -> (not"),
+        (
+            "defaults: {lower_retention_by: {retention.ms: 1d}}\n",
+            "",
+            "defaults of the environment (lower_retention_by.",
+        ),
+        (
+            "1GiB",
+            "2GiB",
+            "class kept (lower_retention_by.retention.bytes 1GiB -> 2GiB): a lower retention may delete",
+        ),
+        ("protected: [ledger]\n", "", "protection ledger: such topics may be deleted from now on"),
+        ("percent: 10", "percent: 50", "limit shrink_limit (percent 10 -> 50): more may be lost at once"),
+        (ROLLOUT, "", "rollout of the environment: apply does everything in one go"),
+        ("rollout: {", "rollout: {gates: {lag: ignored}, ", "rollout of the environment (gates.lag 1m -> ignored)"),
+    ],
+)
+def test_an_edit_that_loosens_a_guard_leads_the_plan(old: str, new: str, words: str) -> None:
+    """No effect, it would be read as harmless; the way back is the edit that tightens it."""
+    assert old in GUARDED
+    after = GUARDED.replace(old, new)
+    found = applied(GUARDED).run(after)[0]
+    assert lead(found).startswith(f"This edit loosens {words}")
+    back = applied(after).run(GUARDED)[0]
+    assert back
+    assert lead(back).startswith("This edit has no effect in ")
 
 
 def test_an_edit_that_does_what_it_says_has_no_such_list() -> None:

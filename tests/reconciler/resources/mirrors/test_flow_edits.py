@@ -175,6 +175,8 @@ SYNCED = Groups(sync_offsets=True)
         (replace(SYNCED, both_ways=True), SYNCED, "groups.both_ways", Risk.MEDIUM, "read it again"),
         (SYNCED, replace(SYNCED, interval_ms=90_000), "groups.interval", Risk.LOW, "in the last 90 s"),
         (SYNCED, replace(SYNCED, include=("a",)), "groups", Risk.MEDIUM, "no longer match"),
+        (replace(SYNCED, include=("a",)), SYNCED, "groups", Risk.MEDIUM, "those that match now are written over"),
+        (SYNCED, replace(SYNCED, include=(".*", "a")), "groups", Risk.LOW, "the same groups match"),
     ],
 )
 def test_one_setting_of_start_or_groups_has_the_words_of_that_setting(
