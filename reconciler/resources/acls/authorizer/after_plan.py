@@ -29,7 +29,7 @@ class Outlook:
     refused: tuple[Refused, ...] = ()
     notes: tuple[str, ...] = ()
     harmless: frozenset[tuple[str, AclBinding]] = frozenset()
-    """Restrictive changes that take no right from any principal, as (cluster, rule)."""
+    """Changes that give no principal a right, and take none, as (cluster, rule)."""
     rests_on: tuple[Subject, ...] = ()
     """Subjects that must not change, or a principal may be locked out."""
 
@@ -63,11 +63,12 @@ def rules_after(rules: frozenset[AclBinding], changes: Iterable[Change], cluster
 
 
 def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Planned]:
-    """Lowers the risk of changes that take no right away."""
+    """Lowers the risk of changes after which everyone may do what they may today, and says so."""
     for each_planned in planned:
         change = each_planned.change
         if isinstance(change, AclChange) and (change.cluster, change.acl) in given_outlook.harmless:
-            yield replace(each_planned, risk=Risk.LOW, risk_why="no one loses a right by it")
+            moves = "loses" if takes_away(change) else "gains"
+            yield replace(each_planned, risk=Risk.LOW, risk_why=f"no one {moves} a right by it")
         else:
             yield each_planned
 
@@ -83,10 +84,15 @@ def _of_cluster(
     names = {ResourceType.TOPIC: cluster.topics.keys() | new_topics}
     all_shifts = shifts(before, after, [change.acl for change in changes], names, cluster.name)
     ours = own_lockouts(topology, cluster.name, routes, (before, after), changes)
-    losses = [shift for shift in all_shifts if not shift.gained]
-    harmless = [
-        change for change in changes if takes_away(change) and not any(_by(change.acl, loss) for loss in losses)
+    idle = [
+        change
+        for change in changes
+        if not any(shift.gained is not takes_away(change) and _by(change.acl, shift) for shift in all_shifts)
     ]
+    # A rule that replaces one which the plan deletes gives no principal more than today, and is needed.
+    made = [change.acl for change in idle if isinstance(change, CreateAcl)]
+    without = shifts(Rulebook.of(rules.difference(made)), after, made, names, cluster.name) if made else ()
+    harmless = [change for change in idle if takes_away(change) or not any(_by(change.acl, shift) for shift in without)]
     return Outlook(
         tuple(
             replace(shift, names=shift.names[:MOST_NAMES], more=max(0, len(shift.names) - MOST_NAMES))
@@ -99,11 +105,11 @@ def _of_cluster(
     )
 
 
-def _by(acl: AclBinding, loss: AccessShift) -> bool:
-    if acl.resource is not loss.resource or acl.principal not in (loss.principal, ANYONE):
+def _by(acl: AclBinding, shift: AccessShift) -> bool:
+    if acl.resource is not shift.resource or acl.principal not in (shift.principal, ANYONE):
         return False
     begins = "" if acl.wildcard else acl.name
-    return f"{begins}*" in loss.patterns or any(acl.covers_name(name) for name in loss.names)
+    return f"{begins}*" in shift.patterns or any(acl.covers_name(name) for name in shift.names)
 
 
 def _first_rules(cluster: LiveCluster, before: Rulebook, changes: Iterable[AclChange]) -> Iterable[str]:

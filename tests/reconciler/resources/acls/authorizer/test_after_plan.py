@@ -77,6 +77,39 @@ access: [{principal: "User:a", clusters: [east], resource: topic, names: [orders
     assert [(one.risk, one.risk_why) for one in planned.changes] == [(Risk.LOW, "no one loses a right by it")]
 
 
+@pytest.mark.parametrize(
+    ("there", "rule", "gains"),
+    [
+        ("allow User:a read topic *", "operations: [describe]", False),
+        ("allow User:* all topic ord*", "operations: [write]", False),
+        ("allow User:a describe topic *", "operations: [read]", True),
+        ("allow User:a read topic * from 10.0.0.1", "operations: [read]", True),
+        ("deny User:a all topic orders", "operations: [read]", False),
+    ],
+)
+def test_a_rule_by_which_nobody_gains_says_so(there: str, rule: str, gains: bool) -> None:
+    seen = world()
+    seen.clusters["east"].put("orders")
+    seen.clusters["east"].acls |= rules(there)
+    wished = f'access: [{{principal: "User:a", clusters: [east], resource: topic, names: [orders], {rule}}}]'
+    planned = seen.plan(env(PLAIN, wished))
+    assert bool(planned.shifts) is gains
+    assert ("no one gains a right by it" in plan_text(planned)) is not gains
+
+
+def test_a_rule_in_place_of_one_that_goes_is_not_said_to_be_of_no_use() -> None:
+    seen = world()
+    seen.clusters["east"].acls |= rules("allow User:a read topic *")
+    wished = """
+access:
+  - {principal: "User:a", clusters: [east], resource: topic, names: ["*"], operations: [read], absent: true}
+  - {principal: "User:a", clusters: [east], resource: topic, names: [orders], operations: [read]}
+"""
+    planned = seen.plan(env(PLAIN, wished))
+    assert len(planned.changes) == 2
+    assert "no one gains" not in plan_text(planned)
+
+
 def test_a_real_loss_is_medium_risk() -> None:
     (change,) = taken_from_a_reader()[0].changes
     assert change.risk == Risk.MEDIUM
