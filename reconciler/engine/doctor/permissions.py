@@ -91,6 +91,9 @@ def _groups(topology: Topology, cluster: str, principal: Principal, operation: O
     return tuple(dict.fromkeys(need.asked for need in needs if need.operation is operation))
 
 
+_OF_PLAN = "with these rights the login of each pull request could change the cluster"
+
+
 def permission_findings(
     topology: Topology, cluster: str, rights: Iterable[Rights], routes: Sequence[Route]
 ) -> Iterator[Finding]:
@@ -111,13 +114,14 @@ def permission_findings(
         lacks = list(_lacks(topology, cluster, right, routes))
         plans = who is not Principal.PLAN and right.kafka_principal == whose.get(Principal.PLAN)
         if lacks and plans and who not in declared:
-            named = first_of([lack.removeprefix("lacks ") for lack, _, _ in lacks], FEW)
+            named = first_of([*dict.fromkeys(lack.removeprefix("lacks ") for lack, _, _ in lacks)], FEW)
             text = f"{who} is not declared under principals, so it logs in as {right.kafka_principal}, which lacks"
-            why = "plan only reads: with these rights the login of each pull request could change the cluster"
+            why = f"plan only reads: {_OF_PLAN}"
             todo = f"Declare principals: {who} under cluster {cluster}, with a login of its own"
             yield check.problem(f"{text} {named}", why, f"{todo}; doctor then gives the grants of that login")
         else:
-            yield from (check.problem(*lack) for lack in lacks)
+            also = f"; it is plan's login, too: {_OF_PLAN}" if plans else ""
+            yield from (check.problem(lack, f"{why}{also}", todo) for lack, why, todo in lacks)
         parts = (right.creates, right.groups, right.transactional_ids, right.described, right.reads, right.writes)
         unknown = [part for part in parts if isinstance(part, Unknown)]
         yield from (check.unread(part, f"{part.subject} was not tried") for part in unknown)

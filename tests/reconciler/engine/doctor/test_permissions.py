@@ -77,12 +77,14 @@ def test_a_principal_that_is_declared_gets_its_grants_though_it_is_the_same_logi
     world = replace(WORLD, clusters=dict(WORLD.clusters))
     declared = replace(world.clusters["east"], principals={Principal.APPLY: {"client.id": "x"}})
     world = replace(world, clusters={**world.clusters, "east": declared})
-    found = permission_findings(world, "east", [plan, apply], find_routes(world, live()).routes)
-    told = [line for one in found if one.check == "permissions of apply" for line in one.todo]
+    found = list(permission_findings(world, "east", [plan, apply], find_routes(world, live()).routes))
+    lacks = [one for one in found if one.check == "permissions of apply"]
+    told = [line for one in lacks for line in one.todo]
     assert told
+    assert all("it is plan's login, too: with these rights the login of each pull request" in one.why for one in lacks)
     assert all(line.startswith("kafka-acls.sh") for line in told)
     by_role = replace(apply, granted="in IAM, by actions of kafka-cluster for its role")
-    found = permission_findings(world, "east", [plan, by_role], find_routes(world, live()).routes)
+    found = list(permission_findings(world, "east", [plan, by_role], find_routes(world, live()).routes))
     told = [line for one in found if one.check == "permissions of apply" for line in one.todo]
     assert told
     assert all(line.startswith("Allow it in IAM, by actions of kafka-cluster for its role: ") for line in told)
