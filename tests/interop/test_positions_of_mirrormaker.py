@@ -75,6 +75,11 @@ def test_our_mirror_goes_on_where_mirrormaker_ended(
             assert run(*words) == 3, "it runs"
             assert "workers of MirrorMaker 2 are running: group east-mm2" in capfd.readouterr().err
             wait_for(lambda: run(*words[:-1]) == 0 and stored in capfd.readouterr().out)
+            for start in ("latest", "again"):
+                (env / "topology.yaml").write_text(f"{text}    start: {start}\n    topics: [{unique}]\n")
+                assert run("apply", env, "--yes") == 3, "both would copy each new record"
+                assert "is running (group east-mm2 on west is Stable)" in capfd.readouterr().out
+            (env / "topology.yaml").write_text(f"{text}    topics: [{unique}]\n")
         write(east, unique, range(RECORDS, 2 * RECORDS))
         wait_for(lambda: sum(map(len, values(flow))) == 2 * RECORDS)
         process.send_signal(end)  # a kill comes most often before their positions are stored

@@ -202,6 +202,20 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
         )
         yield Refused.of(subject, Why.REMOTE_TOPIC_NOT_EMPTY, text, _ways(judged))
 
+    # The flow's start says where to begin beside copies of before, and not that two mirrors may copy from then on.
+    for group, keys in judged.still_copied.items():
+        text = (
+            f"flow {flow.name} would copy beside MirrorMaker 2, which is running (group {group} on {flow.target} is"
+            f" {judged.facts.workers[group]}) and has positions of {_listed(judged, keys)}: each new record would be"
+            " there twice"
+        )
+        topic = shlex.quote(judged.copies.partitions[keys[0]][0])
+        todo = (
+            "Stop MirrorMaker 2, wait until its group has no members, and plan again. A topic that it no longer copies"
+            f" begins by: reconciler mirror seek ENV {flow.name} --topic {topic} --to OFFSET"
+        )
+        yield Refused.of(subject, Why.REMOTE_TOPIC_NOT_EMPTY, text, todo)
+
 
 def _listed(judged: Judged, keys: Sequence[Key]) -> str:
     """``23 topics with 46,000 records: east.orders 2,000, ...``."""

@@ -101,6 +101,19 @@ class Judged:
                 yield from ((topic, stored) for stored in positions(read).positions)
 
     @property
+    def still_copied(self) -> Mapping[str, Sequence[Key]]:
+        """Groups of a dedicated MirrorMaker 2 that has members -> partitions of ``twice`` with its stored positions,
+        which the flow would begin by its ``start``. Workers of Connect do not show which connectors run."""
+        wanted = {self.copies.partitions[key]: key for key in self.twice if self.start(key)}
+        running = {group for group, state in self.facts.workers.items() if state not in ("", "Empty")}
+        covered: dict[str, set[Key]] = defaultdict(set)
+        for _, stored in self.stored:
+            key, group = wanted.get((stored.topic, stored.partition)), f"{stored.alias}-mm2"
+            if key is not None and group in running:
+                covered[group].add(key)
+        return {group: sorted(keys) for group, keys in sorted(covered.items())}
+
+    @property
     def shared(self) -> list[Key]:
         """Partitions in which a flow with provenance would copy beside records of an unknown writer."""
         if self.flow.provenance is None:

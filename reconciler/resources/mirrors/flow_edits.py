@@ -106,9 +106,9 @@ def _start(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
     if AGAIN in now - was:
         why = f"{why}. Those without one begin at their first record, also where the remote topic has it already"
         yield FlowEdit(flow, "start", "records can come twice", why, Risk.HIGH, lasting=True)
-    elif before["start"].get("offsets") != after["start"].get("offsets"):
+    elif after["start"].get("offsets") not in (None, before["start"].get("offsets")):
         why = f"{why}. Those that it names begin at their offset, and records before it are left out"
-        yield FlowEdit(flow, "start", "named partitions begin at other offsets", why, Risk.MEDIUM)
+        yield FlowEdit(flow, "start", "named partitions without a position begin there", why, Risk.MEDIUM)
     else:
         why = (
             f"{RESUMES}. latest and a time count only while the flow has no position at all: topics that begin to"

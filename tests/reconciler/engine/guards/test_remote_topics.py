@@ -141,6 +141,36 @@ def test_a_declared_start_is_a_consent(start: Start, blocks: bool, says: str) ->
     assert says in sentence
 
 
+STORED = (json.dumps(["MirrorSourceConnector", {"cluster": "east", "partition": 0, "topic": SOURCE}]), '{"offset": 5}')
+
+
+@pytest.mark.parametrize("start", [Start("latest"), Start("again"), Start("offsets", offsets={SOURCE: {0: 5, 1: 5}})])
+@pytest.mark.parametrize(
+    ("workers", "stored", "blocks"),
+    [
+        ({"east-mm2": "Stable"}, True, True),
+        ({"east-mm2": "PreparingRebalance", "hub-mm2": "Stable"}, True, True),
+        ({"east-mm2": "Empty"}, True, False),
+        ({"hub-mm2": "Stable"}, True, False),
+        ({}, True, False),
+        ({"east-mm2": "Stable"}, False, False),
+    ],
+    ids=["runs", "rebalances", "stopped", "of another source", "gone", "does not copy the topic"],
+)
+def test_no_start_agrees_to_copy_beside_a_running_mirrormaker(
+    start: Start, workers: Mapping[str, str], *, stored: bool, blocks: bool
+) -> None:
+    connect = {MM2: [(STORED[0].encode(), STORED[1].encode())]} if stored else {}
+    made, _ = blocked(
+        replace(NOTHING, held=HELD, workers=workers, connect=connect), flow("east", "west", SOURCE, start=start)
+    )
+    assert [refused.reason.code for refused in made.refused] == [Why.REMOTE_TOPIC_NOT_EMPTY] * blocks
+    for refused in made.refused:
+        assert f"is running (group east-mm2 on west is {workers['east-mm2']})" in refused.reason.text
+        assert "positions of 1 topic with 1,500 records (east.orders 1,500)" in refused.reason.text
+        assert refused.todo.startswith("Stop MirrorMaker 2, wait until its group has no members")
+
+
 def test_of_a_flow_that_runs_a_start_begins_no_later_topic_so_seek_does() -> None:
     """Topics that appear later are copied from their beginning, whatever the flow's start is."""
     facts = replace(FILLED, positions={"east-to-west": {("east.other", 0): PositionMark()}})

@@ -169,6 +169,7 @@ SYNCED = Groups(sync_offsets=True)
         (Start("again"), Start(), "start", Risk.LOW, "only while the flow has no position"),
         (Start("again"), Start("latest"), "start", Risk.MEDIUM, "copied from their first record"),
         (Start(), Start("offsets", None, {"orders": {0: 5}}), "start", Risk.MEDIUM, "left out"),
+        (Start("offsets", None, {"orders": {0: 5}}), Start(), "start", Risk.LOW, "only while the flow has no position"),
         (SYNCED, replace(SYNCED, follow_rewinds=True), "groups.follow_rewinds", Risk.MEDIUM, "set back on the target"),
         (replace(SYNCED, follow_rewinds=True), SYNCED, "groups.follow_rewinds", Risk.MEDIUM, "does not read again"),
         (SYNCED, replace(SYNCED, both_ways=True), "groups.both_ways", Risk.MEDIUM, "on the source are written over"),
