@@ -91,6 +91,9 @@ class Guard:
     def _instead(self, scope: Scope) -> Response | None:
         """The response to a request that the application must not get: a refusal, or the login by token."""
         headers = Headers(scope=scope)
+        if "transfer-encoding" in headers or headers.get("content-length", "0") != "0":
+            # Without an end to the connection its body would be read for as long as someone sends one.
+            return PlainTextResponse("This page takes no body.\n", 413, {"connection": "close"})
         if scope["method"] not in ("GET", "HEAD"):
             return PlainTextResponse("This page only shows: GET and HEAD.\n", 405, {"allow": "GET, HEAD"})
         hosts = headers.getlist("host")

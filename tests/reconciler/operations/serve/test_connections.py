@@ -91,6 +91,22 @@ def test_a_request_that_drips_is_ended() -> None:
         assert status(port) == 200
 
 
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("size", ["Transfer-Encoding: chunked", "Content-Length: 999999999"])
+def test_a_body_without_an_end_is_not_read(method: str, size: str) -> None:
+    """Each of a few hundred would keep the page busy until it is ended by its age."""
+    with listening(token="secret") as port, socket.create_connection(("127.0.0.1", port), WAIT_S) as endless:
+        endless.sendall(f"{method} / HTTP/1.1\r\nHost: 127.0.0.1\r\n{size}\r\n\r\n".encode())
+        assert endless.recv(10) == b"HTTP/1.1 4"
+        piece = b"10000\r\n" + b"a" * 65536 + b"\r\n"
+        with suppress(ConnectionError):
+            for _ in range(1_000):
+                endless.sendall(piece)
+            pytest.fail("65 MB were read")
+        assert status(port, TOKEN) == 200
+
+
 TOKEN = {"Authorization": "Bearer secret"}
 
 
