@@ -25,8 +25,7 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, Topology, by_name
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.operations.serve.access import Access
-from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.run import answering
+from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.view import ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
 from reconciler.render.plan.html import AboutPlan, plan_html
 from reconciler.render.reports.status import StatusInputs

@@ -9,9 +9,9 @@ from typing import Any
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Reason, ReassignReplicas, Refused, Role, Subject, Unmanaged, Why
-from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, different_configs, usual_configs
+from reconciler.model.plan import Findings, merged
 from reconciler.model.replicas import ReplicaFacts
 from reconciler.replication.names import is_reserved
 from reconciler.resources.acls.diff import compare_access

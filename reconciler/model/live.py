@@ -9,11 +9,17 @@ from types import MappingProxyType
 from typing import Any
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import WILDCARD, AclBinding, Unsupported
 from reconciler.model.environment.topology import TopicRef
-from reconciler.model.quotas import Limits, QuotaEntity
+from reconciler.model.principals import (
+    WILDCARD,
+    AclBinding,
+    Credentials,
+    QuotaEntity,
+    QuotaLimits,
+    Unsupported,
+    UserRecord,
+)
 from reconciler.model.replicas import ReplicaFacts
-from reconciler.model.users import Credentials, UserRecord
 from reconciler.replication.status import FlowStatus
 
 
@@ -175,7 +181,7 @@ class LiveCluster:
     """None: there was no reason to read them."""
     access: LiveAccess | None = None
     """None: no declaration depends on access rules."""
-    quotas: Mapping[QuotaEntity, Limits] | Unknown | None = None
+    quotas: Mapping[QuotaEntity, QuotaLimits] | Unknown | None = None
     quota_keys: Mapping[QuotaEntity, frozenset[str]] | Unknown = field(default_factory=_nothing)
     """Quota keys that runs of this environment set, by the ownership record."""
     users: LiveUsers | None = None

@@ -5,12 +5,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from reconciler.errors import ClusterError
-from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AlterQuota, Subject, TopicChange
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveMirror, LiveUsers, Made
 from reconciler.model.plan import Outcome, Planned
-from reconciler.model.quotas import Limits, QuotaEntity
+from reconciler.model.principals import AclBinding, QuotaEntity, QuotaLimits
 from reconciler.model.replicas import Journal, Partition, ReassignmentInFlight, ReplicaFacts, ThrottleEdit
 from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.probe import Needs
@@ -30,7 +29,7 @@ class ClusterReader(Protocol):
         """Every access rule of the cluster in one request, and the rules that runs of this environment made."""
         ...
 
-    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
+    def read_quotas(self) -> Mapping[QuotaEntity, QuotaLimits]:
         """Every client quota of the cluster, in one request."""
         ...
 

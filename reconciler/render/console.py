@@ -20,10 +20,8 @@ from typer.exceptions import TyperException
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.model.options import ReportFormat
 from reconciler.render import completion
-from reconciler.render.escape import lines_of, markdown, no_command, page
-from reconciler.render.style import Format as Page
-from reconciler.render.style import Style
-from reconciler.render.wrap import NARROWEST, wrapped
+from reconciler.render.markup import NARROWEST, Style, lines_of, markdown, no_command, page, wrapped
+from reconciler.render.markup import Format as Page
 from reconciler.replication.allowed import allowed, permit_policies
 from reconciler.text import command_of, duration_ms, in_shell, printable_json
 

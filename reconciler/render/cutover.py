@@ -8,12 +8,10 @@ from typing import Any, assert_never
 from reconciler.engine.plan.file import SavedKind
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, GroupSeen, TopicSeen
 from reconciler.model.reports.failover import FailoverStep, Level, StepResult
-from reconciler.render.escape import lines_of, markdown
+from reconciler.render.markup import FORMAT_VERSION, PLAIN, Format, Style, lines_of, markdown, report_json
 from reconciler.render.plan.html import report_html
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.report_json import FORMAT_VERSION, report_json
 from reconciler.render.reports.failover import check_sections
-from reconciler.render.style import PLAIN, Format, Style
 from reconciler.replication.json_codec import Codec
 from reconciler.text import counted, first_of, moment, time_words, total
 

@@ -11,8 +11,8 @@ from reconciler.model.reports.drill import DrillReport, DrillVerdict, ObjectiveS
 from reconciler.model.reports.failover import FailoverStep
 from reconciler.model.state.last_drill import LastDrill
 from reconciler.render.cutover import group_item, listed, step_item
+from reconciler.render.markup import report_json
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.report_json import report_json
 from reconciler.text import counted, moment, time_words
 
 _WORDS = {"rto": "recovery time", "rpo": "recovery point"}

@@ -11,7 +11,7 @@ from reconciler.errors import ExitCode
 from reconciler.model.environment.webhooks import Notice, NoticeEvent, WebhookFormat
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import Health, Verdict
-from reconciler.render.report_json import report_json
+from reconciler.render.markup import report_json
 from reconciler.render.reports.drift import drift_verdict
 from reconciler.render.reports.verdict import brief_words, cause_words
 from reconciler.text import counted

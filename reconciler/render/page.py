@@ -7,7 +7,7 @@ import base64
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 
-from reconciler.render.escape import page as safe
+from reconciler.render.markup import page as safe
 
 
 def mono(text: str) -> str:

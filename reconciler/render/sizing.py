@@ -6,8 +6,7 @@ from typing import TypeVar
 
 from reconciler.engine.sizing import CORE_BYTES, LANE_BYTES, RECORD_WORK, MirrorSize, disk_by_cluster
 from reconciler.errors import ExitCode, Unknown
-from reconciler.render.report_json import report_json
-from reconciler.render.wrap import table_lines
+from reconciler.render.markup import report_json, table_lines
 from reconciler.text import counted, size_words
 
 UNKNOWN = "unknown"

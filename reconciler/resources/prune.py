@@ -7,9 +7,9 @@ quotas and users the ownership record replaces the list.
 from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.model.changes import About, DeleteTopic, Ignored, Reason, Refused, Subject, Unmanaged, Why, of_topic
-from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveState
+from reconciler.model.plan import Findings
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.names import is_reserved
 from reconciler.resources.protected_names import is_state_of_an_application, protection_of

@@ -16,17 +16,16 @@ from reconciler.engine.observe.read_all import ReadScope, observe
 from reconciler.engine.plan.build import plan
 from reconciler.environment.load import load
 from reconciler.errors import Unknown
-from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant, MirrorChange
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import Before, LiftedCopies, LiveAccess, Made
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin
+from reconciler.model.principals import AclBinding, Unsupported
 from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResult, Way
 from reconciler.operations.cutover.decide import fence_of
-from reconciler.operations.failover.copies import ReadOnlyCopies
 from reconciler.operations.failover.decide import move_of
-from reconciler.operations.failover.fence import Fence
+from reconciler.operations.failover.fence import Fence, ReadOnlyCopies
 from reconciler.resources.acls.read_only import denial
 from tests.support.access.acls import rule
 from tests.support.builders import flow, topology

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.clusters import facts, permissions
+from reconciler.backends.clusters import permissions
 from reconciler.backends.clusters.acls import AclRequests
 from reconciler.backends.clusters.quotas import QuotaRequests
 from reconciler.backends.clusters.replicas import ReplicaRequests
@@ -69,7 +69,7 @@ def test_each_way_to_log_in_serves_every_request(
         assert replicas.moves() == ()
         assert (topic, 0, 1) in replicas.sizes_on(replicas.brokers(), None)
         assert replicas.sizes_on([99], None) == {}, "a broker that is not there is not any broker"
-    told = facts.cluster_facts(cluster, PLAN)
+    told = permissions.cluster_facts(cluster, PLAN)
     assert not isinstance(told.features, Unknown)
     assert not isinstance(told.skew_ms, Unknown)
     assert not [one for one in (told.brokers, told.authorizer, told.quotas) if isinstance(one, Unknown)]

@@ -15,7 +15,7 @@ from reconciler.model.changes import AlterQuota, LimitChange
 from reconciler.model.environment.topology import Principal
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.model.quotas import QuotaEntity, entity
+from reconciler.model.principals import QuotaEntity, entity
 from tests.support.clusters import real_cluster
 from tests.support.fakes.subjects import BECAUSE, results
 

@@ -7,10 +7,10 @@ import time
 from confluent_kafka import Consumer, TopicPartition
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.backends.clusters.facts import cluster_facts
 from reconciler.backends.clusters.impact import read_nature, read_stakes
+from reconciler.backends.clusters.permissions import cluster_facts
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.reports.impact import ImpactQuery
+from reconciler.model.plan import ImpactQuery
 from tests.support.clusters import DAY, CreateTopic, newest, produce, real_cluster
 
 

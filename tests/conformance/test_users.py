@@ -16,12 +16,11 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.backends.clusters import users as edge
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.errors import Unknown
-from reconciler.model.acls import Unsupported
 from reconciler.model.changes import AlterUser, CredentialChange, DeleteUser, UserChange
 from reconciler.model.environment.topology import Principal
 from reconciler.model.plan import Outcome, Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.model.users import Credentials, Mechanism, UserRecord
+from reconciler.model.principals import Credentials, Mechanism, Unsupported, UserRecord
 from tests.support.clusters import may_log_in, real_cluster, scram
 from tests.support.fakes.subjects import BECAUSE, results
 

@@ -26,6 +26,7 @@ from reconciler.model.changes import (
 )
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Basis, Outcome, Plan, Planned, Result, SeenCluster
+from reconciler.render.markup import Format
 from reconciler.render.page import CSS, SCRIPT
 from reconciler.render.plan.html import AboutPlan, plan_html
 from reconciler.render.plan.markdown import GITHUB_LIMIT, marker, plan_markdown
@@ -33,7 +34,6 @@ from reconciler.render.plan.outline import outline
 from reconciler.render.plan.sections import Handoff, of_this_plan
 from reconciler.render.reports.apply import outcomes_in
 from reconciler.render.reports.drift import drift_in
-from reconciler.render.style import Format
 from tests.support.documents.maps import changed_plan, regions
 from tests.support.documents.pages import FOREIGN, NASTY, elements, undressed, unescaped, words
 from tests.support.documents.plans import PLANS, agrees

@@ -9,9 +9,9 @@ import pytest
 
 from reconciler.errors import Unknown
 from reconciler.model.reports.drift import Disparity, Parity
+from reconciler.render.markup import Format
 from reconciler.render.plan.markdown import GITHUB_LIMIT, marker
 from reconciler.render.reports.drift import parity_in
-from reconciler.render.style import Format
 from tests.support.documents.pages import FOREIGN, NASTY, elements, undressed, unescaped, words
 from tests.support.documents.plans import agrees
 

@@ -17,10 +17,10 @@ from reconciler.engine.plan import file as planfile
 from reconciler.errors import ExitCode, RunnerError
 from reconciler.model.plan import Outcome, Result
 from reconciler.model.schemas import schema as schema_of
+from reconciler.render.markup import Format, Style
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcomes_in, outcomes_json, outcomes_text
 from reconciler.render.reports.drift import drift_json, drift_text
-from reconciler.render.style import Format, Style
 from tests.support.builders import world
 from tests.support.documents.plans import PLANS, agrees, first, troubled, wished
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from reconciler.environment.load import load
+from reconciler.render.markup import Style
 from reconciler.render.plan.text import plan_text
-from reconciler.render.style import Style
 from tests.support.builders import World
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.paths import ROOT

@@ -11,7 +11,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from reconciler_sandbox.install import jars, prerequisites
 
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 
 pytestmark = pytest.mark.slow

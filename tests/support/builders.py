@@ -10,7 +10,6 @@ from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
 from reconciler.engine.observe.read_all import ReadScope, observe, unlisted, with_named
 from reconciler.engine.plan.build import plan
-from reconciler.model.acls import AccessRule
 from reconciler.model.changes import AlterConfigs, ConfigChange
 from reconciler.model.environment.topology import (
     Cluster,
@@ -24,6 +23,7 @@ from reconciler.model.environment.topology import (
 )
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Outcome, Plan
+from reconciler.model.principals import AccessRule
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.mirrors.handover import handovers
 from reconciler.resources.quotas import quota_clusters

@@ -17,10 +17,10 @@ from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.protocol import acls as wire_acls
 from reconciler.kafka.protocol.acls import Acl
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason, Why
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Before, LiveAccess, Made
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.text import batched
 
 RESOURCES = {

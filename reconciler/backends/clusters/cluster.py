@@ -20,7 +20,6 @@ from reconciler.backends.connections import errors
 from reconciler.backends.connections.requests import Requests
 from reconciler.errors import ClusterError, or_unknown
 from reconciler.kafka.protocol.metadata_and_configs import ClusterOf
-from reconciler.model.acls import AclBinding
 from reconciler.model.changes import (
     AddPartitions,
     AlterConfigs,
@@ -34,7 +33,7 @@ from reconciler.model.changes import (
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Before, LiveAccess, LiveCluster, LiveUsers, Made, broker_defaults, shows_defaults
 from reconciler.model.plan import Outcome, Planned
-from reconciler.model.quotas import Limits, QuotaEntity
+from reconciler.model.principals import AclBinding, QuotaEntity, QuotaLimits
 from reconciler.model.replicas import Partition, ReassignmentInFlight, ReplicaFacts
 from reconciler.model.reports.health import ClusterHealth, Short, lacks_replicas
 
@@ -115,7 +114,7 @@ class KafkaCluster:
     def read_access(self) -> LiveAccess:
         return self.access.read()
 
-    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
+    def read_quotas(self) -> Mapping[QuotaEntity, QuotaLimits]:
         return self.quotas.read()
 
     def read_quota_keys(self) -> Mapping[QuotaEntity, frozenset[str]]:

@@ -26,7 +26,7 @@ from reconciler.kafka.records.batches import CONTROL, scan
 from reconciler.kafka.records.records import key_and_value, records_of
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal
-from reconciler.model.reports.impact import CopyFacts, FlowCopies, RemoteFacts
+from reconciler.model.plan import CopyFacts, FlowCopies, RemoteFacts
 from reconciler.replication.groups import POSITIONS
 from reconciler.replication.mirrormaker_records import HEARTBEATS, no_heartbeat
 from reconciler.replication.names import position_group

@@ -19,7 +19,7 @@ from reconciler.kafka.protocol import acls, log_dirs
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
-from reconciler.model.reports.impact import ClusterFeatures, ImpactQuery, ReadingGroup, Stakes
+from reconciler.model.plan import ClusterFeatures, ImpactQuery, ReadingGroup, Stakes
 from reconciler.replication.groups import POSITIONS
 
 MOST_GROUPS = 2_000

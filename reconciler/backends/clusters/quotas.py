@@ -15,7 +15,7 @@ from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.changes import AlterQuota, Subject
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.quotas import Limits, QuotaEntity, entity
+from reconciler.model.principals import QuotaEntity, QuotaLimits, entity
 from reconciler.text import batched
 
 DESCRIBE = Asked("read the quotas", "DescribeConfigs", "--cluster")
@@ -26,7 +26,7 @@ NO_KEYS: frozenset[str] = frozenset()
 class QuotaRequests(Requests):
     """Raises ClusterError."""
 
-    def described(self, broker: int | None = None) -> dict[QuotaEntity, Limits]:
+    def described(self, broker: int | None = None) -> dict[QuotaEntity, QuotaLimits]:
         """All quotas in the copy of ``broker``."""
         answer = self.send(DESCRIBE, protocol.DescribeClientQuotasRequest, broker, components=[], strict=False)
         self.check(answer.error_code, DESCRIBE, answer.error_message)
@@ -69,7 +69,7 @@ class QuotaControl(KindControl[AlterQuota]):
         super().__init__(cluster, principal)
         self.record = SubjectRecord(QUOTAS, cluster, principal, environment)
 
-    def read(self) -> Mapping[QuotaEntity, Limits]:
+    def read(self) -> Mapping[QuotaEntity, QuotaLimits]:
         """Raises ClusterError."""
         with QuotaRequests(self.cluster, self.principal) as requests:
             return requests.described()
@@ -115,7 +115,7 @@ class QuotaControl(KindControl[AlterQuota]):
             )
         except ReconcilerError as error:
             # A request without an answer may have been carried out, so the cluster's quotas decide.
-            shown: Mapping[QuotaEntity, Limits] = {}
+            shown: Mapping[QuotaEntity, QuotaLimits] = {}
             with contextlib.suppress(ReconcilerError):
                 shown = self.read()
             return [

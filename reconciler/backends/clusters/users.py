@@ -18,11 +18,10 @@ from reconciler.backends.connections.requests import Requests
 from reconciler.backends.state.ownership import USERS, SubjectRecord
 from reconciler.errors import ReconcilerError, SecretError, Unknown
 from reconciler.kafka.protocol import generated as protocol
-from reconciler.model.acls import Unsupported
 from reconciler.model.changes import AlterUser, DeleteUser, UserChange
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import LiveUsers
-from reconciler.model.users import Mechanism, UserRecord, user_words
+from reconciler.model.principals import Mechanism, Unsupported, UserRecord, user_words
 
 DESCRIBE = Asked("read the SCRAM users", "Describe", "--cluster")
 ALTER = Asked("change SCRAM users", "Alter", "--cluster")

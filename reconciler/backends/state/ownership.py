@@ -12,11 +12,9 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from reconciler.backends.state.records import RecordLog
-from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Before, LiftedCopies, Made
-from reconciler.model.quotas import QuotaEntity, entity
-from reconciler.model.users import UserRecord
+from reconciler.model.principals import AclBinding, QuotaEntity, UserRecord, entity
 from reconciler.replication.json_codec import Codec, parsed
 
 Subject = TypeVar("Subject", bound=Hashable)

@@ -13,7 +13,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.options import PROBE_PATIENCE_S, KeepDiverged
 from reconciler.render import completion, console
 from reconciler.render.console import show as tell
-from reconciler.render.style import Format as Page
+from reconciler.render.markup import Format as Page
 from reconciler.text import counted
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from reconciler.cli.help import ending
 from reconciler.errors import ReconcilerError
 from reconciler.model.options import WITHIN_S, ReportFormat
 from reconciler.render import console
-from reconciler.render.style import Format as Page
+from reconciler.render.markup import Format as Page
 
 app = console.App()
 audit_app = console.App(help="The record of who changed what.", no_args_is_help=True)

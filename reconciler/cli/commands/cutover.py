@@ -10,7 +10,7 @@ import typer
 from reconciler.cli.commands.apply import Flow, Form, Hold
 from reconciler.cli.help import ending
 from reconciler.render.console import App, Env, StealOption, YesOption, seconds
-from reconciler.render.style import Format
+from reconciler.render.markup import Format
 
 if TYPE_CHECKING:
     from reconciler.operations.cutover.run import CutoverOptions

@@ -16,7 +16,7 @@ from reconciler.backends.files import environment_name, read_readable, write_tex
 from reconciler.cli.help import ending
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.render import completion, console
-from reconciler.render.style import Format as Page
+from reconciler.render.markup import Format as Page
 
 if TYPE_CHECKING:
     from reconciler.operations.session.early_reads import Begun

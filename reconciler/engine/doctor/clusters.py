@@ -3,13 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from reconciler.engine.doctor.broker_limits import brokers_agree
-from reconciler.engine.doctor.check import Check
+from reconciler.engine.doctor.flows import brokers_agree
 from reconciler.errors import Unknown
 from reconciler.model.config_values import human
 from reconciler.model.environment.services import NO_SERVICE, ServiceOffer, offer_of, service_words
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.reports.doctor import ClusterFacts, DoctorVerdict, Finding
+from reconciler.model.reports.doctor import Check, ClusterFacts, DoctorVerdict, Finding
 from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, moment
 

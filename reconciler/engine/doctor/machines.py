@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from reconciler.engine.doctor.check import Check
 from reconciler.errors import RunnerError, Unknown
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, Topology
 from reconciler.model.live import JobState, LiveMirror
-from reconciler.model.reports.doctor import ExecutorLook, Finding, Machine, SparkMaster
+from reconciler.model.reports.doctor import Check, ExecutorLook, Finding, Machine, SparkMaster
 from reconciler.replication.handover import CLUSTER
 from reconciler.text import BRIEF, counted
 

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from reconciler.engine.doctor.check import Check
 from reconciler.engine.doctor.rights import (
     FEW,
     HOSTS_NOT_ASKED,
@@ -19,10 +18,10 @@ from reconciler.engine.doctor.rights import (
     topic_needs,
 )
 from reconciler.errors import Unknown
-from reconciler.model.acls import Operation
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.reports.doctor import Ask, Finding, Rights
+from reconciler.model.principals import Operation
+from reconciler.model.reports.doctor import Ask, Check, Finding, Rights
 from reconciler.model.state.lock import transactional_id as lock_transactional_id
 from reconciler.replication.names import host_transactions, transactional_id
 from reconciler.resources.acls.desired import access_clusters

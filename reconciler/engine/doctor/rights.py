@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from reconciler.model.acls import Operation
 from reconciler.model.environment.topology import Flow, Mirror, Principal, Topology
+from reconciler.model.principals import Operation
 from reconciler.model.reports.doctor import Rights
 from reconciler.model.state.lock import lock_cluster
 from reconciler.replication.names import position_group

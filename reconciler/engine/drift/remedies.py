@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from reconciler.engine.kinds import kind_of
 from reconciler.errors import Unknown
 from reconciler.model import changes
-from reconciler.model.acls import WILDCARD, Permission, ResourceType
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
+from reconciler.model.principals import WILDCARD, Permission, ResourceType
 from reconciler.model.reports.drift import Deviation
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.resources.flows.routes import selector_of

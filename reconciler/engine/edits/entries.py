@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from reconciler.engine.edits.fields import NOT_SET, changed_fields, whole
-from reconciler.model.acls import WILDCARD, AccessRule, Permission
 from reconciler.model.changes import Risk
 from reconciler.model.environment.topology import Topology
-from reconciler.model.quotas import Quota, limit_words
+from reconciler.model.principals import AS_FOUND, WILDCARD, AccessRule, Permission, Quota, ScramUser, limit_words
 from reconciler.model.reports.edit import FieldChange, ItemChange, Sign
-from reconciler.model.users import AS_FOUND, ScramUser
 from reconciler.text import grouped
 
 Entry = TypeVar("Entry", AccessRule, Quota, ScramUser)

@@ -7,10 +7,9 @@ from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, q
 from reconciler.engine.edits.entries import SECTIONS
 from reconciler.engine.edits.fields import NOT_SET
 from reconciler.errors import Unknown
-from reconciler.model.acls import AccessRole, AccessRule, AclBinding
 from reconciler.model.changes import About, AclChange, AlterQuota, DeleteUser, UserChange
+from reconciler.model.principals import AccessRole, AccessRule, AclBinding, Mechanism, ScramUser
 from reconciler.model.reports.edit import ItemChange, NoEffect, Sign
-from reconciler.model.users import Mechanism, ScramUser
 from reconciler.resources.acls.roles import clusters_of, expand_stable
 from reconciler.text import BRIEF, counted, first_of, in_shell
 

@@ -15,8 +15,7 @@ from reconciler.model.changes import About, Refused, Subject, Why, of_topic
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.options import CONNECTOR
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import FlowCopies, Key
+from reconciler.model.plan import FlowCopies, Key, Plan
 from reconciler.model.state.last_apply import Applied
 from reconciler.replication.handover import AGAIN, MOST_LANES
 from reconciler.replication.mirrormaker_records import HEARTBEATS

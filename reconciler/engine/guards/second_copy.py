@@ -12,7 +12,7 @@ from reconciler.environment.importers.positions.connect_records import Stored, p
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts
+from reconciler.model.plan import FlowCopies, Key, RemoteFacts
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.names import is_own_topic
 from reconciler.resources.flows.routes import TopicHop, hops_between

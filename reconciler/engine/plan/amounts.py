@@ -9,8 +9,7 @@ from reconciler.engine.plan.impact import MOST, by_cluster, lowered_retention
 from reconciler.model.changes import AlterConfigs, CreateTopic, DeleteTopic, ReassignReplicas
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import ImpactQuery, Stakes
+from reconciler.model.plan import ImpactQuery, Plan, Stakes
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.text import grouped, total
 

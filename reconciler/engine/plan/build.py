@@ -11,10 +11,9 @@ from reconciler.engine.plan.order import after_replicas, place_of, planned
 from reconciler.engine.rollout.waves import course_of, in_waves
 from reconciler.errors import Moved, Unknown
 from reconciler.model.changes import About, CreateTopic, Reason, ReassignReplicas, Refused, Subject, TopicChange, Why
-from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
-from reconciler.model.plan import NO_EDITION, Basis, Edition, Plan, SeenCluster
+from reconciler.model.plan import NO_EDITION, Basis, Edition, Findings, Plan, SeenCluster
 from reconciler.replication.names import OWN_TOPICS, is_own_topic
 from reconciler.resources.acls.authorizer.after_plan import judged, outlook
 from reconciler.resources.flows.routes import Routing, kept_less_by

@@ -11,8 +11,7 @@ from reconciler.model.changes import AddPartitions, AlterConfigs, CopiedAgain, D
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Plan, Planned
-from reconciler.model.reports.impact import ClusterFeatures, ImpactQuery, Stakes
+from reconciler.model.plan import ClusterFeatures, ImpactQuery, Plan, Planned, Stakes
 from reconciler.resources.flows.broker_apis import without_apis
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import Assessment

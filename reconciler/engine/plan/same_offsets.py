@@ -8,8 +8,7 @@ from reconciler.model.changes import About, Refused, Subject, Why
 from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import CopyFacts
+from reconciler.model.plan import CopyFacts, Plan
 from reconciler.replication.offsets.position_metadata import names_claim
 from reconciler.replication.offsets.same import FILLER_LIMIT, FILLERS_PER_SECOND, above_limit, filler_cost, producer_of
 from reconciler.resources.flows.routes import TopicHop, hops_between

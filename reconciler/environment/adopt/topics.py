@@ -11,13 +11,11 @@ from reconciler.environment.adopt.principals import Adopted, adopt_access, adopt
 from reconciler.environment.declarations.values import Wrong, topic_config
 from reconciler.environment.yaml.nodes import CONTROL, Scalar
 from reconciler.errors import Unknown
-from reconciler.model.acls import AccessRule
 from reconciler.model.changes import Ignored, of_topic
 from reconciler.model.config_values import THROTTLES, canonical, human, number, same, words_for
 from reconciler.model.environment.topology import Cluster, Topic, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveTopic, Source
-from reconciler.model.quotas import Quota
-from reconciler.model.users import ScramUser
+from reconciler.model.principals import AccessRule, Quota, ScramUser
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.replication.names import is_own_topic
 from reconciler.replication.policy import DefaultReplicationPolicy

@@ -8,10 +8,18 @@ from decimal import Decimal
 
 from reconciler.environment.adopt.principals import Adopted
 from reconciler.environment.adopt.topics import ELSEWHERE, NOT_CHOSEN, AdoptedTopic, Adoption, counts
-from reconciler.model.acls import WILDCARD, AccessRule, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Cluster
-from reconciler.model.quotas import BYTE_RATES, Quota, exact_size
-from reconciler.model.users import ScramUser
+from reconciler.model.principals import (
+    BYTE_RATES,
+    WILDCARD,
+    AccessRule,
+    PatternType,
+    Permission,
+    Quota,
+    ResourceType,
+    ScramUser,
+    exact_size,
+)
 
 WIDTH = 120
 ONE_FILE = 60

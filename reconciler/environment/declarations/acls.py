@@ -11,7 +11,8 @@ from reconciler.environment.yaml.locations import Places, unknown_clusters, unkn
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Scalar, Sequence
 from reconciler.errors import Problem
-from reconciler.model.acls import (
+from reconciler.model.environment.topology import Topology
+from reconciler.model.principals import (
     CLUSTER_NAME,
     WILDCARD,
     AccessRole,
@@ -24,7 +25,6 @@ from reconciler.model.acls import (
     Permission,
     ResourceType,
 )
-from reconciler.model.environment.topology import Topology
 from reconciler.resources.acls.roles import expand_stable
 from reconciler.text import nearest
 

@@ -10,7 +10,7 @@ from reconciler.environment.yaml.locations import Places, unknown_clusters
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topology
-from reconciler.model.quotas import CONNECTIONS, KEYS, OF_CLIENTS, Quota, QuotaEntity, entity
+from reconciler.model.principals import CLIENT_QUOTAS, CONNECTION_RATE, QUOTA_KEYS, Quota, QuotaEntity, entity
 from reconciler.text import sentence, size_bytes
 
 FIELDS = {"user": "user", "client_id": "client-id", "ip": "ip"}
@@ -25,7 +25,7 @@ def build_quota(reading: Reading) -> Quota:
     _check_parts(reading, parts)
 
     # Byte rates may have a unit; all other limits are plain numbers.
-    written = {key: node.data for key in KEYS if (node := reading.node(key)) is not None}
+    written = {key: node.data for key in QUOTA_KEYS if (node := reading.node(key)) is not None}
     limits: dict[str, float] = {}
     for key, data in written.items():
         if isinstance(data, int | float):
@@ -42,7 +42,7 @@ def build_quota(reading: Reading) -> Quota:
     # An entry whose parts contradict each other is refused here: which of them counts would be a guess.
     remove = reading.texts("remove")
     absent = reading.value("absent", default=False)
-    fitting = (CONNECTIONS,) if "ip" in parts else OF_CLIENTS
+    fitting = (CONNECTION_RATE,) if "ip" in parts else CLIENT_QUOTAS
     for path, key in [*(((name,), name) for name in limits), *((("remove", n), name) for n, name in enumerate(remove))]:
         if key not in fitting and parts:
             problem = f"{key} does not fit {entity(parts)}"

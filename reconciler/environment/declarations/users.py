@@ -9,7 +9,7 @@ from reconciler.environment.yaml.locations import Places, unknown_clusters
 from reconciler.environment.yaml.nodes import Node, Scalar
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topology
-from reconciler.model.users import AS_FOUND, Mechanism, ScramUser, user_words
+from reconciler.model.principals import AS_FOUND, Mechanism, ScramUser, user_words
 from reconciler.text import grouped
 
 _ONLY_DESIRED = ("version", "mechanisms", "iterations", "password", "take_over")

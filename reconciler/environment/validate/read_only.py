@@ -7,8 +7,8 @@ from itertools import permutations
 from reconciler.environment.validate.provenance_and_offsets import common
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import Problem
-from reconciler.model.acls import AccessRole, AclBinding, PatternType
 from reconciler.model.environment.topology import Topology
+from reconciler.model.principals import AccessRole, AclBinding, PatternType
 from reconciler.resources.acls.derive_from_flows import FlowTopics
 from reconciler.resources.acls.read_only import lets_write, mirror_principals
 from reconciler.resources.acls.roles import expand_stable

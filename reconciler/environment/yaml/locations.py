@@ -9,10 +9,8 @@ from reconciler.environment.yaml.characters import foreign
 from reconciler.environment.yaml.nodes import Document, Entry, Node, Scalar, Sequence
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.errors import NOWHERE, Problem, Where
-from reconciler.model.acls import AccessRule
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Rename, Tombstone, Topic
-from reconciler.model.quotas import Quota
-from reconciler.model.users import ScramUser
+from reconciler.model.principals import AccessRule, Quota, ScramUser
 from reconciler.text import grouped, suggestion
 
 Step = str | int

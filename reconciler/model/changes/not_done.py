@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from reconciler.model.acls import AclBinding
 from reconciler.model.changes.subject import Subject
 from reconciler.model.changes.vocabulary import Reason, Why
 from reconciler.model.environment.topology import TopicRef
+from reconciler.model.principals import AclBinding
 from reconciler.replication.json_codec import SPARSE
 
 

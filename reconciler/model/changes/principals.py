@@ -2,11 +2,17 @@
 
 from dataclasses import dataclass
 
-from reconciler.model.acls import AclBinding, Permission
 from reconciler.model.changes.subject import About, Subject
 from reconciler.model.changes.vocabulary import Action, BaseChange, KindName, Reason, Stage, Why
-from reconciler.model.quotas import Limits, QuotaEntity
-from reconciler.model.users import Credentials, Mechanism, user_words
+from reconciler.model.principals import (
+    AclBinding,
+    Credentials,
+    Mechanism,
+    Permission,
+    QuotaEntity,
+    QuotaLimits,
+    user_words,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +118,7 @@ class AlterQuota(BaseChange):
     def values(self) -> tuple[str, ...]:
         return tuple(f"{self.id} {limit.key} = {limit.after}" for limit in self.limits)
 
-    def is_done(self, live: Limits) -> bool:
+    def is_done(self, live: QuotaLimits) -> bool:
         return all(live.get(limit.key) == limit.after for limit in self.limits)
 
 

@@ -7,14 +7,12 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from reconciler.errors import NOWHERE, Where
-from reconciler.model.acls import AccessRule
 from reconciler.model.environment import flow_settings
 from reconciler.model.environment.hooks import CutoverHook
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.webhooks import Webhook
-from reconciler.model.quotas import Quota
+from reconciler.model.principals import AccessRule, Quota, ScramUser
 from reconciler.model.replicas import ReassignmentPace
-from reconciler.model.users import ScramUser
 from reconciler.replication.expressions.added_headers import AddedHeader
 from reconciler.replication.expressions.record_filter import Where as Selection
 from reconciler.replication.handover import ChannelSettings, Deployment, Naming, Start

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import ExitCode
-from reconciler.model.acls import AclBinding
 from reconciler.model.environment.rollout import Gates
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
 from reconciler.replication.json_codec import SPARSE
 

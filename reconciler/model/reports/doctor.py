@@ -1,4 +1,4 @@
-"""Report of ``doctor``: questions, answers, findings."""
+"""Report of ``doctor``: questions, answers, findings, and the check that builds the findings of one subject."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -177,3 +177,29 @@ class Machine:
     """Likewise."""
     free_bytes: int | Unknown
     folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """``subject`` and ``name`` as in ``Finding``."""
+
+    subject: str
+    name: str
+
+    def ok(self, text: str, why: str = "") -> Finding:
+        return self._finding(DoctorVerdict.OK, text, why)
+
+    def warning(self, text: str, why: str, todo: str) -> Finding:
+        return self._finding(DoctorVerdict.WARNING, text, why, todo)
+
+    def problem(self, text: str, why: str, todo: str) -> Finding:
+        return self._finding(DoctorVerdict.PROBLEM, text, why, todo)
+
+    def unknown(self, text: str, why: str = "", todo: str = "") -> Finding:
+        return self._finding(DoctorVerdict.UNKNOWN, text, why, todo)
+
+    def unread(self, part: Unknown, why: str = "") -> Finding:
+        return self.unknown(part.error, why, part.todo)
+
+    def _finding(self, verdict: DoctorVerdict, text: str, why: str, todo: str = "") -> Finding:
+        return Finding(self.subject, self.name, verdict, text, why, (todo,) if todo else ())

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import AclBinding
 from reconciler.model.live import LiftedCopies
+from reconciler.model.principals import AclBinding
 from reconciler.replication.status import PartitionLag
 from reconciler.text import first_of, total
 

@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Principal
+from reconciler.model.principals import AclBinding
 
 
 class ProbeVerdict(StrEnum):

@@ -26,11 +26,11 @@ from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.notices import notify
 from reconciler.operations.session.session import NOTHING_AGREED, Session, open_session
 from reconciler.render.console import require_agreement, say, say_document, say_now, show, show_last, style
+from reconciler.render.markup import SHOWN
+from reconciler.render.markup import Format as Page
 from reconciler.render.notices import of_apply
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcomes_in
-from reconciler.render.style import SHOWN
-from reconciler.render.style import Format as Page
 from reconciler.text import counted, pace_words
 
 

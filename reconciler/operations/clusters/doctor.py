@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.backends.clusters.facts import cluster_facts
-from reconciler.backends.clusters.permissions import rights
+from reconciler.backends.clusters.permissions import cluster_facts, rights
 from reconciler.backends.mirror_jobs.runner.foreground_job import PREFLIGHT, ForegroundRun, run_in_foreground
 from reconciler.backends.mirror_jobs.runner.machine import machine, page_port, spark_master
 from reconciler.backends.mirror_jobs.runner.run_folder import state_folder
@@ -28,8 +27,8 @@ from reconciler.errors import ReconcilerError, RunnerError, Unknown
 from reconciler.model.environment.topology import Cluster, Mirror, Principal, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.options import WITHIN_S
+from reconciler.model.plan import RemoteFacts
 from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook, Finding, Rights, SparkMaster
-from reconciler.model.reports.impact import RemoteFacts
 from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts

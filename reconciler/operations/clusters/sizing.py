@@ -9,7 +9,7 @@ from reconciler.engine.sizing import FlowLoad, MirrorSize, flow_size, growth, mi
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow, Principal, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
-from reconciler.model.reports.impact import ImpactQuery
+from reconciler.model.plan import ImpactQuery
 from reconciler.operations.session.session import open_session
 from reconciler.resources.flows.routes import Route, find_routes
 

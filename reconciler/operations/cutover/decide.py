@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from reconciler.errors import Moved, Unknown
-from reconciler.model.acls import AclBinding, Permission, ResourceType, Unsupported
+from reconciler.model.principals import AclBinding, Permission, ResourceType, Unsupported
 from reconciler.model.reports.cutover import (
     CutoverPlan,
     CutoverSettings,

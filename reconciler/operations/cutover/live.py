@@ -10,10 +10,10 @@ from reconciler.engine.rollout.gates import faults, scope_of
 from reconciler.errors import ClusterError, ReconcilerError, known
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.producers.describe_producers import Producers
-from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.flow_settings import Delivery
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.environment.topology import Principal
+from reconciler.model.principals import AclBinding, Unsupported
 from reconciler.model.reports.cutover import CutoverPlan
 from reconciler.model.reports.failover import FailoverFacts, GroupMove, Key, PartitionState, StepResult, Way
 from reconciler.model.reports.health import Fault
@@ -21,9 +21,9 @@ from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key, 
 from reconciler.operations.apply.execution import Execution, sight_of
 from reconciler.operations.cutover.decide import within
 from reconciler.operations.cutover.world import StepEnd, StepNotes
-from reconciler.operations.failover.copies import ReadOnlyCopies
 from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.diverged import bounds_of_all
+from reconciler.operations.failover.fence import ReadOnlyCopies
 from reconciler.operations.failover.steps import LOOK_S, PAUSE_CONFIRM_S, Switch, set_positions
 from reconciler.operations.failover.survey import MAP_WITHIN, Survey
 from reconciler.operations.mirror import pause as steering

@@ -13,9 +13,9 @@ from reconciler.backends.files import read_given
 from reconciler.backends.hooks import unlisted
 from reconciler.backends.state.environment_records import read_cutovers
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.environment.rollout import Gates
 from reconciler.model.environment.topology import Cluster, Principal, Topology
+from reconciler.model.principals import AclBinding, Unsupported
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, ProducerSeen, TopicSeen
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way, worst_first
 from reconciler.model.state.lock import lock_cluster

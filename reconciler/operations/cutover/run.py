@@ -18,7 +18,7 @@ from reconciler.operations.cutover.rollback import CutoverRollback
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.render.console import require_agreement, say, say_document, say_now, show, style
 from reconciler.render.cutover import PLAN_FILE, page_in, plan_page, report_document, report_page
-from reconciler.render.style import Format
+from reconciler.render.markup import Format
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.text import first_of
 

@@ -10,8 +10,8 @@ from functools import partial
 
 from reconciler.engine.rollout.run import POLL_SECONDS, WAITING_SECONDS, RolloutOptions, Settling, SoakVerdict, looked
 from reconciler.errors import ReconcilerError
-from reconciler.model.acls import ANYONE
 from reconciler.model.environment.rollout import Gates
+from reconciler.model.principals import ANYONE
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, CutoverStep
 from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place

@@ -5,7 +5,7 @@ from typing import Protocol, TypeVar
 
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.protocol.producers.describe_producers import Producers
-from reconciler.model.acls import AclBinding
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, PartitionState, StepResult
 from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal

@@ -9,12 +9,12 @@ from pathlib import Path
 from reconciler.backends.mirror_jobs.runner.command_line import require_spark
 from reconciler.backends.state.environment_records import read_rejoin
 from reconciler.errors import ReconcilerError, RunnerError, known
-from reconciler.model.acls import ANYONE, AclBinding
 from reconciler.model.changes import ConfigChange, CreateTopic, DeleteTopic, Reason, Role, TopicChange, Why
 from reconciler.model.environment import flow_settings
 from reconciler.model.environment import topology as declared
 from reconciler.model.options import KeepDiverged
 from reconciler.model.plan import Planned, Result
+from reconciler.model.principals import ANYONE, AclBinding
 from reconciler.model.reports import failover
 from reconciler.model.reports.cutover import FenceChosen
 from reconciler.model.reports.doctor import Ask

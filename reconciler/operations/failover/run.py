@@ -16,8 +16,8 @@ from reconciler.operations.failover.steps import Switch
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, open_session
 from reconciler.render.console import filled_in, require_agreement, say, say_document, say_now, show, style
+from reconciler.render.markup import Format
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
-from reconciler.render.style import Format
 from reconciler.resources.flows.routes import declared_flow
 from reconciler.resources.mirrors.pause import words as pause_words
 from reconciler.text import counted

@@ -27,8 +27,7 @@ from reconciler.model.reports.failover import (
 from reconciler.operations.apply.execution import Execution
 from reconciler.operations.cutover.world import StepEnd, in_order
 from reconciler.operations.failover import decide, group_offsets
-from reconciler.operations.failover.copies import LIFT, RESTORE, ReadOnlyCopies
-from reconciler.operations.failover.fence import Fence, fence_planned
+from reconciler.operations.failover.fence import LIFT, RESTORE, Fence, ReadOnlyCopies, fence_planned
 from reconciler.operations.failover.rejoin import Rejoin, RejoinPlan
 from reconciler.operations.failover.rejoin_live import LiveRejoin, look_apart
 from reconciler.operations.failover.rights import StepNeeds, denied

@@ -13,7 +13,7 @@ from reconciler.environment.load import load
 from reconciler.errors import Problem, ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Flow, Topology
 from reconciler.model.schemas import for_editors
-from reconciler.render.escape import visible
+from reconciler.render.markup import visible
 from reconciler.text import counted, first_of
 
 SHOWN, MOST_MISTAKES = 10, 100

@@ -10,8 +10,7 @@ from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_co
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Principal, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import FlowCopies, RemoteFacts
+from reconciler.model.plan import FlowCopies, Plan, RemoteFacts
 from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.resources.topics.internal import heartbeats_places
 

@@ -15,8 +15,7 @@ from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, RestartMirror, StartMirror, Subject, TopicChange
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.model.plan import Edition, Plan
-from reconciler.model.reports.impact import Stakes
+from reconciler.model.plan import Edition, Plan, Stakes
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts, with_copy_facts
 from reconciler.operations.session.session import NOTHING_AGREED, Session

@@ -9,10 +9,7 @@ from urllib.parse import urlencode
 
 from reconciler.errors import Unknown
 from reconciler.model.state.audit_chain import ChainReport
-from reconciler.render.escape import page as safe
-from reconciler.render.live.flows import flows_page
-from reconciler.render.live.groups import Standings, groups_page
-from reconciler.render.live.overview import overview
+from reconciler.render.live.flows import Standings, flows_page, groups_page, overview
 from reconciler.render.live.view import (
     TOO_OLD_MS,
     LivePage,
@@ -25,11 +22,12 @@ from reconciler.render.live.view import (
     live_now,
     pill,
 )
+from reconciler.render.markup import Format
+from reconciler.render.markup import page as safe
 from reconciler.render.page import CSS, SCRIPT, code, codes, folded, table
 from reconciler.render.plan.html import AboutPlan, plan_body, report_body
 from reconciler.render.reports.drift import drift_page
 from reconciler.render.reports.status import lock_line
-from reconciler.render.style import Format
 from reconciler.text import command_of, counted, grouped
 
 TITLES = {

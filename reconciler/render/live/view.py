@@ -23,7 +23,7 @@ from reconciler.model.reports.drift import History
 from reconciler.model.reports.health import Health, Verdict
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.model.state.audit_chain import AuditVerification
-from reconciler.render.escape import page as safe
+from reconciler.render.markup import page as safe
 from reconciler.render.reports.status import StatusInputs
 from reconciler.text import ANY_FOLDER, moment
 

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 from reconciler.model.reports.topology_map import State, TopologyMap
-from reconciler.render.escape import visible
 from reconciler.render.map.words import cluster_lines, edges_of, wave_lines
+from reconciler.render.markup import visible
 from reconciler.text import grouped
 
 MOST_EDGES = 200

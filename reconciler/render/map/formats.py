@@ -7,7 +7,6 @@ from typing import assert_never
 from reconciler.errors import ExitCode
 from reconciler.model.options import MapFormat
 from reconciler.model.reports.topology_map import MapFlow, State, TopologyMap
-from reconciler.render.escape import page as safe
 from reconciler.render.map.charts import map_dot, map_mermaid
 from reconciler.render.map.svg import map_figure, map_svg
 from reconciler.render.map.words import (
@@ -21,9 +20,10 @@ from reconciler.render.map.words import (
     headline,
     planned_words,
 )
+from reconciler.render.markup import page as safe
+from reconciler.render.markup import report_json
 from reconciler.render.page import code, codes, page_html, table
 from reconciler.render.plan.waves import gates_words
-from reconciler.render.report_json import report_json
 from reconciler.replication.json_codec import Codec
 from reconciler.text import counted
 

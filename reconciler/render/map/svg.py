@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from reconciler.model.reports.topology_map import MapCluster, MapWave, PlanMark, State, TopologyMap
-from reconciler.render.escape import page as safe
 from reconciler.render.map import words
 from reconciler.render.map.layout import PAGE, layout
 from reconciler.render.map.paths import PAD, TITLE, Box, EdgePath
+from reconciler.render.markup import page as safe
 from reconciler.render.page import MAP_CSS
 from reconciler.text import counted
 

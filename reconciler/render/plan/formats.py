@@ -12,12 +12,12 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import Against, EditComparison, NoEffect, Sign
 from reconciler.model.reports.topology_map import TopologyMap
+from reconciler.render.markup import PLAIN, Format, Style
 from reconciler.render.plan.html import NO_OWNERS, AboutPlan, Owners, offline_html, plan_html, report_html
 from reconciler.render.plan.markdown import GITHUB_LIMIT, offline_markdown, plan_markdown, report_markdown
 from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem, sections_lines
 from reconciler.render.plan.text import AboutEdit, plan_text
 from reconciler.render.reports import edit
-from reconciler.render.style import PLAIN, Format, Style
 
 _STAYS = {
     "topic": "it stays on its clusters, unmanaged: only a tombstone deletes a topic",

@@ -17,9 +17,9 @@ from reconciler.model.changes import AclChange, Action, ChangeOfTopic, KindName,
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Basis, Plan, Planned
 from reconciler.model.reports.topology_map import TopologyMap
-from reconciler.render.escape import findable
-from reconciler.render.escape import page as safe
 from reconciler.render.map.formats import map_section
+from reconciler.render.markup import findable
+from reconciler.render.markup import page as safe
 from reconciler.render.page import code, codes, column_head, folded, mono, page_html, table
 from reconciler.render.plan import impact, kinds, waves
 from reconciler.render.plan.outline import FOLD, EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from reconciler.engine.plan.amounts import Amount, AmountKind
-from reconciler.model.reports.impact import Stakes
-from reconciler.render.escape import page as safe
+from reconciler.model.plan import Stakes
+from reconciler.render.markup import page as safe
 from reconciler.render.page import mono, table
 from reconciler.text import counted, first_of, time_words, total
 

@@ -10,11 +10,9 @@ from typing import Any, ClassVar, Generic, TypeVar, assert_never
 
 from reconciler.engine.kinds import kind_of
 from reconciler.model import changes
-from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, word
 from reconciler.model.config_values import human
 from reconciler.model.live import Source
-from reconciler.model.quotas import limit_words
-from reconciler.model.users import user_words
+from reconciler.model.principals import WILDCARD, AclBinding, Operation, PatternType, limit_words, user_words, word
 from reconciler.text import counted, first_of, grouped, size_words, time_words
 
 Changed = TypeVar("Changed")

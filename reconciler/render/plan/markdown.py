@@ -14,8 +14,8 @@ from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.topology_map import TopologyMap
-from reconciler.render.escape import code, fence, markdown
 from reconciler.render.map.charts import map_mermaid
+from reconciler.render.markup import SHOWN, code, fence, markdown
 from reconciler.render.plan.impact import amounts_lines, amounts_sentence
 from reconciler.render.plan.outline import PlanEntry, PlanStep, basis_words, outline, risk_words, seen
 from reconciler.render.plan.sections import (
@@ -30,7 +30,6 @@ from reconciler.render.plan.sections import (
     shift_sections,
 )
 from reconciler.render.plan.waves import gates_words
-from reconciler.render.style import SHOWN
 from reconciler.text import counted
 
 GITHUB_LIMIT = 65_536

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from reconciler.model.acls import word
 from reconciler.model.changes import AclChange, ChangeOfTopic, CreateTopic, Risk, Stage
 from reconciler.model.plan import Basis, Edition, Plan, Planned, SeenCluster
+from reconciler.model.principals import word
 from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import OutlinedValue, described, headline, outlined_values, signature, words_of
 from reconciler.render.plan.waves import wave_heading

@@ -6,14 +6,13 @@ from itertools import groupby
 from operator import attrgetter
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import WILDCARD, ResourceType, word
 from reconciler.model.changes import Outside, OutsideChange
-from reconciler.model.plan import Basis, Plan
+from reconciler.model.plan import AccessShift, Basis, Plan
+from reconciler.model.principals import WILDCARD, ResourceType, word
 from reconciler.model.replicas import BrokerLoad, Load
-from reconciler.model.reports.impact import AccessShift
+from reconciler.render.markup import SHOWN, Style
 from reconciler.render.plan.impact import held
 from reconciler.render.plan.outline import FOLD
-from reconciler.render.style import SHOWN, Style
 from reconciler.resources.acls.authorizer.decide import IMPLIES
 from reconciler.resources.acls.authorizer.gains_and_losses import OPERATIONS, SOMEBODY_ELSE
 from reconciler.text import counted, first_of, grouped, size_words

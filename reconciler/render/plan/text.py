@@ -8,12 +8,11 @@ from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
-from reconciler.render.escape import lines_of
+from reconciler.render.markup import PLAIN, SHOWN, Style, lines_of
 from reconciler.render.plan import sections
 from reconciler.render.plan.impact import amounts_lines, amounts_sentence
 from reconciler.render.plan.outline import PlanEntry, basis_words, outline, risk_words, seen
 from reconciler.render.plan.waves import gates_words, ignored_words
-from reconciler.render.style import PLAIN, SHOWN, Style
 from reconciler.text import by_prefix, counted
 
 MANY = 12

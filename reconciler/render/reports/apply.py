@@ -11,11 +11,9 @@ from reconciler.engine.plan.summary import applied_verdict
 from reconciler.errors import ExitCode
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe, ProbeVerdict, probe_document
-from reconciler.render.escape import lines_of
+from reconciler.render.markup import PLAIN, Format, Style, lines_of, report_json
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import grouped, sentence
 
 FOLD = 3

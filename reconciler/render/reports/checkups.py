@@ -7,11 +7,9 @@ from itertools import groupby
 from reconciler.errors import Unknown
 from reconciler.model.reports.doctor import Checkup, DoctorVerdict
 from reconciler.model.state.audit_chain import AuditVerification, ChainReport
-from reconciler.render.escape import lines_of
+from reconciler.render.markup import PLAIN, Style, lines_of, report_json
 from reconciler.render.plan.html import report_html
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Style
 from reconciler.text import counted
 
 _ORDER = (DoctorVerdict.PROBLEM, DoctorVerdict.UNKNOWN, DoctorVerdict.WARNING, DoctorVerdict.OK)

@@ -8,9 +8,7 @@ from reconciler.errors import Problem, Where
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Plan
 from reconciler.model.reports.explain import Explanation, FlowDetails, RuleAnswer, TopicAnswer
-from reconciler.render.escape import lines_of
-from reconciler.render.report_json import FORMAT_VERSION, report_json
-from reconciler.render.style import PLAIN, Style
+from reconciler.render.markup import FORMAT_VERSION, PLAIN, Style, lines_of, report_json
 from reconciler.text import columns, counted
 
 

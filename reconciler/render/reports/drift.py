@@ -7,12 +7,10 @@ from functools import partial
 from reconciler.engine.drift.causes import NOTHING, differences, drift_exit_code
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Disparity, History, Parity
-from reconciler.render.escape import lines_of
+from reconciler.render.markup import PLAIN, Format, Style, lines_of, report_json
 from reconciler.render.plan import sections
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.text import left_lists
-from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Format, Style
 from reconciler.text import counted, grouped
 
 

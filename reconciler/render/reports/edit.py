@@ -11,11 +11,9 @@ from reconciler.errors import Problem
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
 from reconciler.model.reports import edit
-from reconciler.render.escape import lines_of
+from reconciler.render.markup import PLAIN, SHOWN, Style, lines_of, report_json
 from reconciler.render.plan.outline import FOLD, risk_label
 from reconciler.render.plan.sections import Section, SectionItem, section_lines, sections_lines
-from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, SHOWN, Style
 from reconciler.resources.topics.diff_deletions import WAY
 from reconciler.text import counted, grouped
 

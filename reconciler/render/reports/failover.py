@@ -4,14 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from reconciler.model.reports.failover import FailoverCheck, GroupMove, Level, PartedPartition, Report, StepResult
-from reconciler.render.escape import lines_of, markdown
-from reconciler.render.escape import page as safe
+from reconciler.render.markup import PLAIN, Style, lines_of, markdown, report_json, table_lines
+from reconciler.render.markup import page as safe
 from reconciler.render.page import code, page_html, table
 from reconciler.render.plan.html import report_body
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Style
-from reconciler.render.wrap import table_lines
 from reconciler.text import counted, grouped, moment, one_line, total
 
 MOST_ROWS = 40

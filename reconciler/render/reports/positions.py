@@ -7,9 +7,7 @@ from reconciler.environment.importers.positions.judge import Inheritance
 from reconciler.environment.importers.positions.write_yaml import merged, written
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.reports.offsets import Translations
-from reconciler.render.escape import lines_of
-from reconciler.render.report_json import report_json
-from reconciler.render.wrap import table_lines
+from reconciler.render.markup import lines_of, report_json, table_lines
 from reconciler.resources.mirrors.seek import TopicPositions, table
 from reconciler.text import columns, counted
 

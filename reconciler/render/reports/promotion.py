@@ -6,13 +6,10 @@ from functools import partial
 from typing import assert_never
 
 from reconciler.model.reports.edit import ItemChange, PromotionReport, Sign
-from reconciler.render.escape import lines_of
+from reconciler.render.markup import PLAIN, Format, Style, lines_of, report_json, table_lines
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import MOST_LINES, ReportPage, Section, SectionItem
-from reconciler.render.report_json import report_json
 from reconciler.render.reports.edit import PLURALS, meaning
-from reconciler.render.style import PLAIN, Format, Style
-from reconciler.render.wrap import table_lines
 from reconciler.text import counted
 
 SECTIONS = {

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.errors import Unknown
 from reconciler.model.replicas import ReassignmentInFlight, ReplicaFacts, largest
-from reconciler.render.report_json import report_json
+from reconciler.render.markup import report_json
 from reconciler.text import size_words
 
 

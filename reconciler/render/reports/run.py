@@ -10,7 +10,7 @@ from reconciler.engine.plan.summary import verdict
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Result
 from reconciler.model.reports.health import Figures, Verdict
-from reconciler.render.style import SHOWN
+from reconciler.render.markup import SHOWN
 from reconciler.text import grouped
 
 Line = tuple[str, str, Mapping[str, Any]]

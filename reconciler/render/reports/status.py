@@ -13,11 +13,9 @@ from reconciler.model.reports.health import Verdict
 from reconciler.model.state.last_drill import LastDrill
 from reconciler.model.state.lock import LockRecord
 from reconciler.render.drill import drill_lines, drill_values
-from reconciler.render.escape import lines_of
+from reconciler.render.markup import lines_of, report_json, table_lines
 from reconciler.render.plan.waves import rollout_lines, rollout_value
-from reconciler.render.report_json import report_json
 from reconciler.render.reports.verdict import cause_lines, check_code, headline, verdict_value
-from reconciler.render.wrap import table_lines
 from reconciler.replication.json_codec import sparse_fields
 from reconciler.replication.names import WAITING, runbook_of
 from reconciler.replication.status import FlowStatus, flow_document

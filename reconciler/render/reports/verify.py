@@ -4,15 +4,12 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from reconciler.model.reports.verify import Verification, VerificationRequest
-from reconciler.render.escape import lines_of
-from reconciler.render.escape import page as safe
+from reconciler.render.markup import PLAIN, Style, lines_of, report_json, table_lines
+from reconciler.render.markup import page as safe
 from reconciler.render.page import code, page_html, table
 from reconciler.render.plan.html import report_body
 from reconciler.render.plan.outline import edition_words
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.render.report_json import report_json
-from reconciler.render.style import PLAIN, Style
-from reconciler.render.wrap import table_lines
 from reconciler.replication.runs.verification import ComparedPartition, Equality, FieldDigest, FirstDifference
 from reconciler.text import counted, moment
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import LiveState
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.unfit import unfit
 from reconciler.replication.policy import EXCLUDED_TOPICS, TopicSelector

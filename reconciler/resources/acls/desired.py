@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import AccessRole, AclBinding, Operation, Permission, Unsupported, redundant, word
 from reconciler.model.changes import About, Grant, Ignored, Subject
 from reconciler.model.environment.topology import OURS, Flow, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveState
+from reconciler.model.principals import AccessRole, AclBinding, Operation, Permission, Unsupported, redundant, word
 from reconciler.resources.acls import derive_from_flows, read_only, roles
 from reconciler.resources.flows.routes import Routing
 from reconciler.text import ANY_FOLDER, counted, first_of

@@ -7,7 +7,6 @@ deleted.
 from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import ANYONE, AccessRule, AclBinding, PatternType, ResourceType, Unsupported, redundant
 from reconciler.model.changes import (
     About,
     AdoptedAcl,
@@ -20,9 +19,18 @@ from reconciler.model.changes import (
     UnmanagedAcl,
     Why,
 )
-from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import ShrinkLimit, Topology
 from reconciler.model.live import LiveAccess, LiveState, Made
+from reconciler.model.plan import Findings, merged
+from reconciler.model.principals import (
+    ANYONE,
+    AccessRule,
+    AclBinding,
+    PatternType,
+    ResourceType,
+    Unsupported,
+    redundant,
+)
 from reconciler.replication.names import is_own_topic
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, desired_rules, left_over
 from reconciler.resources.acls.read_only import denial

@@ -6,11 +6,11 @@ from typing import assert_never
 
 from reconciler.errors import Unknown
 from reconciler.model import changes
-from reconciler.model.acls import ANYONE, AccessRole, AclBinding, Operation, Permission, ResourceType
 from reconciler.model.changes.vocabulary import Action
 from reconciler.model.environment.topology import Mirror, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, Made
 from reconciler.model.plan import Planned
+from reconciler.model.principals import ANYONE, AccessRole, AclBinding, Operation, Permission, ResourceType
 from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, access_clusters, desired_rules

@@ -7,34 +7,44 @@ the cluster's rules allow to write is denied.
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from reconciler.model import acls
 from reconciler.model.changes import Grant
 from reconciler.model.environment.topology import Flow, Principal, Topology
 from reconciler.model.live import LiftedCopies
+from reconciler.model.principals import (
+    ANYONE,
+    WILDCARD,
+    AccessRole,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    word,
+)
 from reconciler.resources.acls.authorizer.decide import Rulebook
 from reconciler.resources.acls.authorizer.lockout import names_of
 from reconciler.resources.acls.roles import clusters_of, flows_of
 
-_WRITES = frozenset({acls.Operation.WRITE, acls.Operation.ALL})
+_WRITES = frozenset({Operation.WRITE, Operation.ALL})
 
 
-def denial(topic: str, principal: str = acls.ANYONE) -> acls.AclBinding:
-    where = (acls.ResourceType.TOPIC, topic, acls.PatternType.LITERAL)
-    return acls.AclBinding(*where, principal, acls.WILDCARD, acls.Operation.WRITE, acls.Permission.DENY)
+def denial(topic: str, principal: str = ANYONE) -> AclBinding:
+    where = (ResourceType.TOPIC, topic, PatternType.LITERAL)
+    return AclBinding(*where, principal, WILDCARD, Operation.WRITE, Permission.DENY)
 
 
-def lets_write(rule: acls.AclBinding) -> bool:
-    writes = rule.resource is acls.ResourceType.TOPIC and rule.operation in _WRITES
-    return writes and rule.permission is acls.Permission.ALLOW
+def lets_write(rule: AclBinding) -> bool:
+    writes = rule.resource is ResourceType.TOPIC and rule.operation in _WRITES
+    return writes and rule.permission is Permission.ALLOW
 
 
-def denies_writing(rule: acls.AclBinding) -> bool:
+def denies_writing(rule: AclBinding) -> bool:
     """Whether the rule denies writing one literal topic."""
-    topic = rule.resource is acls.ResourceType.TOPIC and rule.pattern is acls.PatternType.LITERAL and not rule.wildcard
-    return topic and rule.operation in _WRITES and rule.permission is acls.Permission.DENY
+    topic = rule.resource is ResourceType.TOPIC and rule.pattern is PatternType.LITERAL and not rule.wildcard
+    return topic and rule.operation in _WRITES and rule.permission is Permission.DENY
 
 
-def write_rules(rules: Iterable[acls.AclBinding], topic: str) -> list[acls.AclBinding]:
+def write_rules(rules: Iterable[AclBinding], topic: str) -> list[AclBinding]:
     """Allow rules for writing the topic."""
     return [rule for rule in rules if lets_write(rule) and rule.covers_name(topic)]
 
@@ -44,21 +54,21 @@ class WriteDenials:
     """``because``: denial -> the rule that allows its principal to write. ``open``: rule for everyone -> topics that
     stay open by it, since denying everyone would stop the mirror."""
 
-    because: Mapping[acls.AclBinding, acls.AclBinding]
-    open: Mapping[acls.AclBinding, tuple[str, ...]]
+    because: Mapping[AclBinding, AclBinding]
+    open: Mapping[AclBinding, tuple[str, ...]]
 
 
 def write_denials(
-    topics: Iterable[str], rules: Iterable[acls.AclBinding], spared: Collection[str], known: Collection[str] = ()
+    topics: Iterable[str], rules: Iterable[AclBinding], spared: Collection[str], known: Collection[str] = ()
 ) -> WriteDenials:
     """Denials that keep all but ``spared`` principals from writing ``topics``, as far as rules can. ``known``:
     principals that may use a rule for everyone."""
     book = Rulebook.of(rule for rule in rules if lets_write(rule))
-    because: dict[acls.AclBinding, acls.AclBinding] = {}
-    open_by: dict[acls.AclBinding, tuple[str, ...]] = {}
+    because: dict[AclBinding, AclBinding] = {}
+    open_by: dict[AclBinding, tuple[str, ...]] = {}
     for topic in sorted(topics):
-        for rule in book.on(acls.ResourceType.TOPIC, topic):
-            everyone = rule.principal == acls.ANYONE
+        for rule in book.on(ResourceType.TOPIC, topic):
+            everyone = rule.principal == ANYONE
             for principal in known if everyone else (rule.principal,):
                 if principal not in spared:
                     because.setdefault(denial(topic, principal), rule)
@@ -73,7 +83,7 @@ def declared_users(topology: Topology, cluster: str) -> frozenset[str]:
 
 def mirror_principals(topology: Topology, cluster: str) -> frozenset[str]:
     """Principals of mirrors on the cluster, from its settings and entries of role mirror. Empty: unknown."""
-    entries = (rule for rule in topology.access if rule.role is acls.AccessRole.MIRROR and not rule.absent)
+    entries = (rule for rule in topology.access if rule.role is AccessRole.MIRROR and not rule.absent)
     into = (
         rule.principal
         for rule in entries
@@ -83,7 +93,7 @@ def mirror_principals(topology: Topology, cluster: str) -> frozenset[str]:
 
 
 def denial_grant(flow: Flow, principal: str) -> Grant:
-    title = f"{acls.word(principal)}: may not write what flow {flow.name} brings"
+    title = f"{word(principal)}: may not write what flow {flow.name} brings"
     return Grant(title, f"flow {flow.name}", str(flow.where))
 
 

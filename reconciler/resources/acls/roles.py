@@ -11,7 +11,8 @@ prefixed rule if the naming policy gives them a prefix.
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from reconciler.model.acls import (
+from reconciler.model.environment.topology import Flow, Topology
+from reconciler.model.principals import (
     CLUSTER_NAME,
     WILDCARD,
     AccessRole,
@@ -23,7 +24,6 @@ from reconciler.model.acls import (
     Permission,
     ResourceType,
 )
-from reconciler.model.environment.topology import Flow, Topology
 from reconciler.replication.names import (
     OwnTopics,
     host_transactions,

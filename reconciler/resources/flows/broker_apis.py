@@ -11,7 +11,7 @@ from reconciler.model.changes import About, Refused, Subject, Why
 from reconciler.model.environment.flow_settings import Delivery
 from reconciler.model.environment.services import ServiceOffer, offer_of
 from reconciler.model.environment.topology import Flow, Topology
-from reconciler.model.reports.impact import ClusterFeatures
+from reconciler.model.plan import ClusterFeatures
 
 PRODUCE, FETCH = 0, 1
 LOWEST = {PRODUCE: 8, FETCH: 11}

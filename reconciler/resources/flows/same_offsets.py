@@ -9,11 +9,10 @@ from typing import Any
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why, of_topic
-from reconciler.model.changes.findings import Findings
 from reconciler.model.environment.services import ServiceOffer, offer_of, service_words
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.reports.impact import MarkerRight
+from reconciler.model.plan import Findings, MarkerRight
 from reconciler.replication.handover import SAME, TRANSLATED
 from reconciler.resources.flows.renames import called_now, state_of
 from reconciler.resources.flows.routes import Route, Routing

@@ -5,10 +5,10 @@ from typing import Any, assert_never
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, FlowEdit, Reason, RestartMirror, Risk, StartMirror, StopMirror, Subject, Why
-from reconciler.model.changes.findings import Findings
 from reconciler.model.copying import Copying, look
 from reconciler.model.environment.topology import UNAUTHENTICATED, Mirror, TopicRef, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
+from reconciler.model.plan import Findings
 from reconciler.replication.policy import make_selector
 from reconciler.resources.flows.renames import KEEPS, entry, left_behind, renamed_flows, state_of
 from reconciler.resources.flows.routes import Routing

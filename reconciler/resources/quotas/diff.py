@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, AlterQuota, Ignored, LimitChange, Reason, Refused, Subject, Why
-from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState
-from reconciler.model.quotas import Limits, Quota, QuotaEntity, limits_text
+from reconciler.model.plan import Findings, merged
+from reconciler.model.principals import Quota, QuotaEntity, QuotaLimits, limits_text
 from reconciler.resources.prune import names_shown, too_many_pruned
 from reconciler.text import counted
 
-NONE: Limits = {}
 LEFT_OVER = "set by an earlier run, declared no longer"
 Keys = Mapping[QuotaEntity, frozenset[str]]
 
@@ -39,7 +38,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
         text = f"no entry names it, and its quotas could not be read: {unknown.error}"
         return Findings(ignored=(Ignored(Subject(About.QUOTAS, name), "quotas-not-looked-at", text),))
     quotas = cluster.quotas
-    changes = [change for quota in mine.values() if (change := _change(name, quota, quotas.get(quota.entity, NONE)))]
+    changes = [change for quota in mine.values() if (change := _change(name, quota, quotas.get(quota.entity, {})))]
     moved = {change.entity for change in changes}
     declared = Findings(
         changes=tuple(changes),
@@ -48,7 +47,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
     return merged((declared, _undeclared(topology, cluster, mine, quotas, pruning)))
 
 
-def _change(cluster: str, quota: Quota, live: Limits) -> AlterQuota | None:
+def _change(cluster: str, quota: Quota, live: QuotaLimits) -> AlterQuota | None:
     """The change of an entry; None without a difference. Limits that the entry does not name stay."""
     gone = live.keys() if quota.absent else set(quota.remove) & live.keys()
     desired: dict[str, float | None] = {**quota.limits, **dict.fromkeys(gone)}
@@ -66,7 +65,7 @@ def _undeclared(
     topology: Topology,
     cluster: LiveCluster,
     mine: Mapping[QuotaEntity, Quota],
-    quotas: Mapping[QuotaEntity, Limits],
+    quotas: Mapping[QuotaEntity, QuotaLimits],
     pruning: bool,
 ) -> Findings:
     """Undeclared keys: of earlier runs, and of other tools."""
@@ -97,7 +96,7 @@ def _undeclared(
         note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
     # Entities with a key of earlier runs.
-    there = sum(any(key in quotas.get(whom, NONE) for key in keys) for whom, keys in ours.items())
+    there = sum(any(key in quotas.get(whom, {}) for key in keys) for whom, keys in ours.items())
     refused: tuple[Refused, ...] = tuple(too_many_pruned(topology, f"quotas of {name}", names, there))
     reason = Reason(Why.PRUNE, LEFT_OVER)
     removals = (
@@ -108,8 +107,8 @@ def _undeclared(
 
 
 def _undeclared_keys(
-    mine: Mapping[QuotaEntity, Quota], quotas: Mapping[QuotaEntity, Limits]
-) -> Iterator[tuple[QuotaEntity, Limits]]:
+    mine: Mapping[QuotaEntity, Quota], quotas: Mapping[QuotaEntity, QuotaLimits]
+) -> Iterator[tuple[QuotaEntity, QuotaLimits]]:
     """Undeclared limits: of other entities, and other keys of declared entities."""
     for whom, limits in sorted(quotas.items(), key=lambda pair: str(pair[0])):
         quota = mine.get(whom)

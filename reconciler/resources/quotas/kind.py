@@ -8,7 +8,7 @@ from reconciler.model.changes import About, Action, AlterQuota, ConfigChange, Ki
 from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.model.quotas import Limits, QuotaEntity, QuotaPart, limit_words, limits_text
+from reconciler.model.principals import QuotaEntity, QuotaPart, limit_words, limits_text
 from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
@@ -36,7 +36,7 @@ def _state(cluster: LiveCluster, whom: str) -> str:
 
 def confirm(admin: ClusterAdmin, _: Sequence[AlterQuota]) -> Callable[[AlterQuota], bool]:
     quotas = admin.read_quotas()
-    return lambda change: change.is_done(quotas.get(change.entity, NONE))
+    return lambda change: change.is_done(quotas.get(change.entity, {}))
 
 
 def deviations(change: AlterQuota) -> Iterator[Deviation]:
@@ -67,7 +67,6 @@ def counts(changes: Sequence[AlterQuota]) -> Counts:
 
 
 _KINDS = {"User": "user", "client-id": "client-id", "ip": "ip"}
-NONE: Limits = {}
 
 
 def quotas_about(basis: ExplainBasis, subject: str) -> tuple[RuleAnswer, ...]:
@@ -91,12 +90,12 @@ def _answers(basis: ExplainBasis, cluster: str, wanted: set[QuotaPart]) -> Itera
     for whom in sorted({*declared, *(quotas or ())}, key=str):
         if wanted & set(whom.parts):
             quota = declared.get(whom)
-            live = None if quotas is None else quotas.get(whom, NONE)
+            live = None if quotas is None else quotas.get(whom, {})
             place = quota.where.line_words if quota is not None else ""
             desired = "" if quota is None else "absent" if quota.absent else limits_text(quota.limits)
             state = "" if live is None else f"live {limits_text(live) or 'none'}"
             because = "unmanaged: not declared" if quota is None else "declared"
-            answer = RuleAnswer(cluster, f"{whom}: {desired or limits_text(live or NONE)}", because, place, state)
+            answer = RuleAnswer(cluster, f"{whom}: {desired or limits_text(live or {})}", because, place, state)
             yield (whom, answer)
 
 

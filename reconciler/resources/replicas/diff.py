@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from reconciler.errors import Unknown
 from reconciler.model import config_values, replicas
 from reconciler.model.changes import Change, FinishReassignment, Reason, ReassignReplicas, Refused, Why, of_topic
-from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, LiveTopic
+from reconciler.model.plan import Findings, merged
 from reconciler.resources.replicas.placement import (
     PartitionReplicas,
     PlacementBasis,

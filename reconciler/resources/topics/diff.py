@@ -16,11 +16,11 @@ from reconciler.model.changes import (
     Why,
     of_topic,
 )
-from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.config_values import THROTTLES, number
 from reconciler.model.environment.services import offer_of
 from reconciler.model.environment.topology import Cluster, TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LiveTopic
+from reconciler.model.plan import Findings, merged
 from reconciler.resources.topics import diff_configs
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
 from reconciler.resources.topics.limits import BUILT_IN, min_insync_above

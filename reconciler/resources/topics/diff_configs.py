@@ -17,11 +17,11 @@ from reconciler.model.changes import (
     Why,
     of_topic,
 )
-from reconciler.model.changes.findings import Findings
 from reconciler.model.config_values import THROTTLES, human, same
 from reconciler.model.environment.services import offer_of, service_words
 from reconciler.model.environment.topology import Cluster, TopicRef, Undeclared
 from reconciler.model.live import ConfigValue, LiveTopic, Source
+from reconciler.model.plan import Findings
 from reconciler.model.state.lock import WISHES
 from reconciler.resources.topics.desired import DesiredTopic
 from reconciler.resources.topics.limits import loses_earlier

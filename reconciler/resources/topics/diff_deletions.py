@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from reconciler.errors import Unknown
 from reconciler.model.changes import Change, CreateTopic, DeleteTopic, Reason, Refused, Role, Why, of_topic
-from reconciler.model.changes.findings import Findings
 from reconciler.model.config_values import same
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, LiveTopic
+from reconciler.model.plan import Findings
 from reconciler.resources.flows.routes import sources_among
 from reconciler.resources.protected_names import is_protected
 from reconciler.resources.topics.desired import DesiredTopic

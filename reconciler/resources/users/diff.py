@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.errors import Unknown
-from reconciler.model import users
-from reconciler.model.acls import Unsupported
 from reconciler.model.changes import (
     About,
     AlterUser,
@@ -22,15 +20,26 @@ from reconciler.model.changes import (
     UserChange,
     Why,
 )
-from reconciler.model.changes.findings import Findings, merged
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveState
+from reconciler.model.plan import Findings, merged
+from reconciler.model.principals import (
+    AS_FOUND,
+    LEAST_ITERATIONS,
+    Credentials,
+    Mechanism,
+    ScramUser,
+    Unsupported,
+    UserRecord,
+    credentials_text,
+    user_words,
+)
 from reconciler.resources.prune import names_shown, too_many_pruned
 from reconciler.resources.users.own_logins import notes, refusals
 from reconciler.text import counted
 
-Records = Mapping[str, users.UserRecord]
-NO_CREDENTIALS: users.Credentials = {}
+Records = Mapping[str, UserRecord]
+NO_CREDENTIALS: Credentials = {}
 
 
 def compare_users(topology: Topology, live: LiveState, pruning: bool) -> Findings:
@@ -46,7 +55,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
     if cluster is None or cluster.users is None:
         return Findings()
     there, recorded = cluster.users.credentials, cluster.users.recorded
-    titles = tuple(map(users.user_words, mine))
+    titles = tuple(map(user_words, mine))
     # Brokers before 2.7 have no requests for SCRAM users (KIP-554), and a service may have users of its own.
     if isinstance(there, Unsupported):
         text = f"unsupported here: {there.why}; left out: {', '.join(titles)}"
@@ -73,7 +82,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
     )
 
 
-def _user(cluster: str, user: users.ScramUser, live: users.Credentials, record: users.UserRecord | None) -> Findings:
+def _user(cluster: str, user: ScramUser, live: Credentials, record: UserRecord | None) -> Findings:
     """One declared user. A password is set if its version rose. Credentials that an earlier run made for mechanisms
     without a declaration are deleted; credentials of others are only named."""
     if user.absent:
@@ -96,25 +105,25 @@ def _user(cluster: str, user: users.ScramUser, live: users.Credentials, record: 
         changes = (*changes, DeleteUser(cluster, user.name, ours, left_over, Reason(Why.DECLARED_NO_LONGER, text)))
     strange = {mechanism: live[mechanism] for mechanism in others if mechanism not in ours}
     ignored: tuple[Ignored, ...] = ()
-    if strange and user.version > users.AS_FOUND:
-        text = f"{users.user_words(user.name)}: {users.credentials_text(strange)}, with a password that no run here set"
+    if strange and user.version > AS_FOUND:
+        text = f"{user_words(user.name)}: {credentials_text(strange)}, with a password that no run here set"
         ignored = (Ignored(Subject(About.USERS, cluster), "mechanism-not-declared", text),)
     findings = Findings(changes=changes, ignored=ignored)
     return findings if changes else merged((findings, _settled(cluster, user)))
 
 
-def _settled(cluster: str, user: users.ScramUser) -> Findings:
+def _settled(cluster: str, user: ScramUser) -> Findings:
     return Findings(settled=(Subject(About.USER, cluster, user.name),))
 
 
 def _desired_credentials(
-    user: users.ScramUser, live: users.Credentials, record: users.UserRecord | None
+    user: ScramUser, live: Credentials, record: UserRecord | None
 ) -> tuple[tuple[CredentialChange, ...], Reason]:
     """The credentials to set, and why: all of them for a new password, else those that differ."""
     every = tuple(_credential(user, mechanism, live) for mechanism in sorted(user.mechanisms))
     where = f"declared in {user.where}"
     if record is None:
-        if user.version == users.AS_FOUND:
+        if user.version == AS_FOUND:
             return (), Reason(Why.AS_FOUND, where)
         if live:
             return every, Reason(Why.TAKE_OVER, f"{where} with take_over: the existing password is replaced")
@@ -134,17 +143,15 @@ def _desired_credentials(
     )
 
 
-def _credential(user: users.ScramUser, mechanism: users.Mechanism, live: users.Credentials) -> CredentialChange:
+def _credential(user: ScramUser, mechanism: Mechanism, live: Credentials) -> CredentialChange:
     before = live.get(mechanism)
-    return CredentialChange(mechanism, before, user.iterations or before or users.LEAST_ITERATIONS)
+    return CredentialChange(mechanism, before, user.iterations or before or LEAST_ITERATIONS)
 
 
-def _refusal(
-    cluster: str, user: users.ScramUser, live: users.Credentials, record: users.UserRecord | None
-) -> Refused | None:
+def _refusal(cluster: str, user: ScramUser, live: Credentials, record: UserRecord | None) -> Refused | None:
     """Why this entry must not be carried out: an older password would come back, a new user lacks one, or clients of a
     user that is not ours would be locked out."""
-    subject, who = Subject(About.USER, cluster, user.name), f"{users.user_words(user.name)} of {cluster}"
+    subject, who = Subject(About.USER, cluster, user.name), f"{user_words(user.name)} of {cluster}"
     if record is not None and record.version is not None and user.version < record.version:
         problem = f"{who} is declared with version {user.version}, but version {record.version} is set"
         why = f"{problem}: an older password would come back, or git is behind"
@@ -152,10 +159,10 @@ def _refusal(
         return Refused(subject, Reason(Why.VERSION_LOWERED, why), todo)
     if record is not None:
         return None
-    if user.version == users.AS_FOUND:
+    if user.version == AS_FOUND:
         # Version 0 keeps a password that git does not know, so credentials that need it cannot be made.
         if not live:
-            problem = f"{who} is declared with version {users.AS_FOUND}, which keeps the existing password"
+            problem = f"{who} is declared with version {AS_FOUND}, which keeps the existing password"
             return Refused(
                 subject,
                 Reason(Why.USER_MISSING, f"{problem}, but no such user is"),
@@ -169,13 +176,13 @@ def _refusal(
         if not differing:
             return None
         problem = f"{who} is not as declared ({', '.join(differing)})"
-        why = f"{problem}, and version {users.AS_FOUND} keeps the existing password"
+        why = f"{problem}, and version {AS_FOUND} keeps the existing password"
         todo = "A credential is only made together with a password: write version: 1, take_over: true and a password"
         return Refused(subject, Reason(Why.NEEDS_A_PASSWORD, why), todo)
     if live and not user.take_over:
-        problem = f"{who} exists ({users.credentials_text(live)}) and no run from here set its password"
+        problem = f"{who} exists ({credentials_text(live)}) and no run from here set its password"
         why = f"{problem}: its clients would be locked out by another one"
-        keep = f"To keep its password write version: {users.AS_FOUND}"
+        keep = f"To keep its password write version: {AS_FOUND}"
         todo = f"{keep}; to replace it add take_over: true; or take another name"
         return Refused(subject, Reason(Why.USER_NOT_OURS, why), todo)
     return None
@@ -184,8 +191,8 @@ def _refusal(
 def _undeclared(
     topology: Topology,
     cluster: str,
-    mine: Mapping[str, users.ScramUser],
-    live_users: Mapping[str, users.Credentials],
+    mine: Mapping[str, ScramUser],
+    live_users: Mapping[str, Credentials],
     recorded: Records,
     pruning: bool,
 ) -> Findings:
@@ -194,7 +201,7 @@ def _undeclared(
     ours = [who for who in undeclared if who in recorded]
     subject = Subject(About.USERS, cluster)
     ignored = [
-        Ignored(subject, "user-unmanaged", f"{users.user_words(who)}: {users.credentials_text(live_users[who])}")
+        Ignored(subject, "user-unmanaged", f"{user_words(who)}: {credentials_text(live_users[who])}")
         for who in undeclared
         if who not in recorded
     ]
@@ -204,8 +211,7 @@ def _undeclared(
         refused = too_many_pruned(topology, f"users of {cluster}", ours, len(live_users.keys() & recorded.keys()))
         return Findings(changes=deletions, refused=tuple(refused), ignored=tuple(ignored))
     ignored += [
-        Ignored(subject, "user-left-over", f"{users.user_words(who)}: {reason.text}; plan --prune deletes it")
-        for who in ours
+        Ignored(subject, "user-left-over", f"{user_words(who)}: {reason.text}; plan --prune deletes it") for who in ours
     ]
     note = f"plan --prune would delete {counted(len(ours), 'SCRAM user')} of {cluster}: {names_shown(ours)}"
     return Findings(ignored=tuple(ignored), notes=(note,) if ours else ())

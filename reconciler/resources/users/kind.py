@@ -8,9 +8,9 @@ from reconciler.model import changes
 from reconciler.model.live import LiveCluster, LiveUsers
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
+from reconciler.model.principals import AS_FOUND, credentials_text
 from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
-from reconciler.model.users import AS_FOUND, credentials_text
 from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
 from reconciler.resources.topics.explain import ExplainBasis
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reconciler.model.changes import AlterUser, DeleteUser, Reason, Refused, UserChange, Why
 from reconciler.model.environment.topology import OURS, Cluster, Principal, Topology
-from reconciler.model.users import user_words
+from reconciler.model.principals import user_words
 
 
 @dataclass(frozen=True, slots=True)

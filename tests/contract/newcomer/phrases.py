@@ -20,7 +20,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     # Kinds of resources.
     ("how replicas are placed", ("resources/replicas/placement.py",)),
     ("rotate a SCRAM password", ("resources/users/diff.py", "backends/clusters/users.py")),
-    ("quota of a client id", ("resources/quotas/diff.py", "model/quotas.py")),
+    ("quota of a client id", ("resources/quotas/diff.py", "model/principals.py")),
     ("which ACLs a consumer role needs", ("resources/acls/roles.py",)),
     ("undo a failed ACL batch", ("resources/acls/probe/undo.py",)),
     ("topic config sync from source to target", ("resources/topics/config_sync.py",)),

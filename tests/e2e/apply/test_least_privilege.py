@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.model.acls import AclBinding, Operation, ResourceType
+from reconciler.model.principals import AclBinding, Operation, ResourceType
 from tests.support.access.role_users import PASSWORD, WHOLE, RoleUser, names_right, rules_of, title
 from tests.support.commands import Ended, Write
 

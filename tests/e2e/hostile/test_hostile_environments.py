@@ -36,19 +36,17 @@ from reconciler.engine.topology_map import topology_map
 from reconciler.environment.load import load
 from reconciler.environment.yaml.locations import Places
 from reconciler.errors import ReconcilerError, TopologyError
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.options import MapFormat
 from reconciler.model.plan import Plan
-from reconciler.model.quotas import entity
+from reconciler.model.principals import AclBinding, Mechanism, Operation, PatternType, Permission, ResourceType, entity
 from reconciler.model.reports.edit import Against
-from reconciler.model.users import Mechanism
 from reconciler.render.map.formats import map_in
+from reconciler.render.markup import Format
 from reconciler.render.plan.formats import Review, render
 from reconciler.render.plan.sections import Handoff
 from reconciler.render.reports.declared import explanation_text
 from reconciler.render.reports.drift import drift_in
-from reconciler.render.style import Format
 from tests.e2e.hostile import watch
 from tests.e2e.hostile.folders import RIGHT, HostileEnvironment, HostileFile, hostile_environments
 from tests.e2e.hostile.outputs import Page, in_browser, in_comment, in_terminal, page_of

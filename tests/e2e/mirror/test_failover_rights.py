@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.acls.read_only import denial

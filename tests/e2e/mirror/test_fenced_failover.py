@@ -15,8 +15,8 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters.cluster import KafkaCluster
-from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Principal
+from reconciler.model.principals import AclBinding
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.acls.read_only import denial
 from tests.support.access.acls import rules

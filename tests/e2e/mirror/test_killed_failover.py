@@ -24,9 +24,9 @@ from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.audit import AuditFile
 from reconciler.cli.main import main
 from reconciler.kafka.client.cluster import CommittedPosition
-from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import LiveAccess
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.failover import Key
 from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC, status_key

@@ -13,8 +13,7 @@ import pytest
 
 from reconciler.model.options import MapFormat
 from reconciler.operations.serve.access import Access
-from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.run import answering
+from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.pages import TITLES
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind
 from reconciler.render.map.formats import map_in

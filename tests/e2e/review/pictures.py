@@ -17,8 +17,7 @@ from reconciler.engine.plan.amounts import amounts
 from reconciler.model.live import LiveState
 from reconciler.model.options import MapFormat
 from reconciler.operations.serve.access import Access
-from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.run import answering
+from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.map.formats import map_in
 from reconciler.render.plan.html import AboutPlan, plan_html
 from tests.support.documents.live import described_view, standings

@@ -28,13 +28,13 @@ from reconciler_sandbox.brokers.up_down import Launch, bring_up
 from reconciler_sandbox.handles import ClusterHandle
 from reconciler_sandbox.profiles import HOST, QUICK_START, Profile, SandboxBroker
 
-from reconciler.backends.clusters.facts import cluster_facts
+from reconciler.backends.clusters.permissions import cluster_facts
 from reconciler.backends.clusters.quotas import QuotaRequests
 from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.users import UserRequests
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.users import Mechanism
+from reconciler.model.principals import Mechanism
 from tests.support.commands import Ended, Write
 from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
 

@@ -20,7 +20,7 @@ from reconciler_mirror.verify.read_partition import Readers, records
 from reconciler_mirror.verify.second_client import partition_reader
 from reconciler_sandbox.handles import ClusterHandle
 
-from reconciler.backends.clusters.facts import cluster_facts
+from reconciler.backends.clusters.permissions import cluster_facts
 from reconciler.errors import Unknown
 from reconciler.kafka.client.auth import oauth
 from reconciler.kafka.client.auth.tokens import aws, web

@@ -27,7 +27,7 @@ from reconciler_mirror.verify.model import TimeWindow
 from reconciler_mirror.verify.tasks import each
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.model.acls import AclBinding, Operation, ResourceType
+from reconciler.model.principals import AclBinding, Operation, ResourceType
 from reconciler.replication.handover_reader import parse
 from tests.support.access.role_users import DENIED, PASSWORD, WHOLE, RoleUser, mirror_rules, title
 from tests.support.jobs.records import digest, write_awkward

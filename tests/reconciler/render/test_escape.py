@@ -21,14 +21,13 @@ from reconciler.model.reports.edit import Against
 from reconciler.model.reports.explain import ExplainedValue, Explanation, TopicAnswer
 from reconciler.render import console
 from reconciler.render.console import MovingLine, run_app, say, say_now, show
-from reconciler.render.escape import findable, lines_of, markdown, page, visible
+from reconciler.render.markup import Format, Style, findable, lines_of, markdown, page, visible
 from reconciler.render.page import code
 from reconciler.render.plan.formats import Review, render
 from reconciler.render.plan.sections import NO_HANDOFF
 from reconciler.render.reports.apply import outcomes_in
 from reconciler.render.reports.declared import explanation_json, explanation_text
 from reconciler.render.reports.drift import drift_in
-from reconciler.render.style import Format, Style
 from reconciler.text import LONGEST_TEXT, LONGEST_WORD, columns, shortened
 
 SIZE = 300_000

@@ -10,16 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType, word
 from reconciler.model.changes.not_done import UnmanagedAcl
-from reconciler.model.plan import Plan
-from reconciler.model.quotas import entity
-from reconciler.model.reports.impact import AccessShift
-from reconciler.model.users import user_words
+from reconciler.model.plan import AccessShift, Plan
+from reconciler.model.principals import (
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    entity,
+    user_words,
+    word,
+)
+from reconciler.render.markup import Style
 from reconciler.render.plan.sections import shift_sections
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_text
-from reconciler.render.style import Style
 from reconciler.text import quoted
 from tests.support.builders import topic, topology, world
 

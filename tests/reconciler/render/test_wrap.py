@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.render.console import EVERY_S, MovingLine, counting_seconds, terminal_width
+from reconciler.render.markup import NARROWEST, PLAIN, Style, table_lines, wrapped
 from reconciler.render.reports.failover import failover_text
 from reconciler.render.reports.verify import verify_text
-from reconciler.render.style import PLAIN, Style
-from reconciler.render.wrap import NARROWEST, table_lines, wrapped
 from tests.support.documents.reports import REPORT, VERIFICATION
 from tests.support.paths import ROOT
 

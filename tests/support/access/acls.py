@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from reconciler.environment.load import load
 from reconciler.errors import ExitCode
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.changes import CreateAcl, DeleteAcl
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Plan, Result
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.render.plan.text import plan_text
 from tests.support.builders import World
 

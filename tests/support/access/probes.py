@@ -8,10 +8,10 @@ from typing import Any
 
 from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
-from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import Made
 from reconciler.model.plan import Outcome, Plan
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.probe import Probe
 from reconciler.render.reports.apply import outcomes_text
 from reconciler.resources.mirrors.handover import handovers

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 from reconciler_sandbox.handles import ClusterHandle
 
 from reconciler.environment.load import load
-from reconciler.model.acls import AclBinding, ResourceType
+from reconciler.model.principals import AclBinding, ResourceType
 from reconciler.resources.acls.desired import desired_rules
 from reconciler.resources.flows.routes import find_routes
 from tests.support.builders import world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.environment.load import load
 from reconciler.model.environment.topology import Topology
-from reconciler.model.users import Mechanism
+from reconciler.model.principals import Mechanism
 
 CLUSTERS = """
 clusters:

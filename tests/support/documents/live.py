@@ -13,7 +13,7 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.reports.failover import ConsumerMove, GroupMove, GroupOffset, GroupState, TranslatedPartition, Way
 from reconciler.model.state.audit_chain import AuditVerification, check
-from reconciler.render.live.groups import Standings
+from reconciler.render.live.flows import Standings
 from reconciler.render.live.view import AuditTrail, ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
 from reconciler.render.reports.status import StatusInputs
 from reconciler.replication.status import FlowStatus

@@ -12,7 +12,6 @@ from reconciler.engine.plan.build import plan
 from reconciler.engine.plan.impact import described, weighed
 from reconciler.environment.load import load
 from reconciler.errors import Where
-from reconciler.model.acls import Unsupported
 from reconciler.model.environment.flow_settings import Groups
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.topology import (
@@ -25,12 +24,10 @@ from reconciler.model.environment.topology import (
     Undeclared,
 )
 from reconciler.model.live import Source
-from reconciler.model.plan import Edition, Plan
-from reconciler.model.quotas import entity
-from reconciler.model.reports.impact import ClusterFeatures, ReadingGroup, Stakes
+from reconciler.model.plan import ClusterFeatures, Edition, Plan, ReadingGroup, Stakes
+from reconciler.model.principals import Mechanism, Unsupported, UserRecord, entity
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import left_on
-from reconciler.model.users import Mechanism, UserRecord
 from tests.support.access.acls import rules
 from tests.support.builders import World, cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable

@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.kafka.protocol.producers.describe_producers import ActiveProducer, Producers
-from reconciler.model.acls import AclBinding
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.cutover import (
     CutoverPlan,
     CutoverReport,

@@ -6,11 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.errors import ClusterError, Unknown
-from reconciler.model.acls import AclBinding, Unsupported
 from reconciler.model.changes import AclChange, AlterQuota, AlterUser, CreateAcl, DeleteUser, UserChange
 from reconciler.model.live import Before, Broker, LiftedCopies, LiveAccess, LiveUsers, Made
-from reconciler.model.quotas import BYTE_RATES, OF_CLIENTS, Limits, QuotaEntity
-from reconciler.model.users import Mechanism, UserRecord
+from reconciler.model.principals import (
+    BYTE_RATES,
+    CLIENT_QUOTAS,
+    AclBinding,
+    Mechanism,
+    QuotaEntity,
+    QuotaLimits,
+    Unsupported,
+    UserRecord,
+)
 
 
 class BrokerError(Exception):
@@ -99,7 +106,7 @@ class HeldPrincipals:
                 self.owned.pop(acl, None)
         return failed
 
-    def read_quotas(self) -> Mapping[QuotaEntity, Limits]:
+    def read_quotas(self) -> Mapping[QuotaEntity, QuotaLimits]:
         self.call()
         if self.quotas_unreadable is not None:
             raise self.quotas_unreadable
@@ -161,7 +168,7 @@ class HeldPrincipals:
         """ClientQuotaControlManager: each key of an entity fits its kind, and rates in bytes are whole numbers."""
         if reason := self._refuse.get(str(change.entity)):
             raise BrokerError(f"CLUSTER_AUTHORIZATION_FAILED: {reason}")
-        fitting = ("connection_creation_rate",) if change.entity.parts[0].kind == "ip" else OF_CLIENTS
+        fitting = ("connection_creation_rate",) if change.entity.parts[0].kind == "ip" else CLIENT_QUOTAS
         for one in change.limits:
             if one.key not in fitting:
                 raise BrokerError(f"INVALID_REQUEST: Invalid configuration key {one.key}")

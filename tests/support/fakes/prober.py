@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import CLUSTER_NAME, Operation, ResourceType
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
+from reconciler.model.principals import CLUSTER_NAME, Operation, ResourceType
 from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.probe import Needs
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook

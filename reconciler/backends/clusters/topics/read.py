@@ -22,19 +22,19 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from reconciler.backends.clusters.topics import config_cache
 from reconciler.backends.connections import errors
 from reconciler.backends.connections.credentials import cleaned, client_settings, speaker_of
 from reconciler.backends.connections.errors import Speaker
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.connections import BrokerConnections
 from reconciler.kafka.client.errors import BrokerError, WireError
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol import metadata_and_configs as wire_topics
+from reconciler.kafka.protocol.metadata_and_configs import ConfigOf
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.live import Broker, LiveCluster, LivePartition, LiveTopic
+from reconciler.model.live import Broker, ConfigValue, LiveCluster, LivePartition, LiveTopic, Source
 from reconciler.text import batched
 
 if TYPE_CHECKING:  # reads begin before kafka-python is imported
@@ -76,7 +76,7 @@ async def _reading(
 ) -> LiveCluster:
     """Raises WireError and ClusterError."""
     line = await wire.any_control()
-    probe = await metadata(line, [config_cache.VISIBILITY_PROBE])
+    probe = await metadata(line, [VISIBILITY_PROBE])
     for broker in probe.brokers:
         wire.learn(broker.number, broker.host, broker.port)
     # All from one broker, so that responses are consistent. A bootstrap address that is no broker's own (a load
@@ -94,8 +94,8 @@ async def _reading(
                 denied.add(topic.name)
             elif kind not in ("missing", "invalid"):
                 raise BrokerError(topic.error, f"metadata of {topic.name}")
-    described.pop(config_cache.VISIBILITY_PROBE, None)
-    shelf, parts, topics = config_cache.ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
+    described.pop(VISIBILITY_PROBE, None)
+    shelf, parts, topics = ConfigShelf(), _Partitions(), dict[str, LiveTopic]()
     if config_broker is not None:
         line = await wire.control(config_broker)
     async for some in _configs(line, sorted(described)):
@@ -108,8 +108,8 @@ async def _reading(
                 partitions = parts.of(topic.partitions)
                 topics[pair.name] = LiveTopic(topic.name, topic_id, partitions, configs, topic.internal)
     hidden = {
-        name: config_cache.hidden_topic(speaker, name, errors.denied(speaker, errors.describe_topic(name)))
-        for name in sorted(denied - {config_cache.VISIBILITY_PROBE})
+        name: hidden_topic(speaker, name, errors.denied(speaker, errors.describe_topic(name)))
+        for name in sorted(denied - {VISIBILITY_PROBE})
     }
     return LiveCluster(
         name=speaker.cluster,
@@ -121,16 +121,14 @@ async def _reading(
     )
 
 
-def _judged(
-    speaker: Speaker, pair: wire_topics.ConfigsOf, shelf: config_cache.ConfigShelf
-) -> config_cache.Configs | None:
+def _judged(speaker: Speaker, pair: wire_topics.ConfigsOf, shelf: ConfigShelf) -> Configs | None:
     """Configs of a topic; None if it was deleted meanwhile."""
     if pair.error == 0:
         return shelf.mapping(pair.entries)
     failed = errors.translate(speaker, pair.error, errors.describe_configs(pair.name), pair.message)
     if failed.kind == "unreachable":
         raise failed
-    return None if failed.kind == "missing" else config_cache.unknown_configs(speaker, pair.name, failed)
+    return None if failed.kind == "missing" else unknown_configs(speaker, pair.name, failed)
 
 
 async def metadata(line: Connection, names: Sequence[str] | None) -> wire_topics.ClusterOf:
@@ -262,3 +260,54 @@ class ReadAhead:
             for future in self._answers.values():
                 if not future.done():
                     future.set_result(None)
+
+
+Configs = Mapping[str, ConfigValue] | Unknown
+
+VISIBILITY_PROBE = "reconciler-visibility-probe"
+"""An unused name. Only a principal with Describe on all topics gets UNKNOWN_TOPIC_OR_PARTITION for it; others are
+denied."""
+TOPIC, BUILT_IN = 1, 5
+_SOURCES = {
+    TOPIC: Source.TOPIC,
+    2: Source.BROKER,
+    3: Source.CLUSTER,
+    4: Source.STATIC,
+    BUILT_IN: Source.BUILT_IN,
+}
+
+
+class ConfigShelf:
+    """Interns configs within one read of one cluster: ten thousand topics mostly share the same thirty entries."""
+
+    def __init__(self) -> None:
+        self._values: dict[ConfigOf, ConfigValue] = {}
+        self._mappings: dict[tuple[tuple[str, int], ...], Mapping[str, ConfigValue]] = {}
+        self._known: dict[int, tuple[tuple[ConfigOf, ...], Mapping[str, ConfigValue]]] = {}
+
+    def mapping(self, entries: tuple[ConfigOf, ...]) -> Mapping[str, ConfigValue]:
+        """Config name -> value, sorted. An identical tuple is found by its ``id``, without comparing entries."""
+        known = self._known.get(id(entries))
+        if known is not None:
+            return known[1]
+        configs: dict[str, ConfigValue] = {}
+        for entry in sorted(entries, key=lambda config: config.name):
+            value = self._values.get(entry)
+            if value is None:
+                source = _SOURCES.get(entry.source, Source.BUILT_IN)
+                value = self._values[entry] = ConfigValue(entry.value, source, entry.sensitive, entry.read_only)
+            configs[sys.intern(entry.name)] = value
+        # the shelf keeps all values and lists alive, so an id stays unique
+        made = self._mappings.setdefault(tuple((n, id(v)) for n, v in configs.items()), MappingProxyType(configs))
+        self._known[id(entries)] = entries, made
+        return made
+
+
+def hidden_topic(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
+    description = f"{failed.what}, so it is not known whether it exists"
+    todo = f"{failed.todo} (a Deny rule that names it wins over that: remove it)"
+    return Unknown(f"{speaker.cluster}/{topic}", description, todo)
+
+
+def unknown_configs(speaker: Speaker, topic: str, failed: ClusterError) -> Unknown:
+    return Unknown(f"configs of {speaker.cluster}/{topic}", f"{failed.what}. {failed.why}", failed.todo)

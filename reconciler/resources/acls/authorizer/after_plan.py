@@ -6,12 +6,11 @@ Kafka does not report the principals of group members, so every group that the l
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
-from reconciler.model.acls import ANYONE, AclBinding, Operation, PatternType, ResourceType
 from reconciler.model.changes import About, AclChange, Change, CreateAcl, CreateTopic, DeleteAcl, Refused, Risk, Subject
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState
-from reconciler.model.plan import Plan, Planned
-from reconciler.model.reports.impact import AccessShift, ImpactQuery, ReadingGroup, Stakes
+from reconciler.model.plan import AccessShift, ImpactQuery, Plan, Planned, ReadingGroup, Stakes
+from reconciler.model.principals import ANYONE, AclBinding, Operation, PatternType, ResourceType
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import shifts
 from reconciler.resources.acls.authorizer.lockout import own_lockouts, takes_away

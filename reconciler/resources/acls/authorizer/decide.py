@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from reconciler.model.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.principals import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.text import grouped
 
 _Key = tuple[ResourceType, str]

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.model.acls import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.model.reports.impact import AccessShift
+from reconciler.model.plan import AccessShift
+from reconciler.model.principals import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.resources.acls.authorizer.decide import IMPLIES, AccessRequest, Rulebook
 
 Names = Mapping[ResourceType, Collection[str]]

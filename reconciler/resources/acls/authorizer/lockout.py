@@ -6,9 +6,18 @@ Checks only what the topology needs today; a principal with fewer rights than it
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.model import acls
 from reconciler.model.changes import About, AclChange, DeleteAcl, Reason, Refused, Subject, Why
 from reconciler.model.environment.topology import OURS, Flow, Principal, Topology
+from reconciler.model.principals import (
+    ANYONE,
+    AccessRole,
+    AccessRule,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from reconciler.model.reports.probe import Needs
 from reconciler.model.state.lock import lock_cluster, transactional_id
 from reconciler.replication.names import transactional_id as lane_id
@@ -20,16 +29,16 @@ from reconciler.resources.topics.internal import internal_topics
 
 SHOWN = 5
 _SELDOM = (
-    (acls.ResourceType.TOPIC, acls.Operation.DELETE),
-    (acls.ResourceType.CLUSTER, acls.Operation.ALTER_CONFIGS),
-    (acls.ResourceType.CLUSTER, acls.Operation.DESCRIBE_CONFIGS),
+    (ResourceType.TOPIC, Operation.DELETE),
+    (ResourceType.CLUSTER, Operation.ALTER_CONFIGS),
+    (ResourceType.CLUSTER, Operation.DESCRIBE_CONFIGS),
 )
 """Rights of roles that only tombstones and throttles need: losing them locks no principal out."""
 ANONYMOUS = "User:ANONYMOUS"
 _ROLES = {
-    Principal.PLAN: acls.AccessRole.RECONCILER_PLAN,
-    Principal.APPLY: acls.AccessRole.RECONCILER_APPLY,
-    Principal.MIRROR: acls.AccessRole.MIRROR,
+    Principal.PLAN: AccessRole.RECONCILER_PLAN,
+    Principal.APPLY: AccessRole.RECONCILER_APPLY,
+    Principal.MIRROR: AccessRole.MIRROR,
 }
 Books = tuple[Rulebook, Rulebook]
 """Before and after."""
@@ -42,11 +51,11 @@ class LockoutFindings:
 
     refused: tuple[Refused, ...]
     notes: tuple[str, ...]
-    rests_on: frozenset[acls.AclBinding]
+    rests_on: frozenset[AclBinding]
 
 
 def takes_away(change: AclChange) -> bool:
-    return isinstance(change, DeleteAcl) is (change.acl.permission is acls.Permission.ALLOW)
+    return isinstance(change, DeleteAcl) is (change.acl.permission is Permission.ALLOW)
 
 
 def own_lockouts(
@@ -57,7 +66,7 @@ def own_lockouts(
     taking = [change.acl for change in changes if takes_away(change)]
     refused: list[Refused] = []
     notes: list[str] = []
-    rests_on: set[acls.AclBinding] = set()
+    rests_on: set[AclBinding] = set()
     for needs in needs_of(topology, cluster, routes) if taking else ():
         kind = needs.kind
         if not needs.name:
@@ -65,7 +74,7 @@ def own_lockouts(
             notes.append(f"{text} it; an access entry of role {_ROLES[kind]} would")
             continue
         # Only rules for the principal, or for everyone, can take a right from it, so most plans need no proof.
-        relevant = [acl for acl in taking if acl.principal in (needs.name, acls.ANYONE)]
+        relevant = [acl for acl in taking if acl.principal in (needs.name, ANYONE)]
         if not relevant:
             continue
         asked = reached(needs, relevant)
@@ -75,7 +84,7 @@ def own_lockouts(
             proofs = []
             for out in lost[:SHOWN]:
                 asked_of = out.request.resource
-                where = "cluster" if asked_of is acls.ResourceType.CLUSTER else f"{asked_of} {out.request.name}"
+                where = "cluster" if asked_of is ResourceType.CLUSTER else f"{asked_of} {out.request.name}"
                 because = (
                     f"'{out.by}' denies it" if out.by else f"'{out.today}' goes and no rule that is left allows it"
                 )
@@ -108,18 +117,21 @@ def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Itera
             yield Needs(kind, name, tuple(rights), topics, ids)
 
 
-def reached(needs: Needs, rules: Sequence[acls.AclBinding]) -> list[acls.AclBinding]:
+def reached(needs: Needs, rules: Sequence[AclBinding]) -> list[AclBinding]:
     """Needed requests, name by name, as far as ``rules`` cover them. A pattern on groups has no known names."""
-    names = {acls.ResourceType.TOPIC: needs.topics, acls.ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
-    affected: list[acls.AclBinding] = []
+    names = {
+        ResourceType.TOPIC: needs.topics,
+        ResourceType.TRANSACTIONAL_ID: needs.transactional_ids,
+    }
+    affected: list[AclBinding] = []
     for acl in needs.rights:
-        if acl.pattern is acls.PatternType.LITERAL and not acl.wildcard:
+        if acl.pattern is PatternType.LITERAL and not acl.wildcard:
             affected.append(acl)
             continue
         reaching = [acl_binding for acl_binding in rules if acl_binding.resource is acl.resource]
         for name in names.get(acl.resource, ()):
             if acl.covers_name(name) and any(acl.covers_name(name) for acl in reaching):
-                affected.append(replace(acl, name=name, pattern=acls.PatternType.LITERAL))
+                affected.append(replace(acl, name=name, pattern=PatternType.LITERAL))
     return affected
 
 
@@ -137,8 +149,8 @@ def names_of(kind: Principal, topology: Topology, cluster: str) -> dict[str, tup
     return {rule.principal: tuple(flow for flow in flows if flow in flows_of(rule, topology)) for rule in entries}
 
 
-def _is_for(rule: acls.AccessRule, kind: Principal, topology: Topology, cluster: str) -> bool:
-    where = clusters_of(rule, topology) if rule.role is acls.AccessRole.MIRROR else rule.clusters
+def _is_for(rule: AccessRule, kind: Principal, topology: Topology, cluster: str) -> bool:
+    where = clusters_of(rule, topology) if rule.role is AccessRole.MIRROR else rule.clusters
     return rule.role is _ROLES[kind] and not rule.absent and cluster in where
 
 
@@ -150,9 +162,9 @@ def _carried(topology: Topology, cluster: str) -> tuple[Flow, ...]:
 
 def _needed(
     kind: Principal, topology: Topology, flows: Sequence[Flow], routes: Sequence[Route], cluster: str
-) -> Iterator[acls.AclBinding]:
+) -> Iterator[AclBinding]:
     """Needs of a principal on this cluster, without rarely needed rights, whose loss locks no principal out."""
-    role = acls.AccessRule(0, "", (cluster,), _ROLES[kind])
+    role = AccessRule(0, "", (cluster,), _ROLES[kind])
     if kind is Principal.MIRROR:
         yield from bindings(role, mirror_rights(flows, topology, routes, cluster))
         return

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import WILDCARD, AclBinding, Operation, PatternType, ResourceType
 from reconciler.model.environment.topology import Principal
 from reconciler.model.ports import Prober
+from reconciler.model.principals import WILDCARD, AclBinding, Operation, PatternType, ResourceType
 from reconciler.model.reports.doctor import Ask, Rights
 from reconciler.model.reports.probe import Needs
 from reconciler.resources.acls.authorizer.lockout import reached

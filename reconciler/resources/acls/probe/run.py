@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from reconciler.errors import ClusterError, Unknown
-from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import Before
 from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.ports import ClusterAdmin, Prober
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.probe import Needs, Probe, ProbeCheck, ProbeVerdict
 from reconciler.resources.acls.probe import undo
 from reconciler.resources.acls.probe.rights import KnownLogins

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from reconciler.errors import Unknown
-from reconciler.model.acls import WILDCARD, AclBinding, PatternType, Permission, ResourceType, Unsupported
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.live import Before, LiveAccess
+from reconciler.model.principals import WILDCARD, AclBinding, PatternType, Permission, ResourceType, Unsupported
 from reconciler.text import in_shell
 
 _RESOURCES = {

@@ -6,10 +6,10 @@ A broker's answer about a principal overrides the rules, because only brokers kn
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from reconciler.model.acls import ANYONE, AclBinding, PatternType, Permission, ResourceType
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.environment.topology import Principal
-from reconciler.model.reports.impact import AccessShift
+from reconciler.model.plan import AccessShift
+from reconciler.model.principals import ANYONE, AclBinding, PatternType, Permission, ResourceType
 from reconciler.model.reports.probe import Needs, ProbeCheck, ProbeVerdict
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import locked_out, shifts

@@ -12,7 +12,7 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.backends.clusters.copy_facts import read_copy_facts
 from reconciler.kafka.client.cluster import EARLIEST, LATEST
 from reconciler.model.environment.topology import Principal
-from reconciler.model.reports.impact import CopyFacts
+from reconciler.model.plan import CopyFacts
 from tests.support.builders import cluster
 from tests.support.clusters import EAST, CreateTopic
 from tests.support.waiting import until

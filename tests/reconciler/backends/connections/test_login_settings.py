@@ -19,7 +19,7 @@ from reconciler_mirror.clients.own import cluster_of as cluster_of_job
 from reconciler_mirror.verify import second_client
 from reconciler_sandbox.brokers import certificates
 
-from reconciler.backends.clusters import facts, mirrormaker, permissions
+from reconciler.backends.clusters import mirrormaker, permissions
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.groups import Side
@@ -38,7 +38,7 @@ from reconciler.kafka.client.auth.sasl import exchange
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.errors import ConnectionLostError, SettingError, WireError
 from reconciler.model.environment.topology import Cluster, Principal
-from reconciler.model.reports.impact import ImpactQuery
+from reconciler.model.plan import ImpactQuery
 from reconciler.replication.handover import Endpoint
 from tests.support.access.security_settings import VERDICTS
 
@@ -253,7 +253,7 @@ OWN: Mapping[str, Callable[[Cluster], object]] = {
     "users": lambda cluster: UserControl(cluster, PLAN, "env").read(),
     "access rules": lambda cluster: AccessControl(cluster, PLAN, "env").read(),
     "reassignments": _replicas,
-    "facts of doctor": lambda cluster: replace(facts.cluster_facts(cluster, PLAN), addresses=()),
+    "facts of doctor": lambda cluster: replace(permissions.cluster_facts(cluster, PLAN), addresses=()),
     "markers of doctor": lambda cluster: permissions.may_write_markers(cluster, PLAN),
     "permissions of doctor": lambda cluster: permissions.tried(cluster, PLAN, "groups", permissions.heartbeat, ["g"]),
     "positions of Connect": lambda cluster: mirrormaker.read_records(Side(cluster), "connect-offsets"),

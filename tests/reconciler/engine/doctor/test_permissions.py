@@ -14,9 +14,8 @@ from reconciler.errors import Unknown
 from reconciler.model.environment.flow_settings import Carry, Groups, OffsetsKept
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.quotas import KEYS, Quota, entity
+from reconciler.model.principals import QUOTA_KEYS, Quota, ScramUser, entity
 from reconciler.model.reports.doctor import Ask, DoctorVerdict, Finding, Rights
-from reconciler.model.users import ScramUser
 from reconciler.replication.handover import Naming
 from reconciler.replication.names import LOCK_TOPIC, OFFSETS_TOPIC, STATUS_TOPIC
 from reconciler.resources.acls.roles import TOPIC, mirror_rights
@@ -327,7 +326,7 @@ def test_moving_replicas_needs_rights_on_the_cluster() -> None:
 def test_quotas_need_rights_on_the_cluster_only_where_they_are_declared() -> None:
     whom = entity({"user": "orders-app"})
     desired_names = replace(
-        topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),)
+        topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {QUOTA_KEYS[0]: 1.0}),)
     )
     for principal, lacking in (
         (Principal.PLAN, ["DescribeConfigs"]),
@@ -343,7 +342,7 @@ def test_without_authorized_operations_only_certain_lacks_are_reported() -> None
     """Without Describe a broker names none, although AlterConfigs may be there."""
     whom = entity({"user": "orders-app"})
     desired_names = replace(
-        topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {KEYS[0]: 1.0}),)
+        topology(topic("orders", "east", "west")), quotas=(Quota(1, ("east",), whom, {QUOTA_KEYS[0]: 1.0}),)
     )
     told = rights(Principal.APPLY, {}, cluster=frozenset())
     todos = [todo for one in permission_findings(desired_names, "east", [told], ()) for todo in one.todo]

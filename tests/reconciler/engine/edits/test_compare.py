@@ -19,10 +19,10 @@ from reconciler.model.environment.flow_settings import ConfigSync, Groups, Offse
 from reconciler.model.environment.topology import Mirror, TopicDefaults, Topology, Undeclared
 from reconciler.model.reports.edit import EditComparison, Fate, Sign
 from reconciler.model.schemas import schema
+from reconciler.render.markup import Format, Style
 from reconciler.render.plan.formats import Review, format_of, lasting, render
 from reconciler.render.plan.sections import Handoff
 from reconciler.render.reports.edit import comparison_sections, comparison_verdict
-from reconciler.render.style import Format, Style
 from reconciler.replication.expressions.record_filter import read
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world

@@ -13,14 +13,12 @@ from reconciler.engine.edits.effects import lead, without_effect
 from reconciler.engine.plan.build import plan
 from reconciler.environment.load import load
 from reconciler.errors import Unknown
-from reconciler.model.acls import Unsupported
 from reconciler.model.live import LiveState
-from reconciler.model.quotas import entity
+from reconciler.model.principals import Mechanism, Unsupported, entity
 from reconciler.model.reports.edit import EditComparison, NoEffect
-from reconciler.model.users import Mechanism
+from reconciler.render.markup import Format
 from reconciler.render.plan.formats import Review, render
 from reconciler.render.plan.sections import NO_HANDOFF
-from reconciler.render.style import Format
 from tests.support.access.acls import rules
 from tests.support.builders import World, world
 from tests.support.documents.edits import AGAINST

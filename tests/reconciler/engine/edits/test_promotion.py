@@ -14,8 +14,8 @@ from reconciler.environment.load import load
 from reconciler.errors import ExitCode, ReconcilerError
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import PromotionReport
+from reconciler.render.markup import Format
 from reconciler.render.reports.promotion import promotion_in
-from reconciler.render.style import Format
 from tests.support.paths import SCHEMAS
 from tests.support.worlds import topologies
 

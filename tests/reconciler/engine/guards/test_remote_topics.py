@@ -18,8 +18,7 @@ from reconciler.model.changes import Why
 from reconciler.model.environment.flow_settings import Carry, MirrorMakerTopics, OffsetsKept
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import FlowCopies, Key, RemoteFacts, Stakes
+from reconciler.model.plan import FlowCopies, Key, Plan, RemoteFacts, Stakes
 from reconciler.model.state.last_apply import Applied
 from reconciler.render.plan.impact import amounts_sentence
 from reconciler.replication.handover import Start

@@ -14,8 +14,7 @@ from reconciler.engine.plan.amounts import (
 from reconciler.engine.plan.impact import weighed
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Basis, Plan
-from reconciler.model.reports.impact import ImpactQuery, Stakes
+from reconciler.model.plan import Basis, ImpactQuery, Plan, Stakes
 from reconciler.render.plan.impact import amounts_lines, amounts_section, amounts_sentence
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.text import plan_text

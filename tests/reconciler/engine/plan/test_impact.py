@@ -8,8 +8,7 @@ from reconciler.engine.plan.impact import MOST, filled, on_empty, questions, wei
 from reconciler.model.changes import Risk
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import ImpactQuery, ReadingGroup, Stakes
+from reconciler.model.plan import ImpactQuery, Plan, ReadingGroup, Stakes
 from reconciler.render.plan.impact import size, stakes_lines
 from tests.support.builders import flow, topic, topology, world
 

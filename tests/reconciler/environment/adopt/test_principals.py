@@ -13,10 +13,17 @@ from reconciler.environment.adopt.topics import AdoptOptions, adopt
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
 from reconciler.errors import Unknown
-from reconciler.model.acls import CLUSTER_NAME, AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.live import LiveState, LiveUsers
-from reconciler.model.users import Mechanism
+from reconciler.model.principals import (
+    CLUSTER_NAME,
+    AclBinding,
+    Mechanism,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from reconciler.operations.adopt.run import is_empty
 from tests.support.access.acls import rule, rules
 from tests.support.fakes.cluster import FakeCluster

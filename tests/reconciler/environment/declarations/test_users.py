@@ -7,7 +7,7 @@ import pytest
 from reconciler.engine.plan.select import known_part
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
-from reconciler.model.users import UserRecord
+from reconciler.model.principals import UserRecord
 from tests.support.access.users import APP, SHA_256, SHA_512, env, users
 from tests.support.builders import codes, world
 

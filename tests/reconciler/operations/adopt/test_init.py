@@ -17,7 +17,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.model.changes import CreateTopic, StartMirror
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror, LiveState, LiveUsers
-from reconciler.model.users import Mechanism
+from reconciler.model.principals import Mechanism
 from reconciler.operations.adopt.arguments import expressions_of
 from reconciler.operations.adopt.init import (
     InitOptions,

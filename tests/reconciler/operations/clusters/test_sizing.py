@@ -14,7 +14,7 @@ import pytest
 from reconciler.engine.sizing import MirrorSize
 from reconciler.errors import Unknown
 from reconciler.model.live import JobState, LiveMirror, LiveState
-from reconciler.model.reports.impact import ImpactQuery, Stakes
+from reconciler.model.plan import ImpactQuery, Stakes
 from reconciler.operations.clusters import sizing
 from reconciler.replication.status import FlowStatus
 from tests.support.builders import flow, topology, world

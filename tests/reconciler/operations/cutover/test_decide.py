@@ -14,8 +14,8 @@ import pytest
 from reconciler.engine.plan.file import PlanfileError
 from reconciler.environment.load import load
 from reconciler.errors import BlockedError, ExitCode, ReconcilerError, Unknown
-from reconciler.model.acls import Unsupported
 from reconciler.model.environment.topology import Flow
+from reconciler.model.principals import Unsupported
 from reconciler.model.reports.cutover import (
     CutoverPlan,
     CutoverReport,
@@ -50,7 +50,7 @@ from reconciler.operations.cutover.steps import fresh_journal
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.render.cutover import PLAN_FILE, page_in, plan_page, report_document, report_page
-from reconciler.render.style import Format
+from reconciler.render.markup import Format
 from reconciler.resources.acls.read_only import denial, mirror_principals
 from tests.support.access.acls import rules
 from tests.support.builders import flow, topology

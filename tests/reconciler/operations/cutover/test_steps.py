@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.errors import BlockedError, ExitCode, LockHeld, ReconcilerError
-from reconciler.model.acls import AclBinding
 from reconciler.model.environment.rollout import Gates
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.cutover import CutoverSettings, FenceChosen
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.model.state.rejoin_journal import RejoinTopic

@@ -14,8 +14,8 @@ from reconciler.environment.load import load
 from reconciler.errors import BlockedError
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import CommittedPosition
-from reconciler.model.acls import AclBinding
 from reconciler.model.environment.topology import Topology
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, TopicSeen
 from reconciler.model.reports.drill import DrillPlaces
 from reconciler.model.reports.failover import GroupMove, GroupOffset, GroupState, Key, TranslatedPartition

@@ -28,8 +28,8 @@ from reconciler.operations.drill.decide import require_ready
 from reconciler.operations.drill.measure import objectives_seen
 from reconciler.render.cutover import page_in
 from reconciler.render.drill import drill_json, drill_page
+from reconciler.render.markup import Format
 from reconciler.render.reports.checkups import audit_json, audit_text
-from reconciler.render.style import Format
 from tests.support.paths import ROOT
 
 POINT, GROUP = RecoveryPoint(24, 0.8), GroupSeen("drill.f", "classic", (), 3, 0, 0, True, 0)

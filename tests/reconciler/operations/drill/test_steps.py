@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.errors import ClusterError, LockHeld
 from reconciler.kafka.protocol.producers.describe_producers import Producers
-from reconciler.model.acls import AclBinding
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, TopicSeen
 from reconciler.model.reports.drill import DrillPlaces, RecoveryPoint
 from reconciler.model.reports.failover import (

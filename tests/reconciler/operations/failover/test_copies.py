@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from reconciler.backends.clusters.acls import AccessControl
 from reconciler.errors import ReconcilerError, Unknown
-from reconciler.model.acls import (
+from reconciler.model.changes import AclChange, CreateAcl
+from reconciler.model.environment.flow_settings import CopyMode
+from reconciler.model.live import LiftedCopies, LiveAccess, Made
+from reconciler.model.principals import (
     AccessRule,
     AclBinding,
     ExactRule,
@@ -23,11 +26,8 @@ from reconciler.model.acls import (
     ResourceType,
     Unsupported,
 )
-from reconciler.model.changes import AclChange, CreateAcl
-from reconciler.model.environment.flow_settings import CopyMode
-from reconciler.model.live import LiftedCopies, LiveAccess, Made
 from reconciler.model.reports.failover import CopiesSeen, StepResult
-from reconciler.operations.failover.copies import LIFT, RESTORE, ReadOnlyCopies
+from reconciler.operations.failover.fence import LIFT, RESTORE, ReadOnlyCopies
 from reconciler.replication.handover import Naming
 from reconciler.resources.acls.read_only import denial, is_lifted
 from tests.support.access.acls import rule

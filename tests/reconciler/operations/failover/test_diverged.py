@@ -26,7 +26,7 @@ from reconciler.operations.failover.diverged import (
     sides_of,
 )
 from reconciler.operations.failover.run import FailoverOptions, move
-from reconciler.render.style import Format
+from reconciler.render.markup import Format
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.load import write
 from tests.support.reading import to_the_end

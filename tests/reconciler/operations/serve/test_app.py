@@ -11,10 +11,10 @@ import pytest
 from starlette.types import ASGIApp
 
 from reconciler.errors import Unknown
-from reconciler.operations.serve import app as serving
+from reconciler.operations.serve import run as serving
 from reconciler.operations.serve.access import Access
-from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.render.live.groups import Standings
+from reconciler.operations.serve.run import LiveApp, Renderer
+from reconciler.render.live.flows import Standings
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind
 from reconciler.render.reports.status import StatusInputs, status_json
 from tests.support.documents.live import NOW_MS, seen_view, standings
@@ -93,7 +93,7 @@ def test_a_change_is_sent_by_itself_and_what_stays_is_not_sent_again(
         if looks == 20:
             site.stop.set()
 
-    monkeypatch.setattr("reconciler.operations.serve.app.asyncio.sleep", pause)
+    monkeypatch.setattr("reconciler.operations.serve.run.asyncio.sleep", pause)
     answer = ask(site.app, "/events/")
     assert answer.headers["content-type"].startswith("text/event-stream")
     first, second, *rest = events(answer.body)

@@ -22,11 +22,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from reconciler.errors import ReconcilerError
-from reconciler.operations.serve import app, connections
+from reconciler.operations.serve import connections
+from reconciler.operations.serve import run as serving
 from reconciler.operations.serve.access import Access
-from reconciler.operations.serve.app import LiveApp, Renderer
 from reconciler.operations.serve.connections import CertificateFiles, PageCertificate, certificate_files
-from reconciler.operations.serve.run import ServeOptions, answering
+from reconciler.operations.serve.run import LiveApp, Renderer, ServeOptions, answering
 from tests.support.access.certificates import self_signed
 from tests.support.documents.live import seen_view, standings
 from tests.support.waiting import until
@@ -206,8 +206,8 @@ def test_who_does_not_read_an_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_oldest_stream_gives_way_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 40)
-    monkeypatch.setattr(app, "MOST_STREAMS", 3)
-    monkeypatch.setattr(app, "EVERY_SECONDS", 0.05)
+    monkeypatch.setattr(serving, "MOST_STREAMS", 3)
+    monkeypatch.setattr(serving, "EVERY_SECONDS", 0.05)
     with listening() as port:
         asked = [http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_S) for _ in range(5)]
         streams = []

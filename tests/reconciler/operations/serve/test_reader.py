@@ -15,9 +15,17 @@ from reconciler.errors import ClusterError, ReconcilerError, TopologyError, Unkn
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveMirror, LiveState
 from reconciler.model.state.audit_chain import AuditVerification, check
-from reconciler.operations.serve.reader import LiveReader, Paces, ReadJobs, ReadLock, ReadSilence, ReviewRead
-from reconciler.operations.serve.sources import KEPT_SECONDS, StandingsReader
-from reconciler.render.live.groups import Standings
+from reconciler.operations.serve.reader import (
+    KEPT_SECONDS,
+    LiveReader,
+    Paces,
+    ReadJobs,
+    ReadLock,
+    ReadSilence,
+    ReviewRead,
+    StandingsReader,
+)
+from reconciler.render.live.flows import Standings
 from reconciler.render.live.pages import regions as parts_of
 from reconciler.render.live.view import SILENCE_HOLDS_MS, AuditTrail, LivePage, LiveView, live_now
 from reconciler.render.reports.status import StatusInputs

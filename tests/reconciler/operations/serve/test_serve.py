@@ -20,8 +20,7 @@ import pytest
 from starlette.types import ASGIApp
 
 from reconciler.operations.serve.access import Access
-from reconciler.operations.serve.app import LiveApp, Renderer
-from reconciler.operations.serve.run import answering
+from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView
 from tests.support.commands import Ended
 from tests.support.documents.live import seen_view, standings

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.errors import Unknown
 from reconciler.model.live import LiveMirror
-from reconciler.render.live.groups import Standings
+from reconciler.render.live.flows import Standings
 from reconciler.render.live.pages import LIVE_CSS, LIVE_SCRIPT, TITLES, live_html, live_policy, regions
 from reconciler.render.live.view import (
     TOO_OLD_MS,

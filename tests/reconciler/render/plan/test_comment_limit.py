@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from reconciler.engine.plan import file as planfile
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.plan import Plan
-from reconciler.render.escape import visible
+from reconciler.render.markup import Format, visible
 from reconciler.render.plan.markdown import GITHUB_LIMIT, Detail, fitting, plan_markdown, report_markdown
 from reconciler.render.plan.outline import outline
 from reconciler.render.reports.drift import drift_page
-from reconciler.render.style import Format
 from tests.support.builders import topic, topology, world
 
 

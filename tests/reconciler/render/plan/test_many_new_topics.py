@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from reconciler.model.changes import Risk
+from reconciler.render.markup import Style
 from reconciler.render.plan.outline import outline
 from reconciler.render.plan.text import plan_text
-from reconciler.render.style import Style
 from reconciler.text import by_prefix
 from tests.support.builders import World, flow, topic, topology, world
 

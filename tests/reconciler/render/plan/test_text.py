@@ -20,15 +20,15 @@ from reconciler.model.changes import About, Reason, Refused, Subject, Why
 from reconciler.model.environment.flow_settings import ConfigSync, Delivery
 from reconciler.model.environment.topology import TopicDefaults
 from reconciler.model.plan import Basis, Plan
-from reconciler.model.quotas import entity
+from reconciler.model.principals import entity
 from reconciler.model.schemas import schema
 from reconciler.operations.review.plan import goes_on
+from reconciler.render.markup import Style
 from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.sections import Handoff
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_text, drift_verdict
-from reconciler.render.style import Style
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable

@@ -6,7 +6,7 @@ import json
 
 from reconciler.engine.topology_map import topology_map
 from reconciler.model.live import LiveCluster
-from reconciler.render.live.overview import counted_topics
+from reconciler.render.live.flows import counted_topics
 from reconciler.render.plan.outline import seen as seen_words
 from reconciler.render.reports.status import status_json, status_text
 from tests.support.builders import cluster, flow, topology, world

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from reconciler.environment.load import load
 from reconciler.errors import ExitCode
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.model.changes import CreateTopic, Stage
 from reconciler.model.environment.flow_settings import AccessSync, Groups
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import LiveState
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.render.plan.text import plan_text
 from reconciler.replication.handover import Naming
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook

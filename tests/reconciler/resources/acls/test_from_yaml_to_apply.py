@@ -13,9 +13,9 @@ from reconciler.engine.plan.file import dumps, loads
 from reconciler.engine.plan.fingerprints import observe_again
 from reconciler.environment.load import load
 from reconciler.errors import ClusterError, ExitCode, Unknown
-from reconciler.model.acls import AccessRole, Operation, Unsupported
 from reconciler.model.changes import About, Subject
 from reconciler.model.plan import Result
+from reconciler.model.principals import AccessRole, Operation, Unsupported
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.declared import explanation_text
 from tests.support.access.acls import applied, env, gone, made, rule, rules

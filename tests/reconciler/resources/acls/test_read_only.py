@@ -8,18 +8,11 @@ from hypothesis import strategies as st
 
 from reconciler.engine.explain import explain
 from reconciler.errors import ClusterError, ExitCode, TopologyError, Unknown
-from reconciler.model.acls import (
-    AclBinding,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    Unsupported,
-)
 from reconciler.model.changes import CreateAcl, CreateTopic
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiftedCopies, Made
 from reconciler.model.plan import Plan
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.declared import explanation_text
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook

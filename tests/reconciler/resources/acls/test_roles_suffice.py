@@ -6,8 +6,8 @@ import pytest
 
 from reconciler.engine.doctor.rights import record_needs
 from reconciler.environment.load import load
-from reconciler.model.acls import Operation
 from reconciler.model.environment.topology import OURS, Principal
+from reconciler.model.principals import Operation
 from reconciler.resources.acls.desired import desired_rules
 from reconciler.resources.flows.routes import find_routes
 from tests.support.builders import world

@@ -10,7 +10,7 @@ import pytest
 from reconciler.engine.plan.impact import described
 from reconciler.model.changes import Refused
 from reconciler.model.environment.flow_settings import Delivery, Groups, OffsetsKept
-from reconciler.model.reports.impact import ClusterFeatures
+from reconciler.model.plan import ClusterFeatures
 from reconciler.resources.flows.broker_apis import TRANSACTIONS, without_apis
 from tests.support.builders import cluster, flow, topic, topology, world
 

@@ -17,11 +17,10 @@ from reconciler.engine.plan.same_offsets import (
     with_old_copies,
 )
 from reconciler.errors import Unknown
-from reconciler.model.acls import Operation
 from reconciler.model.environment.flow_settings import Groups, OffsetsKept
 from reconciler.model.environment.topology import Flow, Topology
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import CopyFacts, MarkerRight
+from reconciler.model.plan import CopyFacts, MarkerRight, Plan
+from reconciler.model.principals import Operation
 from reconciler.replication.handover import Naming, Start
 from reconciler.replication.offsets.same import FILLER_LIMIT
 from reconciler.resources.acls.roles import mirror_rights

@@ -23,7 +23,7 @@ from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Plan, Result
-from reconciler.model.quotas import BYTE_RATES, CONNECTIONS, KEYS, OF_CLIENTS, QuotaEntity, entity
+from reconciler.model.principals import BYTE_RATES, CLIENT_QUOTAS, CONNECTION_RATE, QUOTA_KEYS, QuotaEntity, entity
 from reconciler.model.reports.drift import History
 from reconciler.operations.adopt.run import is_empty
 from reconciler.render.plan.text import plan_text
@@ -343,15 +343,15 @@ WHOM = st.one_of(
     st.builds(lambda ip: entity({"ip": ip}), st.sampled_from(["10.0.0.1", "::1", None])),
 )
 VALUES = st.integers(1, 1 << 50).map(float) | st.sampled_from([0.5, 12.25, 1e-7, 0.0, -1.0])
-LIVE = st.dictionaries(WHOM, st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1), max_size=6)
+LIVE = st.dictionaries(WHOM, st.dictionaries(st.sampled_from(QUOTA_KEYS), VALUES, min_size=1), max_size=6)
 
 
 def _fitting(live: dict[QuotaEntity, dict[str, float]]) -> dict[QuotaEntity, dict[str, float]]:
     """What Kafka can hold."""
     found = {}
     for whom, limits in live.items():
-        keys = (CONNECTIONS,) if whom.parts[0].kind == "ip" else OF_CLIENTS
-        whole = (*BYTE_RATES, CONNECTIONS)
+        keys = (CONNECTION_RATE,) if whom.parts[0].kind == "ip" else CLIENT_QUOTAS
+        whole = (*BYTE_RATES, CONNECTION_RATE)
         kept = {key: v for key, v in limits.items() if key in keys and (v == int(v) or key not in whole)}
         if kept:
             found[whom] = kept

@@ -17,9 +17,8 @@ from reconciler.errors import ExitCode
 from reconciler.model.changes import About, CopiedAgain, Outside, Subject
 from reconciler.model.environment.topology import TopicDefaults, TopicRef, Topology, Undeclared
 from reconciler.model.live import Source
-from reconciler.model.plan import Plan
+from reconciler.model.plan import Plan, Stakes
 from reconciler.model.reports.drift import Cause
-from reconciler.model.reports.impact import Stakes
 from reconciler.model.schemas import schema
 from reconciler.model.state.left_by_apply import LeftCluster, LeftTopic, dumps, left_on, loads
 from reconciler.render.plan.html import plan_html

@@ -16,13 +16,12 @@ from reconciler.environment.adopt.topics import AdoptOptions, adopt
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
 from reconciler.errors import ClusterError, ExitCode, Unknown
-from reconciler.model.acls import Unsupported
 from reconciler.model.changes import AlterUser, DeleteUser, Stage
 from reconciler.model.environment.topology import Cluster, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Plan, Result
-from reconciler.model.users import Mechanism, UserRecord
+from reconciler.model.principals import Mechanism, Unsupported, UserRecord
 from reconciler.operations.adopt.run import is_empty
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.declared import explanation_json, explanation_text

@@ -11,12 +11,11 @@ from reconciler.engine.plan.build import basis_now, still_true
 from reconciler.engine.plan.file import dumps, loads
 from reconciler.engine.plan.select import without
 from reconciler.errors import ExitCode
-from reconciler.model.acls import Operation, Permission, ResourceType
 from reconciler.model.changes import CreateAcl, DeleteAcl, Risk
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveState
-from reconciler.model.plan import Plan
-from reconciler.model.reports.impact import ReadingGroup, Stakes
+from reconciler.model.plan import Plan, ReadingGroup, Stakes
+from reconciler.model.principals import Operation, Permission, ResourceType
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.text import plan_text
 from reconciler.resources.acls.authorizer.after_plan import MOST, reading_questions, with_readers

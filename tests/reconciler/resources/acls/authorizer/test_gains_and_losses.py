@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.acls import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.model.reports.impact import AccessShift
+from reconciler.model.plan import AccessShift
+from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import OPERATIONS, SOMEBODY_ELSE, locked_out, shifts
 

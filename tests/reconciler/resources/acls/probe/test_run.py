@@ -12,10 +12,10 @@ from reconciler.engine.apply.limits import exit_code
 from reconciler.engine.drift.causes import cause_of
 from reconciler.engine.loop import Corrections, corrected, looked, uncontested
 from reconciler.errors import ClusterError, ExitCode
-from reconciler.model.acls import AclBinding
 from reconciler.model.changes import CreateAcl
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.plan import Result
+from reconciler.model.principals import AclBinding
 from reconciler.model.reports.drift import Cause, History
 from reconciler.model.reports.probe import Needs, Probe, ProbeCheck, ProbeVerdict
 from reconciler.model.schemas import schema as schema_of

@@ -1,14 +1,19 @@
-"""ACLs as Kafka stores them, and access rules as an environment declares them."""
+"""Principals: their ACLs as Kafka stores them and access rules as an environment declares them, quotas (KIP-546), and
+SCRAM users (RFC 5802, KIP-554).
+
+No password is ever in one of these values, only the reference to it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from types import MappingProxyType
 
 from reconciler.errors import NOWHERE, Where
-from reconciler.text import quoted
+from reconciler.text import BYTES, quoted
 
 WILDCARD = "*"
 """As a literal resource name: all names. As a host: every address."""
@@ -61,6 +66,7 @@ _IMPLIED_BY = {
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
 _PLAIN = re.compile(r"[^\s\"]+")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/=+-]*")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -206,3 +212,148 @@ class AccessRule:
     absent: bool = False
     """These rules must not exist, no matter who made them."""
     where: Where = field(default=NOWHERE, compare=False)
+
+
+# SCRAM users
+
+LEAST_ITERATIONS = 4096
+"""As brokers accept them (ScramMechanism.minIterations)."""
+AS_FOUND = 0
+"""The version of a user whose password is of others, and stays."""
+
+
+class Mechanism(StrEnum):
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+Credentials = Mapping[Mechanism, int]
+"""A user's credentials as the cluster shows them: mechanism -> iterations. Never a password, nor anything derived from
+one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUser:
+    """One entry of ``users``."""
+
+    number: int
+    """Counts entries from 1, in file order."""
+    clusters: tuple[str, ...]
+    name: str
+    version: int = AS_FOUND
+    """Counts its passwords: a higher one sets the password again, since Kafka shows none."""
+    mechanisms: tuple[Mechanism, ...] = (Mechanism.SHA_512,)
+    """Each gets a credential from the same password."""
+    iterations: int | None = None
+    """None: an existing credential keeps its number, a new one gets the least."""
+    password: str = ""
+    """A reference such as ``${env:NAME}``."""
+    take_over: bool = False
+    """The password of a user that no apply made may be replaced."""
+    absent: bool = False
+    """The user must not exist."""
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class UserRecord:
+    """A user's entry in the ownership record. ``version``: the last one that was certainly set, None without one.
+    ``setting``: a version that a run began to set without confirming it, so the password may be the old or the new one.
+    ``mechanisms``: those that runs of this environment have set."""
+
+    version: int | None
+    mechanisms: tuple[Mechanism, ...] = ()
+    setting: int | None = None
+
+    def __str__(self) -> str:
+        said = "no version recorded" if self.version is None else f"version {self.version} recorded"
+        return said if self.setting is None else f"{said}, version {self.setting} begun and not finished"
+
+
+def user_words(name: str) -> str:
+    """``user orders-app``; a name with other signs in quotes."""
+    return f"user {name if _PLAIN_NAME.fullmatch(name) else quoted(name)}"
+
+
+def credentials_text(credentials: Credentials) -> str:
+    """``SCRAM-SHA-512 with 4096 iterations``."""
+    return ", ".join(f"{mechanism} with {credentials[mechanism]} iterations" for mechanism in sorted(credentials))
+
+
+# quotas
+
+QUOTA_KINDS = ("user", "client-id", "ip")
+BYTE_RATES = ("producer_byte_rate", "consumer_byte_rate")
+CONNECTION_RATE = "connection_creation_rate"
+CLIENT_QUOTAS = (*BYTE_RATES, "request_percentage", "controller_mutation_rate")
+QUOTA_KEYS = (*CLIENT_QUOTAS, CONNECTION_RATE)
+
+QuotaLimits = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class QuotaPart:
+    """``name`` None: Kafka's default entity, which holds for everybody without a quota of their own."""
+
+    kind: str
+    name: str | None
+
+    def __str__(self) -> str:
+        if self.name is None:
+            return f"default {self.kind}"
+        return f"{self.kind} {self.name if _PLAIN_NAME.fullmatch(self.name) else quoted(self.name)}"
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """``parts`` in the order of ``QUOTA_KINDS``: a user, a client id, both, or an IP address."""
+
+    parts: tuple[QuotaPart, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.parts))
+
+
+def entity(parts: Mapping[str, str | None]) -> QuotaEntity:
+    """``parts``: kind -> name."""
+
+    def place(kind: str) -> tuple[int, str]:
+        return QUOTA_KINDS.index(kind) if kind in QUOTA_KINDS else len(QUOTA_KINDS), kind
+
+    return QuotaEntity(tuple(QuotaPart(kind, parts[kind]) for kind in sorted(parts, key=place)))
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """One entry of ``quotas``. ``number`` counts entries from 1, in file order."""
+
+    number: int
+    clusters: tuple[str, ...]
+    entity: QuotaEntity
+    limits: QuotaLimits = field(default_factory=lambda: MappingProxyType({}))
+    """Key -> the desired value."""
+    remove: tuple[str, ...] = ()
+    """Keys that must have none."""
+    absent: bool = False
+    """No key may have one."""
+    where: Where = field(default=NOWHERE, compare=False)
+
+
+def limit_words(key: str, value: float) -> str:
+    """``10 MiB/s``, ``200 %``; exact."""
+    plain = f"{int(value)}" if value == int(value) else repr(value)
+    if key in BYTE_RATES:
+        return f"{exact_size(value) or f'{plain} B'}/s"
+    return f"{plain} %" if key == "request_percentage" else f"{plain}/s"
+
+
+def exact_size(value: float) -> str:
+    """With the largest unit that divides it; empty for what is no whole number of bytes."""
+    if value != int(value) or value <= 0:
+        return ""
+    unit, size = max((pair for pair in BYTES.items() if int(value) % pair[1] == 0), key=lambda key: key[1])
+    return f"{int(value) // size} {unit}"
+
+
+def limits_text(limits: QuotaLimits) -> str:
+    return ", ".join(f"{key} {limit_words(key, value)}" for key, value in sorted(limits.items()))
