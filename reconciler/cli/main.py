@@ -120,7 +120,7 @@ def takeover(
 ) -> None:
     """Take over MirrorMaker 2's flows: import, positions, plan, apply, proof. Run it again to continue."""
     from reconciler.errors import ExitCode
-    from reconciler.operations.importers.takeover import take_over
+    from reconciler.operations.importers.positions import take_over
     from reconciler.render.reports.positions import inherited_text
     from reconciler.render.reports.verify import verify_text
 

@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from types import MappingProxyType
 from typing import TypeVar
 
-from reconciler.environment.declarations import acls, clusters, hooks, moved, quotas, rollout, topics, users, values
+from reconciler.environment.declarations import clusters, hooks, moved, principals, rollout, topics, values
 from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.flows import build_flow
 from reconciler.environment.declarations.mirrors import build_mirror
@@ -42,7 +42,7 @@ _VALUES: Mapping[str, tuple[tuple[tuple[str, ...], Judge], ...]] = {
     "defaults": _LAYER,
     "classes": _LAYER,
     "mirrors": ((("spark_conf",), values.spark_setting), (("verify_conf",), values.spark_setting)),
-    "users": (((), users.user_secret),),
+    "users": (((), principals.user_secret),),
     "webhooks": (((), hooks.webhook_secret),),
 }
 """Mappings of single values, which are judged also where the entry around them has a wrong shape."""
@@ -106,7 +106,7 @@ def load(
             replace(stone, expired=date.fromisoformat(stone.expires) < expired_before)
             for stone in builder.build("deletions", topics.build_tombstone)
         ),
-        tuple(builder.build("access", acls.build_access)),
+        tuple(builder.build("access", principals.build_access)),
         _written(documents, "access"),
         rules=declared.Rules(
             builder.single("defaults", clusters.build_defaults) or declared.TopicDefaults(),
@@ -117,9 +117,9 @@ def load(
             builder.single("docs_url", topics.build_docs_url) or "",
             tuple(builder.build("webhooks", hooks.build_webhook)),
         ),
-        quotas=tuple(builder.build("quotas", quotas.build_quota)),
+        quotas=tuple(builder.build("quotas", principals.build_quota)),
         quotas_declared=_written(documents, "quotas"),
-        users=tuple(builder.build("users", users.build_user)),
+        users=tuple(builder.build("users", principals.build_user)),
         users_declared=_written(documents, "users"),
         rollout=builder.single("rollout", rollout.build_rollout),
         hooks=builder.single("cutover", hooks.build_hooks) or MappingProxyType({}),
@@ -136,9 +136,9 @@ def load(
     problems += [problem for problem in logins if problem.where not in known]
     problems += check(topology, places)
     problems += topics.check_rules(topology, places)
-    problems += acls.check_access(topology, places)
-    problems += quotas.check_quotas(topology, places)
-    problems += users.check_users(topology, places)
+    problems += principals.check_access(topology, places)
+    problems += principals.check_quotas(topology, places)
+    problems += principals.check_users(topology, places)
     problems += topics.check_tombstones(topology, places)
     problems += moved.check_moved(topology, renames, places)
     problems += () if expired_too else topics.check_expiry(topology, places)

@@ -67,7 +67,7 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class Edition:
     """Version of the files of a plan. ``revision``, ``dirty``: as in ``Basis``. ``digest``: of their topology
-    (``engine.plan.fingerprints.topology_digest``); None: not computed yet."""
+    (``engine.plan.file.topology_digest``); None: not computed yet."""
 
     revision: str = ""
     dirty: bool = False

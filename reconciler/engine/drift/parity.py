@@ -15,8 +15,8 @@ from reconciler.model.live import LiveState, Source
 from reconciler.model.reports import drift
 from reconciler.replication.expressions.match import expressions
 from reconciler.resources.flows.routes import Route
-from reconciler.resources.topics.config_sync import synced_configs
 from reconciler.resources.topics.defaults import DECLARED, Given, configs, layers_of
+from reconciler.resources.topics.expected import synced_configs
 from reconciler.text import counted
 
 _ONCE = "declared once for both"

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from reconciler.engine.edits.compare import SECTIONS
 from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, quiet
-from reconciler.engine.edits.entries import SECTIONS
 from reconciler.engine.edits.fields import NOT_SET
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, AclChange, AlterQuota, DeleteUser, UserChange

@@ -11,7 +11,7 @@ from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.reports import edit
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import explain_difference, mirror_handover
-from reconciler.resources.topics.config_sync import SyncedConfigs
+from reconciler.resources.topics.expected import SyncedConfigs
 from reconciler.text import counted
 
 _NOT_READ = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from reconciler.engine.diff import Previous, diff
 from reconciler.engine.drift.remedies import deviations_behind
 from reconciler.engine.observe.verdict import not_copying
-from reconciler.engine.plan.fingerprints import observe_again, shown, subjects, topology_digest
+from reconciler.engine.plan.file import observe_again, shown, subjects, topology_digest
 from reconciler.engine.plan.order import after_replicas, place_of, planned
 from reconciler.engine.rollout.waves import course_of, in_waves
 from reconciler.errors import Moved, Unknown

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from reconciler.environment.declarations.acls import MEANT_FOR, is_address, is_principal
+from reconciler.environment.declarations.principals import MEANT_FOR, is_address, is_principal
 from reconciler.environment.yaml.nodes import CONTROL
 from reconciler.errors import Unknown
 from reconciler.model.live import LiveUsers

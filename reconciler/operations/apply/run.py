@@ -1,18 +1,29 @@
-"""``apply``: carries out a fresh or a saved plan after consent, and plans again to confirm the result."""
+"""``apply``: carries out a fresh or a saved plan after consent, and plans again to confirm the result.
+
+A saved or reviewed plan is compared with the clusters first.
+"""
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from reconciler.backends.clusters.impact import ask_stakes
+from reconciler.backends.git import revision
 from reconciler.engine.apply import limits
-from reconciler.engine.guards import is_prune
+from reconciler.engine.guards import from_here, guarded, is_prune, unjudged
+from reconciler.engine.observe.read_all import observe
 from reconciler.engine.observe.verdict import not_copying
+from reconciler.engine.plan.build import basis_now, still_true
+from reconciler.engine.plan.file import basis, unreadable
+from reconciler.engine.plan.impact import filled, on_empty
 from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
 from reconciler.engine.rollout.waves import RolloutResult, code_of, ending, require_wave
-from reconciler.errors import BlockedError, ExitCode, StalePlan
-from reconciler.model.changes import RestartMirror, StartMirror, Why
+from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, StalePlan
+from reconciler.model.changes import AddPartitions, Change, Reason, RestartMirror, StartMirror, Why
+from reconciler.model.config_values import duration
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import LiveMirror
 from reconciler.model.options import PROBE_PATIENCE_S
@@ -20,7 +31,7 @@ from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
-from reconciler.operations.apply.saved_plan import beyond, guard_saved, uncovered, what_moved
+from reconciler.operations.apply.records import strange
 from reconciler.operations.review.plan import read_plan
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.notices import notify
@@ -29,7 +40,9 @@ from reconciler.render.console import require_agreement, say, say_document, say_
 from reconciler.render.markup import SHOWN
 from reconciler.render.markup import Format as Page
 from reconciler.render.notices import of_apply
+from reconciler.render.plan.kinds import headline
 from reconciler.render.plan.text import plan_text
+from reconciler.render.plan.waves import gates_words
 from reconciler.render.reports.apply import Rolled, outcomes_in
 from reconciler.text import counted, pace_words
 
@@ -212,3 +225,82 @@ class _Said:
 
     def moving(self, change_id: str, text: str) -> None:
         say_now(f"        {change_id}: {text} ({time.monotonic() - self.began:.0f} s)")
+
+
+# Compares a saved or reviewed plan with the clusters and a fresh plan, so that no unreviewed change is carried out.
+
+
+def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
+    """A saved plan with the guards' present objections. Reads only clusters that git and earlier applies do not
+    confirm."""
+    session.keep_last_apply(session.read_last_apply(consent), revision(session.folder))
+    live = observe({name: session.clusters[name] for name in strange(session, saved) if name in session.clusters})
+    made = from_here(unjudged(saved), session.last.applied, session.last.origin, newer=session.last.newer)
+    return guarded(made, session.topology, live, session.last.applied, consent)
+
+
+def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
+    """Facts of the plan's basis that have changed since. Reads nothing else."""
+    needed = basis([observation.subject for observation in planned.basis.observed])
+    readers = {name: session.clusters[name] for name in needed.wanted.topics or () if name in session.clusters}
+    session.find_strays(set(needed.mirrors))
+    live = observe(readers, session.runner, needed.mirrors, needed.wanted)
+    if unknown := unreadable(live):
+        why = "\n".join(f"  {each_unknown.subject}: {each_unknown.error}" for each_unknown in unknown)
+        todo = "Fix it and apply again."
+        raise ReconcilerError("nothing was applied: what the plan depends on could not be read again", why, todo)
+
+    # A topic that was empty at planning time may hold records now.
+    asked = on_empty(planned, live)
+    with ThreadPoolExecutor(max(1, len(asked))) as pool:
+        stakes = ask_stakes(pool, session.topology.clusters, session.principal, asked)()
+    return (*still_true(planned, basis_now(planned, session.topology, live)), *filled(planned, stakes))
+
+
+def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
+    """Changes of ``fresh`` that ``reviewed`` lacks or has in another form; empty if all were reviewed.
+
+    Changes of ``reviewed`` alone do not count: an apply has carried them out since.
+    """
+    if fresh.basis.environment != reviewed.basis.environment:
+        return (Moved("environment", reviewed.basis.environment, fresh.basis.environment),)
+    if fresh.rollout != reviewed.rollout:
+        return (Moved("rollout", _course(reviewed), _course(fresh)),)
+    moved, reviewed_changes = list[Moved](), {planned.id: planned for planned in reviewed.changes}
+    for planned in fresh.changes:
+        before, now = reviewed_changes.get(planned.id), headline(planned.change)
+        if before is None:
+            moved.append(Moved(planned.id, "not in the reviewed plan", now))
+        elif _what_it_does(before.change) != _what_it_does(planned.change):
+            was = headline(before.change)
+            moved.append(Moved(planned.id, was, f"{now}, with other values" if was == now else now))
+        elif before.risk != planned.risk:
+            moved.append(Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}"))
+    return tuple(moved)
+
+
+def beyond(saved: Plan, fresh: Plan) -> Iterator[Moved]:
+    """Changes of ``saved`` that a fresh plan lacks, or has in another form, wave or order."""
+    if fresh.rollout != saved.rollout:
+        yield Moved("rollout", _course(saved), _course(fresh))
+    now = {planned.id: planned for planned in fresh.changes}
+    for planned in saved.changes:
+        same = now.get(planned.id)
+        if same is None:
+            yield Moved(planned.id, headline(planned.change), "not in a fresh plan")
+        elif _what_it_does(same.change) != _what_it_does(planned.change):
+            yield Moved(planned.id, headline(planned.change), f"{headline(same.change)}, with other values")
+        elif (same.needs, same.stage, same.wave) != (planned.needs, planned.stage, planned.wave):
+            yield Moved(planned.id, f"in {planned.stage}", f"in {same.stage}, at another place of the order")
+
+
+def _course(plan: Plan) -> str:
+    if plan.rollout is None:
+        return "without waves"
+    waves = [f"{wave.name} ({', '.join(wave.clusters)}; soak {duration(wave.soak_ms)})" for wave in plan.rollout.waves]
+    return f"{', then '.join(waves)}; {gates_words(plan.rollout.gates)}"
+
+
+def _what_it_does(change: Change) -> Change:
+    """The change without the source's partition count, which may grow meanwhile and does not alter the outcome."""
+    return replace(change, reason=Reason(Why.NOTHING, "")) if isinstance(change, AddPartitions) else change

@@ -16,7 +16,7 @@ from reconciler.model.live import BrokerConfigs, ConfigValue, LiveState, Source,
 from reconciler.replication.policy import HEARTBEATS, NO_MATCH, TopicSelector
 from reconciler.resources.flows.explain import idle_names, left_out, left_out_words
 from reconciler.resources.flows.names.carried import plain_names, selector_for
-from reconciler.resources.topics import config_sync, expected, internal, limits
+from reconciler.resources.topics import expected, internal, limits
 from reconciler.resources.topics.defaults import layers_of, replication_factor
 
 
@@ -31,7 +31,7 @@ class Route:
     """None while the source topic is missing or hidden."""
     replication_factor: int | None
     """For a new remote topic; None: the brokers' default."""
-    configs: config_sync.SyncedConfigs | Unknown
+    configs: expected.SyncedConfigs | Unknown
     """What config sync asks of the remote topic; Unknown while the source's configs are."""
     depth: int
     """Hops from a topic that no flow makes."""
@@ -260,7 +260,7 @@ def _values(
         depths[ref] = depths.get(hop.source, 0) + 1
         sync = replace(flow.configs, enabled=flow.configs.enabled and ref not in two_way)
         unseen = next((why for maker in makers[ref] if (why := prospects[maker.source].unseen)), None)
-        configs = unseen or config_sync.synced_configs(sync, hop.source, source.configs, target)
+        configs = unseen or expected.synced_configs(sync, hop.source, source.configs, target)
         factor = flow.replication_factor or replication_factor(target)
         partitions = prospects[ref].partitions if ref in two_way else source.partitions
         lead = Route(
@@ -277,7 +277,7 @@ def _values(
         )
         routes += [replace(lead, flow=maker.flow, source=maker.source) for maker in makers[ref]]
         before = prospects.get(ref)
-        remote = config_sync.prospect_of_remote(before, partitions, configs, target, brokers[ref.cluster])
+        remote = expected.prospect_of_remote(before, partitions, configs, target, brokers[ref.cluster])
         known_as = unseen if before is None else before.unseen
         remote = replace(remote, unseen=known_as, declared=remote.declared or source.declared)
         # Git may declare a remote topic, too, and its values then override those of the source.

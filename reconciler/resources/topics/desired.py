@@ -10,9 +10,8 @@ from reconciler.model.environment.topology import Topic, TopicRef, Topology, Und
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.replication.policy import HEARTBEATS
 from reconciler.resources.flows.routes import Route, Routing
-from reconciler.resources.topics.config_sync import SyncedConfigs
 from reconciler.resources.topics.defaults import layers_of, partitions, replication_factor, undeclared
-from reconciler.resources.topics.expected import DesiredConfig, wanted_configs
+from reconciler.resources.topics.expected import DesiredConfig, SyncedConfigs, wanted_configs
 from reconciler.resources.topics.internal import INTERNAL_FACTOR, InternalTopic, internal_topics
 
 AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}

@@ -14,8 +14,8 @@ from reconciler.model.live import BrokerConfigs, ConfigValue, LiveCluster, LiveT
 from reconciler.model.state.left_by_apply import NOT_SHOWN, LeftCluster, LeftTopic
 from reconciler.replication.names import STATUS_TOPIC
 from reconciler.resources.flows.routes import Route
-from reconciler.resources.topics.config_sync import SyncedConfigs
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
+from reconciler.resources.topics.expected import SyncedConfigs
 from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, first_of
 

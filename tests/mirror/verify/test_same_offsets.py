@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.model.lane import PartitionSpec
 from reconciler_mirror.verify import report
-from reconciler_mirror.verify.bounds import at_the_end
-from reconciler_mirror.verify.comparable import FlowOffsets, judge
+from reconciler_mirror.verify.bounds import FlowOffsets, at_the_end, judge
 from reconciler_mirror.verify.first_difference import confirmed, first_difference
 from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
 from reconciler_mirror.verify.in_order.walk import Walk

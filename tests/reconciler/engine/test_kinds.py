@@ -13,8 +13,7 @@ from reconciler.engine.apply.limits import Silent
 from reconciler.engine.apply.run import apply, looked_up
 from reconciler.engine.drift.causes import cause_of, differences
 from reconciler.engine.kinds import KINDS, STATES, kind_of
-from reconciler.engine.plan.file import change_document, dumps
-from reconciler.engine.plan.fingerprints import observe_again, subjects
+from reconciler.engine.plan.file import change_document, dumps, observe_again, subjects
 from reconciler.engine.plan.order import place_of
 from reconciler.engine.plan.select import is_safe
 from reconciler.model.changes import (

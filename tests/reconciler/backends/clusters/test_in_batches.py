@@ -11,9 +11,9 @@ import pytest
 from reconciler.backends.clusters.acls import AccessControl, AclRequests, acl_of
 from reconciler.backends.clusters.in_batches import until_shown
 from reconciler.kafka.protocol.acls import Acl
-from reconciler.model.acls import AclBinding
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant
 from reconciler.model.environment.topology import Principal
+from reconciler.model.principals import AclBinding
 from tests.support.access.acls import rule
 from tests.support.builders import cluster
 from tests.support.fakes.subjects import BECAUSE

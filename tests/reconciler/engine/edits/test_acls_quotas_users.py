@@ -9,14 +9,24 @@ from dataclasses import replace
 import pytest
 
 from reconciler.engine.edits.compare import compare
-from reconciler.model.acls import AccessRole, AccessRule, ExactRule, NamePattern, Operation, Permission, ResourceType
 from reconciler.model.changes import Risk
 from reconciler.model.environment.hooks import CutoverHook, HookKind
 from reconciler.model.environment.rollout import Rollout, RolloutWave
 from reconciler.model.environment.topology import Protection, Rules, Tombstone, Topology
-from reconciler.model.quotas import Quota, entity
+from reconciler.model.principals import (
+    AccessRole,
+    AccessRule,
+    ExactRule,
+    Mechanism,
+    NamePattern,
+    Operation,
+    Permission,
+    Quota,
+    ResourceType,
+    ScramUser,
+    entity,
+)
 from reconciler.model.reports.edit import Sign
-from reconciler.model.users import Mechanism, ScramUser
 from reconciler.render.reports.edit import comparison_verdict
 from tests.support.builders import cluster
 from tests.support.documents.edits import AGAINST, fields, shop, with_flow, with_topic

@@ -16,7 +16,7 @@ from reconciler.model.changes import Stage
 from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Plan, Result
-from reconciler.operations.apply.saved_plan import uncovered
+from reconciler.operations.apply.run import uncovered
 from tests.support.builders import flow, ids, topic, topology, world
 from tests.support.worlds import CLUSTERS, LiveParts, live_parts, topologies
 

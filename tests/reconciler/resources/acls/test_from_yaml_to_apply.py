@@ -9,15 +9,14 @@ import pytest
 
 from reconciler.engine.explain import explain
 from reconciler.engine.plan.build import basis_now, still_true
-from reconciler.engine.plan.file import dumps, loads
-from reconciler.engine.plan.fingerprints import observe_again
+from reconciler.engine.plan.file import dumps, loads, observe_again
 from reconciler.environment.load import load
 from reconciler.errors import ClusterError, ExitCode, Unknown
 from reconciler.model.changes import About, Subject
 from reconciler.model.plan import Result
 from reconciler.model.principals import AccessRole, Operation, Unsupported
 from reconciler.render.plan.text import plan_text
-from reconciler.render.reports.declared import explanation_text
+from reconciler.render.reports.edit import explanation_text
 from tests.support.access.acls import applied, env, gone, made, rule, rules
 from tests.support.builders import world
 from tests.support.paths import ROOT

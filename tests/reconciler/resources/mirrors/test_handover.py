@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engine.plan.fingerprints import topology_digest
+from reconciler.engine.plan.file import topology_digest
 from reconciler.environment.load import load
 from reconciler.errors import Where
 from reconciler.model.environment.flow_settings import Carry, ConfigSync, Delivery, Groups, Isolation, OffsetsKept

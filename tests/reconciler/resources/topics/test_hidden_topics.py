@@ -12,7 +12,7 @@ from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.drift.causes import differences
 from reconciler.engine.drift.parity import parity
 from reconciler.engine.explain import explain
-from reconciler.engine.plan.fingerprints import unreadable
+from reconciler.engine.plan.file import unreadable
 from reconciler.environment.adopt.accept_drift import accept
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError
 from reconciler.model.changes import CreateTopic

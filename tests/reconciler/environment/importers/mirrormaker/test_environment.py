@@ -13,8 +13,8 @@ import pytest
 
 from reconciler.backends.files import read_environment
 from reconciler.cli.main import main
-from reconciler.environment.importers.mirrormaker import flows, not_imported, single_clients
-from reconciler.environment.importers.mirrormaker.environment import environment
+from reconciler.environment.importers.mirrormaker import flows, not_imported
+from reconciler.environment.importers.mirrormaker.environment import SAME_CONNECTION, environment
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.environment.load import load
 from reconciler.model.environment.topology import Flow, Topology
@@ -264,7 +264,7 @@ def test_a_connection_of_one_client_is_its_clusters_or_is_refused(prefix: str, c
     text = BASE + "".join(f"{name}={value}\n" for name, value in known.items())
     made = environment({"f": text + "".join(f"{prefix}{name}={value}\n" for name, value in same.items())})
     assert made.notes.mistakes == []
-    assert {f"{prefix}{name}" for name in same} <= {*made.notes.unneeded[single_clients.SAME_CONNECTION]}
+    assert {f"{prefix}{name}" for name in same} <= {*made.notes.unneeded[SAME_CONNECTION]}
     told = refused(f"{text}{prefix}bootstrap.servers={other.lower()}:1\n")
     assert f'{prefix}bootstrap.servers: it is "{other.lower()}:1", and that of cluster {cluster} is' in told
     for name, value in known.items():

@@ -1,4 +1,7 @@
-"""``access`` entries: the fields that each role takes, and rules that contradict each other."""
+"""``access``, ``quotas`` and ``users``: the entries for principals.
+
+The fields that each role of ``access`` takes, and rules that contradict each other.
+"""
 
 import ipaddress
 import re
@@ -6,27 +9,37 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from reconciler.environment.declarations.entry import Reading
-from reconciler.environment.declarations.values import Wrong
+from reconciler.environment.declarations.values import Wrong, is_reference
 from reconciler.environment.yaml.locations import Places, unknown_clusters, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.environment.yaml.nodes import Scalar, Sequence
+from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Topology
 from reconciler.model.principals import (
+    AS_FOUND,
+    CLIENT_QUOTAS,
     CLUSTER_NAME,
+    CONNECTION_RATE,
+    QUOTA_KEYS,
     WILDCARD,
     AccessRole,
     AccessRule,
     AclBinding,
     ExactRule,
+    Mechanism,
     NamePattern,
     Operation,
     PatternType,
     Permission,
+    Quota,
+    QuotaEntity,
     ResourceType,
+    ScramUser,
+    entity,
+    user_words,
 )
 from reconciler.resources.acls.roles import expand_stable
-from reconciler.text import nearest
+from reconciler.text import grouped, nearest, sentence, size_bytes
 
 EXACT = "resource"
 _ALWAYS = frozenset({"principal", "clusters", "hosts", "absent"})
@@ -216,3 +229,177 @@ def check_access(topology: Topology, places: Places) -> Iterator[Problem]:
                 problem = f'flow {flow.name}: access.principals has "{bad}"'
                 why = "Kafka compares principals letter by letter, so no rule would be about it"
                 yield Problem("bad-principal", where, problem, why, f"Write User:{bad}")
+
+
+# `quotas`: which keys fit which entity, and no entity twice on one cluster.
+
+FIELDS = {"user": "user", "client_id": "client-id", "ip": "ip"}
+"""The YAML's fields -> Kafka's words for the parts of an entity."""
+
+
+def build_quota(reading: Reading) -> Quota:
+    """``reading.name`` is the entry's number, from 1."""
+    nodes = {kind: node for field, kind in FIELDS.items() if (node := reading.node(field)) is not None}
+    # ``{default: true}``, a mapping, is the default entity of its kind, which has no name.
+    parts = {kind: None if isinstance(node, YamlMapping) else str(node.data) for kind, node in nodes.items()}
+    _check_parts(reading, parts)
+
+    # Byte rates may have a unit; all other limits are plain numbers.
+    written = {key: node.data for key in QUOTA_KEYS if (node := reading.node(key)) is not None}
+    limits: dict[str, float] = {}
+    for key, data in written.items():
+        if isinstance(data, int | float):
+            limits[key] = float(data)
+            continue
+        try:
+            if not (size := size_bytes(str(data))):
+                raise ValueError("write a size above 0, or absent or remove for the end of a limit")
+            limits[key] = float(size)
+        except ValueError as error:
+            problem, why = f'{key} is "{data}"', "Kafka expects bytes per second here"
+            reading.wrong((key,), Wrong("bad-size", problem, why, sentence(error)))
+
+    # An entry whose parts contradict each other is refused here: which of them counts would be a guess.
+    remove = reading.texts("remove")
+    absent = reading.value("absent", default=False)
+    fitting = (CONNECTION_RATE,) if "ip" in parts else CLIENT_QUOTAS
+    for path, key in [*(((name,), name) for name in limits), *((("remove", n), name) for n, name in enumerate(remove))]:
+        if key not in fitting and parts:
+            problem = f"{key} does not fit {entity(parts)}"
+            why = "Kafka limits connections by address, and everything else by user and client id"
+            reading.wrong(path, Wrong("quota-key", problem, why, f"It has {', '.join(fitting)}"))
+    for index, key in enumerate(remove):
+        if key in limits:
+            reading.wrong(("remove", index), _both(f"{key} is set and removed"))
+    if absent and (written or remove):
+        reading.wrong(("absent",), _both("it is absent and has limits"))
+    if not (absent or written or remove):
+        problem, why = "it limits nothing", "An entry without a key says nothing"
+        reading.wrong((), Wrong("quota-empty", problem, why, f"Add one of {', '.join(fitting)}, or absent: true"))
+    return Quota(
+        number=int(reading.name),
+        clusters=reading.texts("clusters"),
+        entity=entity(parts),
+        limits=MappingProxyType(limits),
+        remove=remove,
+        absent=absent,
+        where=reading.place.where,
+    )
+
+
+def _both(subject: str) -> Wrong:
+    return Wrong("quota-contradiction", subject, "One asks for a limit, the other removes it", "Remove one of the two")
+
+
+def _check_parts(reading: Reading, parts: dict[str, str | None]) -> None:
+    """Kafka has quotas for a user, a client id, both, or an IP address, and for no other combination."""
+    todo = "Write user, client_id, both of them, or ip; {default: true} is everyone without a quota of their own"
+    if not parts:
+        why = "Kafka keeps a quota for a user, a client id, both, or an IP address"
+        reading.wrong((), Wrong("quota-entity", "it names no entity", why, todo))
+    if "ip" in parts and len(parts) > 1:
+        problem = "ip is combined with user or client_id"
+        why = "Kafka has no such quota: an address is limited by itself"
+        reading.wrong(("ip",), Wrong("quota-entity", problem, why, "Make two entries of it"))
+    address = parts.get("ip")
+    if address is not None and not is_address(address):
+        problem, why = f'ip is "{address}"', "Kafka counts connections by address, never by name or network"
+        reading.wrong(("ip",), Wrong("quota-entity", problem, why, "Write an IP address, or {default: true}"))
+    user = parts.get("user")
+    if user is not None and user.startswith("User:"):
+        problem, why = f'user is "{user}"', "A quota is for the name alone, so this one would limit no client"
+        reading.wrong(("user",), Wrong("quota-entity", problem, why, f"Write {user.removeprefix('User:')}"))
+
+
+def check_quotas(topology: Topology, places: Places) -> Iterator[Problem]:
+    """Two entries for one entity on one cluster are refused: which of them counts would depend on their order."""
+    first: dict[tuple[str, QuotaEntity], Quota] = {}
+    for quota in topology.quotas:
+        yield from unknown_clusters(places, topology.clusters, quota, f"quota {quota.number}")
+        for index, name in enumerate(quota.clusters):
+            if (other := first.setdefault((name, quota.entity), quota)) is not quota:
+                problem = f"quota {quota.number} is for {quota.entity} on {name}, as the one at {other.where}"
+                why, where = "It would be unclear which of the two counts", places.of(quota, "clusters", index)
+                yield Problem("duplicate-quota", where, problem, why, "Put them together")
+
+
+# `users`: SCRAM users, each once on a cluster. A password is a reference, and no message ever holds it.
+
+_ONLY_DESIRED = ("version", "mechanisms", "iterations", "password", "take_over")
+_MIXED = re.compile(r"\$\{(env|file):")
+
+
+def user_secret(key: str, node: Node) -> str | Wrong:
+    """Checks the secret in a user's entry, its ``password``."""
+    if key != "password" or not isinstance(node, Scalar) or is_reference(node.text):
+        return ""
+    if _MIXED.search(node.text):
+        problem, why = "password mixes a reference with other text", "Part of the secret would be in git"
+        return Wrong("secret-in-git", problem, why, "Let one reference be the whole value")
+    problem, why = "password holds a literal value", "Anyone who can read the repository could log in as this user"
+    todo = "Write ${env:NAME} or ${file:PATH}, and take another password if this one was ever committed"
+    return Wrong("secret-in-git", problem, why, todo)
+
+
+def build_user(reading: Reading) -> ScramUser:
+    """``reading.name`` is the entry's number, from 1."""
+    name = str(reading.value("name", default=""))
+    absent = reading.value("absent", default=False)
+    version = reading.value("version", default=AS_FOUND)
+    password = str(reading.value("password", default=""))
+    if name.startswith("User:"):
+        problem, why = f'name is "{name}"', "A user logs in with the name alone, so this one would be another user"
+        reading.wrong(("name",), Wrong("user-name", problem, why, f"Write {name.removeprefix('User:')}"))
+    if absent:
+        for field in _ONLY_DESIRED:
+            if reading.node(field) is not None:
+                problem, why = f"it is absent and has {field}", "One asks for the user, the other removes it"
+                reading.wrong((field,), Wrong("user-field", problem, why, "Remove one of the two"))
+    else:
+        if reading.node("version") is None:
+            problem, why = "it has no version", "Passwords are never compared: only the version announces a new one"
+            todo = "Write version: 1 and raise it with each new password, or absent: true"
+            reading.wrong((), Wrong("user-field", problem, why, todo))
+        if reading.node("password") is None:
+            if version > AS_FOUND:
+                problem, why = f"it has version {version} and no password", "There is nothing to set for this version"
+                reading.wrong((), Wrong("user-field", problem, why, "Write password: ${env:NAME} or ${file:PATH}"))
+        else:
+            reading.mapping(each=user_secret)
+    return ScramUser(
+        number=int(reading.name),
+        clusters=reading.texts("clusters"),
+        name=name,
+        version=version,
+        mechanisms=tuple(Mechanism(text) for text in reading.texts("mechanisms", default=(Mechanism.SHA_512,))),
+        iterations=reading.value("iterations", default=None),
+        password=password,
+        take_over=reading.value("take_over", default=False),
+        absent=absent,
+        where=reading.place.where,
+    )
+
+
+def check_users(topology: Topology, places: Places) -> Iterator[Problem]:
+    # One user may have one password on several clusters; two users with one could each log in as the other.
+    """No two users share a password, and no user is declared twice on a cluster."""
+    by_reference = grouped((user.password, user) for user in topology.users if user.password and not user.absent)
+    for reference, users in by_reference.items():
+        first, *others = users
+        setting = any(user.version != AS_FOUND for user in users)  # otherwise no apply sets a password
+        for user in others:
+            if setting and user.name != first.name:
+                problem = f"{user_words(user.name)} has the password {reference}, as {user_words(first.name)} at"
+                why = "Each of the two could log in as the other"
+                todo = "Give each user a variable or file of its own"
+                where = places.of(user, "password")
+                yield Problem("shared-password", where, f"{problem} {first.where}", why, todo)
+
+    declared: dict[tuple[str, str], ScramUser] = {}
+    for user in topology.users:
+        yield from unknown_clusters(places, topology.clusters, user, user_words(user.name))
+        for index, name in enumerate(user.clusters):
+            if (other := declared.setdefault((name, user.name), user)) is not user:
+                problem = f"{user_words(user.name)} is declared again on {name}, as at {other.where}"
+                why, where = "It would be unclear which of the two counts", places.of(user, "clusters", index)
+                yield Problem("duplicate-user", where, problem, why, "Remove one")
