@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.operations.adopt.repository import actions_of, write_repository
+from reconciler.operations.adopt.init import actions_of, write_repository
 from tests.support.paths import ROOT
 
 ACTIONLINT = ROOT / "build" / "bin" / "actionlint"

@@ -89,9 +89,15 @@ def init(
     """Ask a few questions and write a first environment from live clusters. Options answer questions."""
     from reconciler.backends.files import is_taken
     from reconciler.operations.adopt import init as initial
-    from reconciler.operations.adopt.init import InitOptions, command_line, init_request
+    from reconciler.operations.adopt.init import (
+        InitOptions,
+        actions_of,
+        command_line,
+        environment_in,
+        init_request,
+        write_repository,
+    )
     from reconciler.operations.adopt.questions import completed
-    from reconciler.operations.adopt.repository import actions_of, environment_in, write_repository
 
     asks = sys.stdin is not None and sys.stdin.isatty()
     # The repository's files are written with the environment: a cluster that does not answer leaves nothing behind.

@@ -51,7 +51,7 @@ def validate(
     live: Annotated[bool, typer.Option("--live", help="also what blocks a plan on the live clusters")] = False,
 ) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
-    from reconciler.backends.connections.login_files import login_file_problems
+    from reconciler.backends.connections.credentials import login_file_problems
     from reconciler.engine.doctor.machines import shared_metrics_ports
     from reconciler.environment.load import load
     from reconciler.render.reports.edit import problems_json, valid_json, valid_text

@@ -21,7 +21,7 @@ from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import REVERSIBLE
 from reconciler.resources.mirrors.flow_edits import PROTECTS, UNVERIFIED, flow_edits, is_verified, mirror_edits
 from reconciler.resources.mirrors.handover import flow_handover, mirror_handover, shown
-from reconciler.resources.topics.risk import assess_config
+from reconciler.resources.topics.kind import assess_config
 from reconciler.text import counted
 
 Path = tuple[str, ...]

@@ -15,7 +15,7 @@ from reconciler.model.plan import ClusterFeatures, ImpactQuery, Plan, Planned, S
 from reconciler.resources.flows.broker_apis import without_apis
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import Assessment
-from reconciler.resources.topics.risk import on_nothing
+from reconciler.resources.topics.kind import on_nothing
 from reconciler.text import counted, grouped
 
 MOST = 1_000

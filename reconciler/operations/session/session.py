@@ -31,8 +31,7 @@ from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.model.state.left_by_apply import LeftCluster
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.session.early_reads import Begun
-from reconciler.operations.session.jobs import UnseenJobs, order_stop
-from reconciler.operations.session.mirror_runners import MirrorRunners
+from reconciler.operations.session.mirror_runners import MirrorRunners, UnseenJobs, order_stop
 from reconciler.operations.session.moved_pauses import status_place
 from reconciler.replication.runs.run_folders import HANDOVER
 from reconciler.resources.acls.desired import access_clusters

@@ -10,7 +10,7 @@ from reconciler.model.principals import word
 from reconciler.render.plan.impact import stakes_lines
 from reconciler.render.plan.kinds import OutlinedValue, described, headline, outlined_values, signature, words_of
 from reconciler.render.plan.waves import wave_heading
-from reconciler.resources.topics.risk import EXCLUDE
+from reconciler.resources.topics.kind import EXCLUDE
 from reconciler.text import counted, grouped
 
 FOLD = 3

@@ -15,7 +15,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("unmanaged topics and the prune list", ("resources/prune.py",)),
     ("soak time between rollout waves", ("engine/rollout/run.py",)),
     ("doctor checks the permissions of a principal", ("engine/doctor/permissions.py",)),
-    ("how the HTML plan shows risk", ("render/plan/html.py", "resources/topics/risk.py")),
+    ("how the HTML plan shows risk", ("render/plan/html.py", "resources/topics/kind.py")),
     ("add a command to the CLI", ("cli/main.py", "cli/commands/__init__.py")),
     # Kinds of resources.
     ("how replicas are placed", ("resources/replicas/placement.py",)),

@@ -32,7 +32,7 @@ from reconciler.model.reports.failover import (
 from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, dumps, loads
 from reconciler.operations.cutover.decide import topic_words
-from reconciler.operations.cutover.rollback import CutoverRollback
+from reconciler.operations.cutover.run import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.group_offsets import due, written

@@ -26,7 +26,7 @@ from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.cluster import ClusterClient, Leader, TopicMetadata
 from reconciler.kafka.client.connection import LEAST_RATE, Connection
-from reconciler.kafka.client.dial import connect
+from reconciler.kafka.client.connections import connect
 from reconciler.kafka.client.errors import ConnectionLostError
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol.flexible import uvarint

@@ -33,7 +33,7 @@ from reconciler.backends.state.audit import read_copy
 from reconciler.backends.state.records import LockLog, RecordLog
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client import connections as wire_cluster
-from reconciler.kafka.client import dial as wire_dial
+from reconciler.kafka.client import connections as wire_dial
 from reconciler.kafka.client.auth.sasl import exchange
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.errors import ConnectionLostError, SettingError, WireError

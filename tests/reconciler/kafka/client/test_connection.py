@@ -16,7 +16,7 @@ from kafka.protocol.metadata import ApiVersionsRequest
 from reconciler.kafka.client.auth.settings import ConnectionSettings, SaslSettings
 from reconciler.kafka.client.buffers import BufferPool, Spares
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.dial import connect
+from reconciler.kafka.client.connections import connect
 from reconciler.kafka.client.errors import AuthenticationFailedError, ConnectionLostError, UnsupportedBrokerError
 from reconciler.kafka.client.frames import POOLED_FROM
 from tests.support.lanes.frames import framed, versions_answer

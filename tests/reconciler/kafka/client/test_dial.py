@@ -15,7 +15,7 @@ from reconciler.kafka.client.auth import oauth
 from reconciler.kafka.client.auth.settings import ConnectionSettings, connection_settings
 from reconciler.kafka.client.buffers import BufferPool
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.dial import SILENCE_SECONDS, connect_first
+from reconciler.kafka.client.connections import SILENCE_SECONDS, connect_first
 from reconciler.kafka.client.errors import ConnectionLostError
 
 PATIENT, HASTY = (connection_settings({"socket.connection.setup.timeout.ms": ms}) for ms in ("60000", "1000"))

@@ -13,8 +13,8 @@ from typer.main import get_command
 
 from reconciler.cli.main import app, main
 from reconciler.errors import ReconcilerError
-from reconciler.operations.adopt import init, repository
-from reconciler.operations.adopt.repository import TEMPLATES, actions_of, environment_in, write_repository
+from reconciler.operations.adopt import init
+from reconciler.operations.adopt.init import TEMPLATES, actions_of, environment_in, write_repository
 from tests.support.commands import take
 from tests.support.paths import ROOT
 
@@ -53,7 +53,7 @@ def test_the_actions_are_those_of_the_publisher_and_one_that_is_not_known_is_sai
 ) -> None:
     released = Message()
     released["Project-URL"] = f"Repository, https://github.com/{owner}/kafka-topology-reconciler"
-    monkeypatch.setattr(repository, "metadata", lambda _: released)
+    monkeypatch.setattr(init, "metadata", lambda _: released)
     assert any("the OWNER of the actions" in line for line in written(tmp_path, "")) == (owner == "OWNER")
     assert f"uses: {owner}/kafka-topology-reconciler/" in (tmp_path / ".github/workflows/plan.yml").read_text()
 

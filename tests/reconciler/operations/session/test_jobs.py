@@ -15,7 +15,7 @@ from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.topology import Principal
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
-from reconciler.operations.session import jobs
+from reconciler.operations.session import mirror_runners
 from reconciler.operations.session.session import ReadApply, Session
 from reconciler.render.reports.status import status_text
 from reconciler.replication.offsets.position_metadata import PositionMark
@@ -56,7 +56,7 @@ def elsewhere(folder: Path, monkeypatch: pytest.MonkeyPatch, positions: object, 
         return positions
 
     monkeypatch.setattr(Side, "marks", answer)
-    monkeypatch.setattr(jobs, "LISTEN_SECONDS", 0.0)
+    monkeypatch.setattr(mirror_runners, "LISTEN_SECONDS", 0.0)
     monkeypatch.setattr(StatusRecords, "read", lambda *_: None)
     declared = topology(flow("east", "west", "orders"))
     mirrors = {name: replace(mirror, status_interval_ms=100) for name, mirror in declared.mirrors.items()}

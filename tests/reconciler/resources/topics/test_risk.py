@@ -10,7 +10,7 @@ from reconciler.model.changes import AlterConfigs, ConfigChange, Reason, Risk, R
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LivePartition, LiveState, LiveTopic, Source
 from reconciler.resources.kind import world_of
-from reconciler.resources.topics.risk import assess
+from reconciler.resources.topics.kind import assess
 from tests.support.builders import topology
 
 OWN, USUAL = ConfigValue("100", Source.TOPIC), ConfigValue("7", Source.CLUSTER)
