@@ -22,13 +22,12 @@ from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 from bench.copy.figures import CASES
 from bench.records.load import records
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records.batches import scan, seal, verify
 from reconciler.kafka.records.codecs import LZ4
 from reconciler.kafka.records.fields import body
 from reconciler.kafka.records.records import Record, encode
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import Exists, Key
+from reconciler.replication.expressions.record_filter import AddedHeader, Exists, Key
 from reconciler.replication.handover import LOCAL, Provenance
 
 BATCHES, PER_BATCH, TURNS = 40, 100, 7

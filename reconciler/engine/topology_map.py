@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from reconciler.engine.edits.flows import blank
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.plan.summary import verdict
-from reconciler.engine.rollout.gates import health_of, wave_state
-from reconciler.engine.rollout.waves import course_of
+from reconciler.engine.rollout.waves import course_of, health_of, wave_state
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Action, MirrorChange, Risk, StartMirror, StopMirror, Subject
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, TopicRef, Topology

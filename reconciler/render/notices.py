@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from reconciler.engine.loop import Round
 from reconciler.engine.plan.summary import applied_verdict
 from reconciler.errors import ExitCode
-from reconciler.model.environment.webhooks import Notice, NoticeEvent, WebhookFormat
+from reconciler.model.environment.hooks import Notice, NoticeEvent, WebhookFormat
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import Health, Verdict
 from reconciler.render.markup import report_json

@@ -15,8 +15,7 @@ from enum import Enum
 from typing import Any
 
 from reconciler.replication.expressions import record_filter
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import Where
+from reconciler.replication.expressions.record_filter import AddedHeader, Where
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import GroupSelector, make_group_selector
 from reconciler.replication.json_codec import SPARSE, Codec, MalformedError, named

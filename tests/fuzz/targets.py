@@ -22,13 +22,22 @@ from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol.fetch_response import FetchedPartition, unpack
+from reconciler.kafka.protocol.fetch import FetchedPartition, unpack
 from reconciler.kafka.records import batches, codecs, fields, records
 from reconciler.kafka.records.batches import Batch, CorruptBatchError
 from reconciler.model.state import home, last_apply, left_by_apply, lock, rollout_progress
 from reconciler.model.state.mirror_control import DESIRED, LEASE, PRESENCE
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import AllOf, Equals, Exists, Header, Key, Matches, Not, Prefix
+from reconciler.replication.expressions.record_filter import (
+    AddedHeader,
+    AllOf,
+    Equals,
+    Exists,
+    Header,
+    Key,
+    Matches,
+    Not,
+    Prefix,
+)
 from reconciler.replication.mirrormaker_records import read_checkpoint
 from reconciler.replication.offsets import codec as offset_map
 from reconciler.replication.records import pauses

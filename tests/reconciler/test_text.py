@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.backends.connections.errors import Speaker
 from reconciler.errors import ReconcilerError
 from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.resources.acls.probe.undo import by_hand
+from reconciler.resources.acls.probe.verdict import by_hand
 from reconciler.text import grouped, in_shell, moment, one_line, pace_words, printable_json
 
 

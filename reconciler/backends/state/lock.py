@@ -18,8 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.backends.mirror_jobs.runner.processes import command_line
-from reconciler.backends.mirror_jobs.runner.run_folder import private_files, required
+from reconciler.backends.mirror_jobs.runner.run_folder import command_line, private_files, required
 from reconciler.backends.state.records import LockLog
 from reconciler.errors import ClusterError, LockHeld, ReconcilerError
 from reconciler.model.environment.topology import Cluster

@@ -12,8 +12,7 @@ from reconciler.model.config_values import human, same
 from reconciler.model.environment import flow_settings, topology
 from reconciler.model.replicas import ReassignmentPace
 from reconciler.model.reports.edit import FieldChange
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import filter_document
+from reconciler.replication.expressions.record_filter import AddedHeader, filter_document
 from reconciler.replication.handover import Start
 from reconciler.resources.flows.names.normalise import in_one_order
 from reconciler.resources.flows.renames import KEEPS

@@ -20,7 +20,7 @@ from reconciler.resources.acls.kind import AccessLinks, access_links, used_by_a_
 from reconciler.resources.flows.routes import Routing, kept_less_by, sources_among
 from reconciler.resources.kind import world_of
 from reconciler.resources.topics.internal import written_by
-from reconciler.resources.users.own_logins import logs_in_as
+from reconciler.resources.users.diff import logs_in_as
 
 _STAGES = {stage: place for place, stage in enumerate(changes.Stage)}
 _IN_A_STAGE = (

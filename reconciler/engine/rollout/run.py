@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from reconciler.engine.rollout.gates import GateScope, faults, scope_of, touched_by
+from reconciler.engine.rollout.waves import GateScope, faults, scope_of, touched_by
 from reconciler.errors import BlockedError, ReconcilerError
 from reconciler.model.environment.rollout import Course, CourseWave
 from reconciler.model.environment.topology import Topology

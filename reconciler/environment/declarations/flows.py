@@ -15,7 +15,7 @@ from reconciler.errors import Problem
 from reconciler.model.environment import flow_settings
 from reconciler.model.environment import topology as declared
 from reconciler.replication.expressions import record_filter
-from reconciler.replication.expressions.added_headers import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
+from reconciler.replication.expressions.record_filter import PLACEHOLDERS, PROVENANCE_HEADER, AddedHeader, fault
 from reconciler.replication.expressions.unfit import flags_of_a_part, unfit_for_values
 from reconciler.replication.handover import Naming, Start
 from reconciler.replication.names import CONTINUABLE

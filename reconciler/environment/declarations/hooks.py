@@ -13,8 +13,7 @@ from reconciler.environment.declarations.values import Wrong, is_reference
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.nodes import Node, Scalar
 from reconciler.kafka.address import without_login
-from reconciler.model.environment.hooks import HOOKS, CutoverHook, HookKind
-from reconciler.model.environment.webhooks import NoticeEvent, Webhook, WebhookFormat
+from reconciler.model.environment.hooks import HOOKS, CutoverHook, HookKind, NoticeEvent, Webhook, WebhookFormat
 from reconciler.replication.secret_references import REFERENCE
 from reconciler.text import duration_ms
 

@@ -1,6 +1,8 @@
-"""A cluster as a client sees it: metadata, leaders, coordinators."""
+"""A cluster as a client sees it: metadata, leaders, coordinators, and its topics from one listing to the next."""
 
+import asyncio
 import base64
+import time
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +11,13 @@ from uuid import UUID
 from reconciler.kafka.client.auth.settings import ConnectionSettings
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.connections import BrokerConnections
-from reconciler.kafka.client.errors import BrokerError, OtherClusterError, WireError, check
+from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, OtherClusterError, WireError, check
+from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol import generated as protocol
+from reconciler.kafka.protocol import metadata_and_configs as topics
+from reconciler.kafka.protocol.flexible import ResponseReader
 from reconciler.kafka.protocol.groups.group_offsets import NO_GROUP
+from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 
 Key = tuple[str, int]
 NO_ID = UUID(int=0)
@@ -258,3 +264,57 @@ def by_topic(keys: Iterable[Key]) -> dict[str, list[int]]:
     for topic, partition in keys:
         grouped.setdefault(topic, []).append(partition)
     return grouped
+
+
+# Lists the topics of a cluster again and again; a response equal to the last one is not decoded.
+
+LISTED_WITHIN = 15.0
+
+
+class TopicListing:
+    """``read`` returns the same object until the metadata changes, including leaders and in-sync replicas."""
+
+    def __init__(self, cluster: ClusterClient) -> None:
+        self._cluster = cluster
+        self._last_frame = b""
+        self._topics: Sequence[TopicOf] = ()
+
+    async def read(self) -> Sequence[TopicOf]:
+        """Raises WireError."""
+        reader = await self._answer(None)
+        frame = reader.frame[reader.at :]
+        if frame != self._last_frame:
+            self._topics = tuple(topics.unpack_topics(reader))
+            self._last_frame = frame
+        return self._topics
+
+    async def of(self, names: Sequence[str]) -> Sequence[TopicOf]:
+        """These topics, asked for by name: the answer has an error for a topic that we may not see.
+        Raises WireError."""
+        return topics.unpack_topics(await self._answer(names))
+
+    async def _answer(self, names: Sequence[str] | None) -> ResponseReader:
+        """A Metadata response, of which brokers and controller are taken over; topics are read by the caller as it
+        needs them."""
+        try:
+            connection, frame = await self._ask(names)
+        except ConnectionLostError:
+            # The broker may have closed the connection, which was idle since the last read.
+            connection, frame = await self._ask(names)
+        try:
+            reader, head = topics.open_metadata(frame.body)
+        finally:
+            frame.drop()
+        connection.throttle(head.throttle)
+        self._cluster.answered(head.cluster_id, connection)
+        for broker in head.brokers:
+            self._cluster.learn(broker.number, broker.host, broker.port)
+        return reader
+
+    async def _ask(self, names: Sequence[str] | None) -> tuple[Connection, Frame]:
+        connection = await self._cluster.any_control()
+        await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
+        version = connection.negotiated(topics.METADATA, topics.METADATA_LOWEST, topics.METADATA_NEWEST, "Metadata")
+        return connection, await connection.send(
+            (topics.METADATA, version, True), [topics.pack_metadata(names)], LISTED_WITHIN
+        )

@@ -13,12 +13,11 @@ from contextlib import suppress
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, NO_LEADER, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, DUPLICATE_SEQUENCE, MOVED, BrokerError, MalformedResponseError
 from reconciler.kafka.client.transactions import Identity
-from reconciler.kafka.protocol import fetch_request as fetching
-from reconciler.kafka.protocol import fetch_response as fetch_answers
+from reconciler.kafka.protocol import fetch as fetch_answers
+from reconciler.kafka.protocol import fetch as fetching
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
-from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition, FetchLimits, FetchSession, Want
 from reconciler.kafka.protocol.produce import Produced
 from reconciler.kafka.records.batches import Batch, CommittedFilter, scan, seal
 from reconciler.kafka.records.codecs import GZIP, LZ4, NONE

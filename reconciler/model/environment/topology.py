@@ -8,12 +8,11 @@ from typing import Any, TypeVar
 
 from reconciler.errors import NOWHERE, Where
 from reconciler.model.environment import flow_settings
-from reconciler.model.environment.hooks import CutoverHook
+from reconciler.model.environment.hooks import CutoverHook, Webhook
 from reconciler.model.environment.rollout import Rollout, RolloutWave
-from reconciler.model.environment.webhooks import Webhook
 from reconciler.model.principals import AccessRule, Quota, ScramUser
 from reconciler.model.replicas import ReassignmentPace
-from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import AddedHeader
 from reconciler.replication.expressions.record_filter import Where as Selection
 from reconciler.replication.handover import ChannelSettings, Deployment, Naming, Start
 from reconciler.replication.json_codec import SPARSE

@@ -32,7 +32,7 @@ from reconciler.operations.session.notices import notify
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.console import say_document, seconds
 from reconciler.render.notices import Noticed, of_round
-from reconciler.render.reports.run import round_figures, round_lines
+from reconciler.render.reports.apply import round_figures, round_lines
 from reconciler.text import printable_json
 
 STOPPING = "asked to stop"

@@ -23,8 +23,8 @@ from reconciler.backends.state.lock import KafkaLock, environment_lock, held_no_
 from reconciler.engine.apply.audit_lines import Actor, begun, ended
 from reconciler.engine.apply.limits import ApplyLimits, Gate, NoRollout, Progress, Silent, WavePromotion, open_gate
 from reconciler.engine.apply.run import apply
-from reconciler.engine.rollout.gates import GateScope
 from reconciler.engine.rollout.run import Conductor, RolloutOptions, Settling
+from reconciler.engine.rollout.waves import GateScope
 from reconciler.errors import ClusterError, ReconcilerError, SecretError, or_unknown
 from reconciler.model.changes import AlterUser, RestartMirror, StartMirror
 from reconciler.model.environment.topology import Cluster, Principal, Topology

@@ -42,7 +42,7 @@ from reconciler.render.markup import Format as Page
 from reconciler.render.notices import of_apply
 from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.kinds import headline
-from reconciler.render.plan.waves import gates_words
+from reconciler.render.plan.outline import gates_words
 from reconciler.render.reports.apply import Rolled, outcomes_in
 from reconciler.text import counted, pace_words
 

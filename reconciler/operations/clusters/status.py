@@ -6,8 +6,7 @@ from reconciler.backends.state.environment_records import read_holder, read_last
 from reconciler.engine.diff import diff
 from reconciler.engine.drift.remedies import has_remedy, losing_copies, with_losing_copies, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
-from reconciler.engine.rollout.gates import RolloutStatus, rollout_now
-from reconciler.engine.rollout.waves import course_of
+from reconciler.engine.rollout.waves import RolloutStatus, course_of, rollout_now
 from reconciler.errors import Unknown, or_unknown
 from reconciler.model.live import LiveState
 from reconciler.model.reports.health import Verdict

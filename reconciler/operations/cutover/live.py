@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from reconciler.backends.clusters.clients import abort, let_write, producers_of, transactional_ids
 from reconciler.backends.clusters.groups import Side, visited
 from reconciler.backends.hooks import run_hook
-from reconciler.engine.rollout.gates import faults, scope_of
+from reconciler.engine.rollout.waves import faults, scope_of
 from reconciler.errors import ClusterError, ReconcilerError, known
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.protocol.producers.describe_producers import Producers

@@ -19,7 +19,7 @@ from reconciler.model.state.audit_chain import digest
 from reconciler.model.state.last_drill import LastDrill, drill_key, dumps
 from reconciler.operations.apply.execution import Execution, execution, interrupted_by_sigterm
 from reconciler.operations.cutover.plan import CutoverRequest, planned
-from reconciler.operations.drill import decide, live, measure, steps
+from reconciler.operations.drill import decide, live, steps
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
@@ -88,7 +88,7 @@ def _rehearsed(execute: Execution, flow: Flow, canary: str, options: DrillOption
     notes = (*findings, *decide.warnings_of(plan), *((places.note,) if places.note else ()))
     if world.strange:
         notes += (f"others write into the canary: {world.strange:,} records that are not of this drill",)
-    objectives = measure.objectives_seen(flow.objectives, course.recovery_s, course.point)
+    objectives = decide.objectives_seen(flow.objectives, course.recovery_s, course.point)
     return DrillReport(
         topology.environment, flow.name, plan.origin, plan.destination, canary, places, world.drill, holder.who,
         holder.host, now.commit, now.dirty, began_ms, now_ms(), objectives=objectives, findings=notes, **vars(course),

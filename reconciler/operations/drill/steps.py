@@ -16,7 +16,7 @@ from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, Part
 from reconciler.operations.cutover.decide import group_seen
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
-from reconciler.operations.drill.measure import PointWatch, next_numbers, tally, uncopied
+from reconciler.operations.drill.decide import PointWatch, next_numbers, tally, uncopied
 from reconciler.operations.failover.group_offsets import otherwise
 from reconciler.text import counted
 

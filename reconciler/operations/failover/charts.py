@@ -10,7 +10,7 @@ from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.reports.failover import GroupOffset, Key, Leg, TranslatedPartition
 from reconciler.replication.offsets.map import THE_MAP, PartitionMap, Translation, beyond_copy, beyond_log
 from reconciler.replication.offsets.same import as_committed
-from reconciler.replication.offsets.two_way import Interleaved
+from reconciler.replication.offsets.translate import Interleaved
 
 _NOTHING = PartitionMap(())
 _FOR_EVER = 1 << 62

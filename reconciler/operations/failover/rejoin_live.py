@@ -23,9 +23,17 @@ from reconciler.operations.apply.execution import Execution
 from reconciler.operations.apply.records import require_met_targets
 from reconciler.operations.cutover.decide import fence_of
 from reconciler.operations.failover.decide import DivergedChoice
-from reconciler.operations.failover.diverged import bounds_of_all, flow_that_uses, parted, partitions_of, sides_of
+from reconciler.operations.failover.diverged import (
+    bounds_of_all,
+    flow_that_uses,
+    keep_in_file,
+    keep_in_topic,
+    parted,
+    partitions_of,
+    sides_of,
+    topic_for,
+)
 from reconciler.operations.failover.fence import Fence
-from reconciler.operations.failover.keep_diverged import keep_in_file, keep_in_topic, topic_for
 from reconciler.operations.failover.rejoin import RejoinPlan, place_words
 from reconciler.operations.failover.rights import rights_missing
 from reconciler.operations.mirror import foreground, seek

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from reconciler.kafka.client.auth.settings import read_secret
 from reconciler.kafka.client.auth.tokens.web import NoRedirect
+from reconciler.model.environment.hooks import Notice
 from reconciler.model.environment.topology import Topology
-from reconciler.model.environment.webhooks import Notice
 from reconciler.render.notices import body
 from reconciler.replication.secret_references import MissingReference, resolve
 

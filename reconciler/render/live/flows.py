@@ -30,7 +30,7 @@ from reconciler.render.map.formats import framed
 from reconciler.render.markup import page as safe
 from reconciler.render.page import code, codes, folded, mono, table
 from reconciler.render.plan.impact import size
-from reconciler.render.plan.waves import rollout_lines
+from reconciler.render.plan.outline import rollout_lines
 from reconciler.render.reports import status
 from reconciler.render.reports.drift import drift_verdict
 from reconciler.render.reports.status import (

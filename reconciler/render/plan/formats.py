@@ -20,9 +20,8 @@ from reconciler.render.plan import sections
 from reconciler.render.plan.html import NO_OWNERS, AboutPlan, Owners, offline_html, plan_html, report_html
 from reconciler.render.plan.impact import amounts_lines, amounts_sentence
 from reconciler.render.plan.markdown import GITHUB_LIMIT, offline_markdown, plan_markdown, report_markdown
-from reconciler.render.plan.outline import PlanEntry, basis_words, outline, risk_words, seen
+from reconciler.render.plan.outline import PlanEntry, basis_words, gates_words, ignored_words, outline, risk_words, seen
 from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem, sections_lines
-from reconciler.render.plan.waves import gates_words, ignored_words
 from reconciler.render.reports import edit
 from reconciler.text import by_prefix, counted
 

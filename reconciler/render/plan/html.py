@@ -21,8 +21,18 @@ from reconciler.render.map.formats import map_section
 from reconciler.render.markup import findable
 from reconciler.render.markup import page as safe
 from reconciler.render.page import code, codes, column_head, folded, mono, page_html, table
-from reconciler.render.plan import impact, kinds, waves
-from reconciler.render.plan.outline import FOLD, EntryPlace, PlanEntry, PlanStep, basis_words, outline, risk_label, seen
+from reconciler.render.plan import impact, kinds
+from reconciler.render.plan.outline import (
+    FOLD,
+    EntryPlace,
+    PlanEntry,
+    PlanStep,
+    basis_words,
+    gates_words,
+    outline,
+    risk_label,
+    seen,
+)
 from reconciler.render.plan.sections import (
     NO_HANDOFF,
     Handoff,
@@ -114,7 +124,7 @@ def plan_body(
         body += map_section(about.drawn)
     body += _sections(section for section in before if not section.urgent)
     if plan.changes and plan.rollout and about.drawn is None:  # the map has the gates beneath its waves
-        body.append(f'<p class="faint">{safe(waves.gates_words(plan.rollout.gates))}</p>')
+        body.append(f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>')
     body += change_tables(plan, about.owners)
     if steps:  # many of them are folded: the tables show the changes already
         opened = " open" if sum(len(step.entries) for step in steps) <= _FEW else ""

@@ -14,10 +14,10 @@ from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
 from reconciler.model.reports.topology_map import TopologyMap
-from reconciler.render.map.charts import map_mermaid
+from reconciler.render.map.formats import map_mermaid
 from reconciler.render.markup import SHOWN, code, fence, markdown
 from reconciler.render.plan.impact import amounts_lines, amounts_sentence
-from reconciler.render.plan.outline import PlanEntry, PlanStep, basis_words, outline, risk_words, seen
+from reconciler.render.plan.outline import PlanEntry, PlanStep, basis_words, gates_words, outline, risk_words, seen
 from reconciler.render.plan.sections import (
     NO_HANDOFF,
     Handoff,
@@ -29,7 +29,6 @@ from reconciler.render.plan.sections import (
     outside_sections,
     shift_sections,
 )
-from reconciler.render.plan.waves import gates_words
 from reconciler.text import counted
 
 GITHUB_LIMIT = 65_536

@@ -1,20 +1,26 @@
-"""The result of ``apply`` in words: the outcome of each change."""
+"""Reports of what was carried out: ``apply``, the outcome of each change; a round of ``run``; reassignments."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from reconciler.engine.apply.limits import exit_code
+from reconciler.engine.loop import Round
 from reconciler.engine.plan import file as planfile
-from reconciler.engine.plan.summary import applied_verdict
-from reconciler.errors import ExitCode
+from reconciler.engine.plan.file import KINDS
+from reconciler.engine.plan.summary import applied_verdict, verdict
+from reconciler.errors import ExitCode, Unknown
+from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Outcome, Plan, Result
+from reconciler.model.replicas import ReassignmentInFlight, ReplicaFacts, largest
+from reconciler.model.reports.health import Figures, Verdict
 from reconciler.model.reports.probe import Probe, ProbeVerdict, probe_document
-from reconciler.render.markup import PLAIN, Format, Style, lines_of, report_json
+from reconciler.render.markup import PLAIN, SHOWN, Format, Style, lines_of, report_json
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.text import grouped, sentence
+from reconciler.text import grouped, sentence, size_words
 
 FOLD = 3
 """Average number of changes for each reason, from which changes share a line."""
@@ -161,3 +167,153 @@ def _probed(probes: Sequence[Probe], brief: bool = False) -> Iterator[SectionIte
         todo = [f"against changes by others: {line}" for line in probe.todo]
         text = f"probe of {probe.cluster}, stage {probe.stage}: {probe.verdict} ({probe.seconds:.1f} s)"
         yield SectionItem(text, (*checks, *todo))
+
+
+# One round of `run` as log lines and as figures.
+
+Line = tuple[str, str, Mapping[str, Any]]
+"""Level (info, warning, error), event, fields."""
+_Said = tuple[tuple[str, str, str, str], str]
+"""Level, event, name of the field that says why, and why; and the id of one change."""
+
+
+def round_lines(current: Round) -> Iterator[Line]:
+    """One line if nothing happened; otherwise that line last, after one line for each thing to know."""
+    if current.taken_over:
+        yield "info", "topology taken over", {}
+    if current.kept:
+        yield "warning", "topology kept", {"why": current.kept}
+    if current.error:
+        fields = {"round": current.number, "error": current.error, "seconds": round(current.seconds, 2)}
+        yield "error", "round failed", fields
+        return
+    assert current.plan is not None
+    for unknown in current.plan.unknown:
+        yield "warning", "unknown", {"subject": unknown.subject, "error": unknown.error}
+    for refused in current.plan.refused:
+        yield "warning", "refused", {"subject": str(refused.subject), "why": refused.reason.text, "todo": refused.todo}
+    held_back: list[_Said] = []
+    for held in current.held:
+        # A contested field waits for a person, unlike a change that only waits for a higher autonomy level.
+        disputed = any(name.startswith(f"{held.id} ") or name == held.id for name in current.contested)
+        held_back.append((("warning" if disputed else "info", "held back", "why", held.why), held.id))
+    yield from _alike(held_back)
+    for outcome in current.outcomes:
+        if outcome.result is Result.DONE:
+            yield "info", "done", {"change": outcome.id, "seconds": round(outcome.seconds, 2)}
+
+    # An unbegun change is no error if it waits for its wave, or if nothing failed: then a requested stop left it out.
+    in_waves = current.plan.rollout is not None
+    failed = any(outcome.result not in (Result.DONE, Result.SKIPPED) for outcome in current.outcomes)
+    not_done: list[_Said] = []
+    for outcome in current.outcomes:
+        if outcome.result is Result.SKIPPED and in_waves:
+            not_done.append((("info", "waits", "why", outcome.error), outcome.id))
+        elif outcome.result is Result.SKIPPED and not failed:
+            not_done.append((("info", "not begun", "why", outcome.error), outcome.id))
+        elif outcome.result is not Result.DONE:
+            not_done.append((("error", outcome.result.value, "error", outcome.error), outcome.id))
+    yield from _alike(not_done)
+    fields = {"round": current.number, "verdict": verdict(current.plan), "seconds": round(current.seconds, 2)}
+    if current.outcomes:
+        fields["done"] = sum(outcome.result is Result.DONE for outcome in current.outcomes)
+    yield "info", "round", fields
+
+
+def _alike(entries: Iterable[_Said]) -> Iterator[Line]:
+    """Changes with the same words share a line: each round says it again."""
+    for (level, event, word, why), changes in grouped(entries).items():
+        if len(changes) == 1:
+            yield level, event, {"change": changes[0], word: why}
+        else:
+            yield level, event, {"changes": len(changes), "first": changes[:SHOWN], word: why}
+
+
+def round_figures(current: Round, live: LiveState | None, verdict: Verdict | None = None) -> Figures:
+    """``live``: the state that the round read, and ``verdict`` on it."""
+    if current.plan is None or current.error:
+        return Figures(current.seconds, topology_kept=bool(current.kept))
+    # A change that was planned and not done stays pending until a later round does it.
+    kinds = {planned.id: planned.change.word for planned in current.plan.changes}
+    done = Counter(kinds[outcome.id] for outcome in current.outcomes if outcome.result is Result.DONE)
+    not_done = Counter(kinds.values()) - done
+    # A lag that is not current is left out rather than exported: an alert must not fire, or rest, on an old figure.
+    reported = list(live.as_reported().mirrors.values()) if live else []
+    mirrors = [mirror for mirror in reported if isinstance(mirror, LiveMirror)]
+    flows = [flow for mirror in mirrors if mirror.lag_is_current for flow in mirror.flows.values()]
+    return Figures(
+        seconds=current.seconds,
+        succeeded_at=current.began + current.seconds,
+        pending={kind: not_done[kind] for kind in KINDS},
+        done=dict(done),
+        failed=sum(outcome.result not in (Result.DONE, Result.SKIPPED) for outcome in current.outcomes),
+        refused=len(current.plan.refused),
+        unknown_clusters=sum(seen.cluster_id is None for seen in current.plan.basis.clusters),
+        contested=len(current.contested),
+        topology_kept=bool(current.kept),
+        lag_records={f.name: float(f.records_lag) for f in flows if f.records_lag is not None},
+        lag_seconds={f.name: f.seconds_lag for f in flows if f.seconds_lag is not None},
+        lag_known={name: 0.0 for mirror in mirrors for name in mirror.flows}
+        | {f.name: float(f.records_lag is not None) for f in flows},
+        unknown_mirrors=len(reported) - len(mirrors),
+        health=verdict.health if verdict is not None else None,
+    )
+
+
+# Reassignments under way, in words and as JSON.
+
+
+def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
+    """Each reassignment of one cluster, its owner and the bytes left to copy; then the throttles."""
+    if isinstance(facts, Unknown):
+        yield f"{cluster}: unknown: {facts.error}"
+        yield f"  {facts.todo}"
+        return
+    if not facts.moves and facts.journal is None:
+        yield f"{cluster}: no reassignment is under way"
+        return
+    for move in facts.moves:
+        bytes_left = _bytes_left(move, facts)
+        left = "how much is left is not known" if bytes_left is None else f"{size_words(bytes_left)} left"
+        whose = "ours" if facts.ours(move) else "someone else's"
+        to = ", ".join(map(str, move.target))
+        yield f"{cluster}: {move.topic}-{move.partition} -> {to}, {left}, {whose}"
+    if facts.journal is not None:
+        throttled = _throttled(facts)
+        on = f"throttles of ours on broker {', '.join(map(str, throttled))}" if throttled else "no throttle of ours"
+        yield f"{cluster}: begun by an apply of {facts.journal.environment}; {on}"
+
+
+def reassignments_json(environment: str, facts: Mapping[str, ReplicaFacts | Unknown]) -> str:
+    """As schemas/reports/reassignments.schema.json. ``facts``: by cluster."""
+    unknown = [each for each in facts.values() if isinstance(each, Unknown)]
+    clusters = {}
+    for name, each in facts.items():
+        if isinstance(each, Unknown):
+            continue
+        moves = [
+            {
+                "topic": move.topic,
+                "partition": move.partition,
+                "before": move.before,
+                "after": move.target,
+                "bytes_left": _bytes_left(move, each),
+                "ours": each.ours(move),
+            }
+            for move in each.moves
+        ]
+        begun, throttled = each.journal is not None, _throttled(each)
+        clusters[name] = {"begun_by_apply": begun, "throttled_brokers": throttled, "reassignments": moves}
+    return report_json("reassignments", environment, exit_code=1 if unknown else 0, clusters=clusters, unknown=unknown)
+
+
+def _bytes_left(move: ReassignmentInFlight, facts: ReplicaFacts) -> int | None:
+    """Bytes that its new replicas still lack; None if no broker reported the size of the partition."""
+    whole = largest(facts.sizes).get(move.key)
+    if whole is None:
+        return None
+    return sum(max(0, whole - facts.sizes.get((*move.key, broker), 0)) for broker in move.adding)
+
+
+def _throttled(facts: ReplicaFacts) -> list[int]:
+    return sorted({broker for broker, _ in facts.journal.brokers}) if facts.journal is not None else []

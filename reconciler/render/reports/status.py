@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from reconciler.engine.observe.verdict import verdict_of
-from reconciler.engine.rollout.gates import RolloutStatus
+from reconciler.engine.rollout.waves import RolloutStatus
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
@@ -17,7 +17,7 @@ from reconciler.model.state.last_drill import LastDrill
 from reconciler.model.state.lock import LockRecord
 from reconciler.render.drill import drill_lines, drill_values
 from reconciler.render.markup import lines_of, report_json, table_lines
-from reconciler.render.plan.waves import rollout_lines, rollout_value
+from reconciler.render.plan.outline import rollout_lines, rollout_value
 from reconciler.replication.json_codec import sparse_fields
 from reconciler.replication.names import WAITING, runbook_of, runbooks_of
 from reconciler.replication.status import FlowStatus, flow_document

@@ -1,4 +1,5 @@
-"""The filter of a flow: which records are copied, by ``where`` tests over headers, key and timestamp.
+"""The filter of a flow: which records are copied, by ``where`` tests over headers, key and timestamp; and the headers
+that a flow adds.
 
 Keys and header values are bytes and stay bytes: text in a test means its UTF-8 bytes. No code, no decoding, no value.
 """
@@ -6,6 +7,7 @@ Keys and header values are bytes and stay bytes: text in a test means its UTF-8 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -243,3 +245,41 @@ def _read_test(given: Mapping[str, Any]) -> ValueTest:
 
 def _read_bytes(operand: str | Mapping[str, str]) -> bytes:
     return operand.encode() if isinstance(operand, str) else bytes.fromhex(operand["hex"])
+
+
+# Headers that a flow adds to each record: names, and texts with placeholders.
+
+PLACEHOLDERS = ("source_cluster", "topic", "partition", "offset", "flow")
+PROVENANCE_HEADER = "mirror.path"
+_PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class AddedHeader:
+    """``value`` as written: ``{topic}`` is a placeholder, ``{{`` and ``}}`` are braces."""
+
+    name: str
+    value: str
+
+
+def fault(value: str) -> str | None:
+    """The first part of ``value`` that is neither text nor a known placeholder, or None."""
+    for part in _PART.finditer(value):
+        if part.group() not in ("{{", "}}") and part.group(1) not in PLACEHOLDERS:
+            return part.group()
+    return None
+
+
+def varies(value: str) -> bool:
+    """Whether the value differs between records of one partition."""
+    return any(part.group(1) == "offset" for part in _PART.finditer(value))
+
+
+def filled(value: str, **known: object) -> str:
+    """``known`` holds every placeholder. Raises KeyError for one it lacks."""
+
+    def part(match: re.Match[str]) -> str:
+        whole = match.group()
+        return whole[0] if whole in ("{{", "}}") else str(known[match.group(1)])
+
+    return _PART.sub(part, value)

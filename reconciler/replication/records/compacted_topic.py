@@ -18,7 +18,7 @@ from reconciler.kafka.client import errors
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key, TopicMetadata
 from reconciler.kafka.client.transactions import Identity
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records.batches import CommittedFilter, CorruptBatchError, scan
 from reconciler.kafka.records.fields import headers_at, headers_of
 from reconciler.kafka.records.records import key_and_value, records_of

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from reconciler.kafka.client.cluster import ClusterClient, printed_id
+from reconciler.kafka.client.cluster import ClusterClient, TopicListing, printed_id
 from reconciler.kafka.client.errors import DENIED, SettingError, WireError
-from reconciler.kafka.client.topic_listing import TopicListing
 from reconciler.kafka.protocol.metadata_and_configs import TopicOf
 from reconciler.replication.handover import Endpoint, FlowSettings
 from reconciler.replication.names import LONGEST_TOPIC, ConditionCode

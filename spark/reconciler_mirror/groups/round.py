@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, Key
+from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, Key, TopicListing
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.small_topics import log_bounds
-from reconciler.kafka.client.topic_listing import TopicListing
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.groups import (

@@ -14,7 +14,7 @@ from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
 from reconciler.kafka.client.errors import BrokerError
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.names import position_group
-from reconciler.replication.offsets import close_gaps, codec, position_metadata, same, two_way
+from reconciler.replication.offsets import close_gaps, codec, position_metadata, same, translate
 from reconciler.replication.offsets.map import Exactness, Gap, Stretch, Translation
 from reconciler.replication.offsets.map_topic import MapReader, append
 from reconciler.replication.offsets.translate import recreated
@@ -74,7 +74,7 @@ class BothWays:
         if (out_to is None and key in self._out_to) or (back_to is None and key in self._back_to):
             return _UNDECIDED
         out, back = self._out.partition(*key, ids), self._back.partition(*key, (ids[1], ids[0]))
-        return two_way.Interleaved(out, out_to, back, back_to).translate(position)
+        return translate.Interleaved(out, out_to, back, back_to).translate(position)
 
 
 async def _decided(cluster: ClusterClient, group: str) -> dict[Key, int | None]:

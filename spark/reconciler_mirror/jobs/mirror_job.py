@@ -22,8 +22,7 @@ from reconciler.replication.kept_files import read_kept, write_json
 from reconciler.replication.runs.driver_records import loads_address
 from reconciler.replication.runs.run_folders import GOAL, HANDOVER, place_of, written
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.cluster_mode.record_run import RecordRun
-from reconciler_mirror.cluster_mode.run_topic import RunTopic
+from reconciler_mirror.cluster_mode.record_run import RecordRun, RunTopic
 from reconciler_mirror.driver.driver import Driver, DriverOutcome, DriverPlace, Exit
 from reconciler_mirror.driver.until_caught_up import Goal, goal_of
 from reconciler_mirror.jobs.application import before_frames, failed, with_defaults

@@ -14,8 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from reconciler.kafka.records.batches import Batch
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import Where
+from reconciler.replication.expressions.record_filter import AddedHeader, Where
 from reconciler.replication.handover import AGAIN, Endpoint, FlowSettings, Provenance
 from reconciler.replication.names import ConditionCode, position_group, transactional_id
 from reconciler.replication.offsets.position_metadata import NO_OWNER, Owner

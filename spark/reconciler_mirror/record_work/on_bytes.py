@@ -9,8 +9,8 @@ from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.records import Record, record_of
 from reconciler.replication.expressions import record_filter as selection
-from reconciler.replication.expressions.added_headers import filled, varies
 from reconciler.replication.expressions.match import ValueTooLongError
+from reconciler.replication.expressions.record_filter import filled, varies
 from reconciler_mirror.model.lane import LaneSpec, PartitionSpec, ProvenanceSettings, RecordWork
 from reconciler_mirror.record_work import provenance_header as provenance
 

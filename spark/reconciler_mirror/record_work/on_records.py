@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from reconciler.replication.expressions import record_filter as selection
-from reconciler.replication.expressions.added_headers import PROVENANCE_HEADER, filled
+from reconciler.replication.expressions.record_filter import PROVENANCE_HEADER, filled
 from reconciler.replication.handover import FlowSettings
 from reconciler_mirror.model.lane import PartitionSpec, ProvenanceSettings, RecordWork, work_of
 from reconciler_mirror.record_work import provenance_header as provenance

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from crc32c import crc32c
 
-from reconciler.replication.expressions.added_headers import PROVENANCE_HEADER
+from reconciler.replication.expressions.record_filter import PROVENANCE_HEADER
 from reconciler.replication.handover import LOCAL
 
 NAME = PROVENANCE_HEADER.encode()

@@ -16,8 +16,7 @@ from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, St
 from reconciler_mirror.leases.worker_stderr import stderr_while_at_work
 from reconciler_mirror.verify.first_difference import KeyEntry
 from reconciler_mirror.verify.in_order.compare import Continued, compared
-from reconciler_mirror.verify.model import SOURCE, TARGET, PartitionRange
-from reconciler_mirror.verify.reading import PartitionReading
+from reconciler_mirror.verify.model import SOURCE, TARGET, PartitionRange, PartitionReading
 from reconciler_mirror.verify.resuming import ReadSoFar, offsets_of
 from reconciler_mirror.verify.tasks import KeyCounts, Located, Suspect, after, bundled, each, entries_of, locate
 

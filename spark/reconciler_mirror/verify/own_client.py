@@ -11,7 +11,7 @@ from functools import partial
 
 from reconciler.kafka.client import errors, small_topics
 from reconciler.kafka.client.cluster import EARLIEST, ClusterClient
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records import codecs
 from reconciler.kafka.records.batches import CODEC, CONTROL, HEADER, Batch, CommittedFilter, CorruptBatchError, scan
 from reconciler.kafka.records.codecs import TooMuchToOpenError

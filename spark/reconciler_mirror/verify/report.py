@@ -14,8 +14,7 @@ from reconciler.kafka.client.errors import WireError
 from reconciler.kafka.records.batches import Batch, scan
 from reconciler.replication.runs import verification
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, Unread
-from reconciler_mirror.verify.reading import PartitionReading
+from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, PartitionReading, Unread
 from reconciler_mirror.verify.tasks import KeyCounts, Located
 
 CODE = "offsets_diverged"

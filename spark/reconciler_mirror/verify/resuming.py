@@ -10,9 +10,8 @@ from reconciler.replication.handover import fingerprint
 from reconciler.replication.json_codec import Codec
 from reconciler.replication.kept_files import read_json, write_json
 from reconciler_mirror.verify.in_order.compare import Continued, Over, compared
-from reconciler_mirror.verify.model import PartitionRange, TimeWindow
+from reconciler_mirror.verify.model import PartitionRange, PartitionReading, TimeWindow, together
 from reconciler_mirror.verify.read_partition import Readers
-from reconciler_mirror.verify.reading import PartitionReading, together
 
 _VERSION = 2
 _CODEC = Codec()

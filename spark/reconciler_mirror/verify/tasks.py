@@ -15,9 +15,8 @@ from reconciler.replication.expressions.match import ValueTooLongError
 from reconciler.replication.runs.verification import FirstDifference
 from reconciler_mirror.record_work.on_records import Decoded, NotCopied
 from reconciler_mirror.verify.first_difference import KeyEntry, confirmed, entries, last_of
-from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, VerifiedRecord
+from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, PartitionReading, VerifiedRecord
 from reconciler_mirror.verify.read_partition import Readers, log_start, records
-from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.unreadable import UnreadableError
 
 Given = TypeVar("Given")

@@ -22,7 +22,7 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("rotate a SCRAM password", ("resources/users/diff.py", "backends/clusters/users.py")),
     ("quota of a client id", ("resources/quotas/diff.py", "model/principals.py")),
     ("which ACLs a consumer role needs", ("resources/acls/roles.py",)),
-    ("undo a failed ACL batch", ("resources/acls/probe/undo.py",)),
+    ("undo a failed ACL batch", ("resources/acls/probe/verdict.py",)),
     ("topic config sync from source to target", ("resources/topics/expected.py",)),
     ("loops between flows", ("resources/flows/loops.py",)),
     ("when a config change restarts the mirror job", ("resources/mirrors/diff.py", "resources/mirrors/handover.py")),

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 from reconciler_mirror.driver.heartbeats import Heartbeats
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.lane.same_offsets.own_markers import RANKS
+from reconciler_mirror.lane.same_offsets.holes import RANKS
 from reconciler_mirror.model.lane import LaneEnd, LaneProgress, LaneReport, LaneSpec
 from reconciler_sandbox.handles import Sandbox
 

@@ -24,7 +24,7 @@ from reconciler.backends.clusters.permissions import cluster_facts
 from reconciler.errors import Unknown
 from reconciler.kafka.client.auth import oauth
 from reconciler.kafka.client.auth.tokens import aws, web
-from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, presigned
+from reconciler.kafka.client.auth.tokens.aws import AwsKeys, presigned
 from reconciler.model.environment.topology import Cluster, Principal
 from tests.support.access import token_brokers as brokers
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.cluster_mode import record_run
-from reconciler_mirror.cluster_mode.record_run import RecordRun
-from reconciler_mirror.cluster_mode.run_topic import RunTopic
+from reconciler_mirror.cluster_mode.record_run import RecordRun, RunTopic
 from reconciler_mirror.driver.driver import DriverOutcome, Exit
 from reconciler_mirror.report.status import Application
 from reconciler_sandbox.handles import ClusterHandle, Sandbox

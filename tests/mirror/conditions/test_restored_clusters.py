@@ -14,8 +14,7 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import NO_WORK, Condition, RecordWork
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import Exists, Key
+from reconciler.replication.expressions.record_filter import AddedHeader, Exists, Key
 from reconciler.replication.names import OFFSETS_TOPIC
 from tests.support.lanes.high_offsets import backup, restore
 from tests.support.lanes.lane_runs import Content, Flow, Lane, caught_up, conditions, fill, has, producer, running

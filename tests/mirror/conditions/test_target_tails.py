@@ -14,8 +14,7 @@ from reconciler_mirror.lane.target_tails import KnownEnd, Strange, TargetTails
 from reconciler_mirror.model.lane import NO_WORK, Ahead, PartitionSpec, RecordWork, TargetLoss
 
 from reconciler.kafka.client.errors import BrokerError
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import Exists, Key
+from reconciler.replication.expressions.record_filter import AddedHeader, Exists, Key
 from reconciler.replication.offsets.close_gaps import Log, NotPairedError
 
 FILTER = RecordWork(Key(Exists(True)))

@@ -16,7 +16,7 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.kafka.client import transactions
 from reconciler.kafka.records.batches import CODEC, build, scan, seal
 from reconciler.kafka.records.records import varint
-from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import AddedHeader
 from reconciler.replication.names import OFFSETS_PARTITIONS, OwnTopics
 from tests.support.lanes.lane_runs import Content, Flow, fill
 from tests.support.lanes.raw import produce_raw, send

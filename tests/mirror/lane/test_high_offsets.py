@@ -16,7 +16,7 @@ from reconciler_mirror.model.lane import RecordWork
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client import transactions
-from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import AddedHeader
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.mirrormaker_records import Checkpoint, OffsetSync, offset_syncs_topic
 from tests.support.lanes.high_offsets import go_on_at

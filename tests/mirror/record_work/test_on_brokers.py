@@ -22,8 +22,7 @@ from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_records import Decoded
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import AllOf, Equals, Exists, Header, Key, Not, Where
+from reconciler.replication.expressions.record_filter import AddedHeader, AllOf, Equals, Exists, Header, Key, Not, Where
 from reconciler.replication.handover import FORWARD, LOCAL, FlowSettings, Naming, Provenance, Start
 from tests.support.lanes.lane_runs import Content, Flow, UntilControl, content, endpoint, fill
 from tests.support.lanes.raw import cluster_of

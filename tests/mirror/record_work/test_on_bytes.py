@@ -16,12 +16,21 @@ from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.batches import CorruptBatchError
 from reconciler.kafka.records.records import Record
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import Exists, Header, Key, Matches, Not, Prefix, Timestamp, Where
+from reconciler.replication.expressions.record_filter import (
+    AddedHeader,
+    Exists,
+    Header,
+    Key,
+    Matches,
+    Not,
+    Prefix,
+    Timestamp,
+    Where,
+)
 from reconciler.replication.handover import FORWARD, LOCAL, Provenance
 from tests.support.lanes.batches import (
     EAST,

@@ -11,7 +11,7 @@ from reconciler_mirror.record_work.on_records import Decoded, DecodedWorker, Not
 
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.records import Record
-from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import AddedHeader
 from reconciler.replication.handover import FORWARD, LOCAL, Provenance
 from tests.support.lanes.record_filters import wheres
 

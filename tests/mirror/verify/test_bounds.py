@@ -15,8 +15,7 @@ from reconciler_mirror.verify import bounds, own_client
 from reconciler_mirror.verify.bounds import bounds_of
 from reconciler_mirror.verify.in_order import compare
 from reconciler_mirror.verify.in_order.compare import Continued, whole
-from reconciler_mirror.verify.model import PartitionRange, TimeWindow, Unread
-from reconciler_mirror.verify.reading import PartitionReading
+from reconciler_mirror.verify.model import PartitionRange, PartitionReading, TimeWindow, Unread
 from reconciler_mirror.verify.report import NO_PRODUCER, Writer, words, writers_of
 from reconciler_mirror.verify.tasks import each, entries_of
 from reconciler_sandbox.handles import ClusterHandle, Sandbox

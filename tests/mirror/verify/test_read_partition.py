@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from reconciler_mirror.verify import own_client, second_client
-from reconciler_mirror.verify.model import OffsetSpan, VerifiedRecord
+from reconciler_mirror.verify.model import OffsetSpan, PartitionReading, VerifiedRecord
 from reconciler_mirror.verify.own_client import OwnClient, refuse_too_large
 from reconciler_mirror.verify.read_partition import Readers, records
-from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import document
 from reconciler_mirror.verify.tasks import each, with_clients
 from reconciler_mirror.verify.unreadable import UnreadableError

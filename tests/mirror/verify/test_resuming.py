@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 from reconciler_mirror.verify import resuming
 from reconciler_mirror.verify.in_order.compare import Continued
-from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
+from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, PartitionReading
 from reconciler_mirror.verify.read_partition import Readers
-from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.resuming import ReadSoFar
 
 from reconciler.replication.handover import Endpoint

@@ -18,13 +18,13 @@ from reconciler_mirror.verify.in_order.walk import Walk
 from reconciler_mirror.verify.model import (
     OffsetSpan,
     PartitionRange,
+    PartitionReading,
     TimeWindow,
     Unread,
     VerifiedRecord,
     digest,
     encoded,
 )
-from reconciler_mirror.verify.reading import PartitionReading
 from reconciler_mirror.verify.report import Writer, words, writer_at
 from reconciler_mirror.verify.tasks import KeyCounts
 

@@ -14,7 +14,7 @@ from reconciler.errors import LockHeld, Problem, ReconcilerError, TopologyError,
 from reconciler.model.environment.topology import Topology
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan
-from reconciler.render.reports.run import round_figures, round_lines
+from reconciler.render.reports.apply import round_figures, round_lines
 from reconciler.resources.mirrors.handover import handovers
 from tests.support.builders import World, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable

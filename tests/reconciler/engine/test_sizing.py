@@ -26,7 +26,7 @@ from reconciler.engine.sizing import (
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Flow, Mirror
 from reconciler.render.sizing import sizing_code, sizing_json, sizing_text
-from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import AddedHeader
 from reconciler.replication.handover import Deployment
 from tests.support.paths import SCHEMAS
 

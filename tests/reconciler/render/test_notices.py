@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.engine.loop import Round
 from reconciler.errors import ExitCode
-from reconciler.model.environment.webhooks import Notice, NoticeEvent
+from reconciler.model.environment.hooks import Notice, NoticeEvent
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.render.notices import MOST_DETAILS, Noticed, of_apply, of_drift, of_round

@@ -14,7 +14,7 @@ from reconciler_mirror.model.lane import PartitionSpec, ProvenanceSettings, Reco
 from reconciler_mirror.record_work import provenance_header as provenance
 from reconciler_mirror.record_work.on_bytes import RecordWorker
 
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records import codecs
 from reconciler.kafka.records.batches import scan
 from reconciler.kafka.records.records import encode, records_of

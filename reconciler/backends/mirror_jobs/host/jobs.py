@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from reconciler.backends.mirror_jobs.runner.processes import terminate
+from reconciler.backends.mirror_jobs.runner.run_folder import terminate
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner, StatusReader
 from reconciler.backends.mirror_jobs.runner.supervisor import kill_group
 from reconciler.errors import ReconcilerError

@@ -20,9 +20,8 @@ from pathlib import Path
 from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner import command_line
 from reconciler.backends.mirror_jobs.runner import replace as replacing
-from reconciler.backends.mirror_jobs.runner.processes import terminate, works_in
 from reconciler.backends.mirror_jobs.runner.replace import CANNOT_RUN, NotRunningError, StartedAs, await_running
-from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files, terminate, works_in
 from reconciler.backends.mirror_jobs.runner.supervisor import ONCE
 from reconciler.errors import ClusterError, RunnerError, Unknown
 from reconciler.model.environment.topology import Mirror

@@ -16,7 +16,7 @@ from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.ports import ClusterAdmin, Prober
 from reconciler.model.principals import AclBinding
 from reconciler.model.reports.probe import Needs, Probe, ProbeCheck, ProbeVerdict
-from reconciler.resources.acls.probe import undo
+from reconciler.resources.acls.probe import verdict
 from reconciler.resources.acls.probe.rights import KnownLogins
 from reconciler.resources.acls.probe.verdict import Evidence, Views, checks, lagging
 from reconciler.text import counted
@@ -91,21 +91,21 @@ class AclBatches:
         if under_way is None or not isinstance(change, AclChange):
             return None
         if (change.acl in acls) is isinstance(change, CreateAcl):
-            return Outcome(planned.id, Result.UNPROVEN, undo.interrupted(under_way.undoing))
+            return Outcome(planned.id, Result.UNPROVEN, verdict.interrupted(under_way.undoing))
         if under_way.undoing:
-            return Outcome(planned.id, Result.UNDONE, undo.undone(under_way.undoing))
+            return Outcome(planned.id, Result.UNDONE, verdict.undone(under_way.undoing))
         return None
 
     def _look(self, under_way: _Open, admin: ClusterAdmin) -> str:
         """Records the state before the wave. Returns why the wave cannot begin, or empty."""
         access = admin.read_access()
         if not isinstance(access.acls, frozenset):
-            return undo.unreadable(access)
+            return verdict.unreadable(access)
         if isinstance(access.owned, Unknown):
             return f"{access.owned.error}\n{access.owned.todo}"
         wave = under_way.wave
-        under_way.before = undo.before_of(wave.changes, access)
-        under_way.rules = undo.put_back(access.acls, under_way.before)
+        under_way.before = verdict.before_of(wave.changes, access)
+        under_way.rules = verdict.put_back(access.acls, under_way.before)
         under_way.needs = self.conduct.prober.needs(wave.cluster)
         return ""
 
@@ -144,7 +144,7 @@ class AclBatches:
                 return self._undone(under_way, outcomes, probe, admin)
             case _:
                 self._stop(wave, "could not determine whether it holds")
-                return [_turned(outcome, Result.UNPROVEN, undo.unproven(probe.why)) for outcome in outcomes]
+                return [_turned(outcome, Result.UNPROVEN, verdict.unproven(probe.why)) for outcome in outcomes]
 
     def _views(self, done: Sequence[AclChange], admin: ClusterAdmin) -> Views:
         """Waits, up to the patience, until every broker shows the changes."""
@@ -162,12 +162,12 @@ class AclBatches:
         """Marks a passed wave as confirmed. If that cannot be written, the next run would undo the wave, so it counts
         as unproven."""
         done = {change.acl for change in _done(under_way.wave, outcomes)}
-        as_before = frozenset.intersection(*(undo.settled(view, under_way.before) for view in views.values()))
+        as_before = frozenset.intersection(*(verdict.settled(view, under_way.before) for view in views.values()))
         try:
             admin.keep_pending(dict.fromkeys(done | as_before))
         except ClusterError as error:
             return [
-                _turned(outcome, Result.UNPROVEN, undo.unproven(f"that it passed is not written: {error.what}"))
+                _turned(outcome, Result.UNPROVEN, verdict.unproven(f"that it passed is not written: {error.what}"))
                 for outcome in outcomes
             ]
         return list(outcomes)
@@ -194,10 +194,10 @@ class AclBatches:
         all_outcomes = []
         for change, outcome in zip(wave.changes, outcomes, strict=True):
             if reason := failures.get(change.acl):
-                text = undo.left_words(change, before[change.acl], (probe.why, reason, server), probe.todo)
+                text = verdict.left_words(change, before[change.acl], (probe.why, reason, server), probe.todo)
                 all_outcomes.append(_turned(outcome, Result.LEFT, text))
             else:
-                all_outcomes.append(_turned(outcome, Result.UNDONE, undo.undone(probe.why)))
+                all_outcomes.append(_turned(outcome, Result.UNDONE, verdict.undone(probe.why)))
         return all_outcomes
 
     def _stop(self, wave: AclBatch, how: str) -> None:

@@ -15,11 +15,10 @@ from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.client.cluster import NO_ID
 from reconciler.kafka.client.connection import Connection
 from reconciler.kafka.client.errors import CORRUPT, MOVED, OUT_OF_RANGE, ConnectionLostError, MalformedResponseError
-from reconciler.kafka.protocol import fetch_request as fetching
-from reconciler.kafka.protocol import fetch_response as fetch_answers
+from reconciler.kafka.protocol import fetch as fetch_answers
+from reconciler.kafka.protocol import fetch as fetching
 from reconciler.kafka.protocol import generated as protocol
-from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
-from reconciler.kafka.protocol.fetch_response import Fetched, FetchedPartition
+from reconciler.kafka.protocol.fetch import Fetched, FetchedPartition, FetchLimits, FetchSession, Want
 from reconciler.kafka.records.batches import CorruptBatchError
 from reconciler_mirror.lane.fetch.bandwidth import BrokerLink
 from reconciler_mirror.lane.fetch.pieces import pieces_of

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from reconciler.kafka.client.buffers import Buffer
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records.add_headers import with_headers_added
 from reconciler.kafka.records.batches import Batch, CommittedFilter, CorruptBatchError, scan, verify, why_not_whole
 from reconciler.kafka.records.codecs import NONE, TooMuchToOpenError

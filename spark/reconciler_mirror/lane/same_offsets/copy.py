@@ -19,9 +19,8 @@ from reconciler_mirror.conditions import positions as faults
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.positions import SameOffsetsPosition
 from reconciler_mirror.lane.produce.outbox import Piece
-from reconciler_mirror.lane.same_offsets.holes import DisplacedError, fill
+from reconciler_mirror.lane.same_offsets.holes import SPARE, DisplacedError, OwnMarkers, fill
 from reconciler_mirror.lane.same_offsets.leaders import Leaders, MarkerRequests, Markers
-from reconciler_mirror.lane.same_offsets.own_markers import SPARE, OwnMarkers
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, SamePartition
 from reconciler_mirror.lane.same_offsets.segments import Hole, pieces_at_offsets
 from reconciler_mirror.lane.state import Lane, RestartError

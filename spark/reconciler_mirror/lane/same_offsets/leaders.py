@@ -17,8 +17,7 @@ from reconciler.kafka.protocol.producers import describe_producers
 from reconciler.kafka.protocol.producers.write_markers import UNSUPPORTED, Epochs, write_markers
 from reconciler.kafka.protocol.transactions import TransactionState
 from reconciler.kafka.records.batches import next_sequence, seal
-from reconciler_mirror.lane.same_offsets.holes import Fillers, filler_batch
-from reconciler_mirror.lane.same_offsets.own_markers import NO_LEADER_KNOWN
+from reconciler_mirror.lane.same_offsets.holes import NO_LEADER_KNOWN, Fillers, filler_batch
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH
 from reconciler_mirror.lane.state import RestartError
 

@@ -16,7 +16,7 @@ from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.model.lane import RecordWork
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records import codecs, records
 from reconciler.kafka.records.batches import CorruptBatchError, build, scan
 from reconciler.kafka.records.codecs import ZSTD, compress

@@ -12,7 +12,7 @@ from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.model.lane import PartitionSpec
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records.batches import CONTROL, CorruptBatchError, scan
 from tests.support.lanes.batches import batch_of
 

@@ -14,8 +14,7 @@ from contextlib import suppress
 
 import pytest
 from reconciler_mirror.lane.same_offsets import holes, place
-from reconciler_mirror.lane.same_offsets.holes import Fillers
-from reconciler_mirror.lane.same_offsets.own_markers import NO_LEADER_KNOWN, SPARE, OwnMarkers
+from reconciler_mirror.lane.same_offsets.holes import NO_LEADER_KNOWN, SPARE, Fillers, OwnMarkers
 from reconciler_mirror.lane.same_offsets.place import DATA_EPOCH, CopyPlace, Look, look
 from reconciler_mirror.lane.same_offsets.segments import Hole, Run, Segment, segments, split
 from reconciler_mirror.lane.state import RestartError

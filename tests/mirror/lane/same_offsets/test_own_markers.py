@@ -9,14 +9,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reconciler_mirror.lane.same_offsets.own_markers import (
-    MOST,
-    NO_LEADER_KNOWN,
-    RANKS,
-    OwnMarkers,
-    exhausted,
-    following,
-)
+from reconciler_mirror.lane.same_offsets.holes import MOST, NO_LEADER_KNOWN, RANKS, OwnMarkers, exhausted, following
 from reconciler_mirror.lane.same_offsets.segments import Hole
 from reconciler_mirror.lane.state import RestartError
 

@@ -16,9 +16,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from reconciler_mirror.verify import report, tasks
 from reconciler_mirror.verify.bounds import sampled
 from reconciler_mirror.verify.in_order.compare import Continued, compared
-from reconciler_mirror.verify.model import OffsetSpan, PartitionRange
+from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, PartitionReading, together
 from reconciler_mirror.verify.read_partition import Readers
-from reconciler_mirror.verify.reading import PartitionReading, together
 from reconciler_mirror.verify.resuming import ProgressFile
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 

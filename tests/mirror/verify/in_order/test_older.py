@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reconciler_mirror.verify.first_difference import differences, first_difference
-from reconciler_mirror.verify.in_order.older import HEAD, Beginning, beginning_of, offset_behind, shift_of
+from reconciler_mirror.verify.in_order.compare import HEAD, Beginning, beginning_of, offset_behind, shift_of
 from reconciler_mirror.verify.model import (
     SOURCE,
     OffsetSpan,

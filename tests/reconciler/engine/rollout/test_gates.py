@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.engine.rollout.gates import GateScope, faults
+from reconciler.engine.rollout.waves import GateScope, faults
 from reconciler.errors import Unknown
 from reconciler.model.environment.rollout import Gates, MirrorGate
 from reconciler.model.live import JobState, LiveMirror

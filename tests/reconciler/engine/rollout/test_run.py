@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
 from reconciler.engine.loop import Round
-from reconciler.engine.rollout.gates import GateScope
 from reconciler.engine.rollout.run import Conductor, RolloutOptions, Settling, looked
-from reconciler.engine.rollout.waves import RolloutResult, code_of
+from reconciler.engine.rollout.waves import GateScope, RolloutResult, code_of
 from reconciler.errors import BlockedError, ExitCode
 from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import ClusterHealth, Short, Sight
 from reconciler.model.state.rollout_progress import Promotion, SoakState, dumps, loads
-from reconciler.render.reports.run import round_lines
+from reconciler.render.reports.apply import round_lines
 from reconciler.resources.mirrors.handover import handovers
 from tests.support.builders import World, cluster, topic, topology, world
 

@@ -301,7 +301,7 @@ def test_in_the_job_the_flow_has_a_condition() -> None:
 
     driver._pauses = SimpleNamespace(trouble=None, condition=lambda _: None, known=SimpleNamespace(wait=lambda _: True))
     driver._who = Application("app", 1, "host", 2)
-    assert driver._take_over(flow, WireTakeover(flow)) is False
+    assert driver._take_over(flow, WireTakeover(flow)) is None
     [view] = driver._board.view()
     [(condition, _)] = view.conditions
     assert condition.code == "setting_not_supported"

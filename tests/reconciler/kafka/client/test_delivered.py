@@ -10,7 +10,7 @@ from kafka.record import MemoryRecordsBuilder
 
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import ClusterClient
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.replication.offsets.close_gaps import Log
 from reconciler.replication.offsets.parting import LogSpan, span_from
 

@@ -14,10 +14,9 @@ from reconciler_mirror.driver import discovery
 from reconciler_mirror.driver.discovery import Discovery, SourceTopic
 from reconciler_mirror.model.lane import Discovered
 
-from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.cluster import ClusterClient, TopicListing
 from reconciler.kafka.client.errors import ConnectionLostError
 from reconciler.kafka.client.frames import Frame
-from reconciler.kafka.client.topic_listing import TopicListing
 from reconciler.kafka.protocol import metadata_and_configs as topics
 from reconciler.kafka.protocol.metadata_and_configs import PartitionOf, TopicOf
 from reconciler.replication.handover_reader import parse

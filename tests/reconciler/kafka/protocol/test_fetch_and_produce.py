@@ -14,11 +14,10 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from reconciler.kafka.client.errors import MalformedResponseError
-from reconciler.kafka.protocol import fetch_request as fetching
-from reconciler.kafka.protocol import fetch_response as fetch_answers
+from reconciler.kafka.protocol import fetch as fetch_answers
+from reconciler.kafka.protocol import fetch as fetching
 from reconciler.kafka.protocol import produce as producing
-from reconciler.kafka.protocol.fetch_request import FetchLimits, FetchSession, Want
-from reconciler.kafka.protocol.fetch_response import Fetched
+from reconciler.kafka.protocol.fetch import Fetched, FetchLimits, FetchSession, Want
 
 LIMITS = FetchLimits(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, committed=True, rack="east-a")
 IDS = {name: uuid.uuid5(uuid.NAMESPACE_DNS, name) for name in ("orders", "payments")}

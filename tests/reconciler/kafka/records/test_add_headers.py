@@ -13,7 +13,7 @@ from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records import fields
 from reconciler.kafka.records.add_headers import with_headers_added
 from reconciler.kafka.records.batches import HEADER, CorruptBatchError, scan
-from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import AddedHeader
 from tests.support.lanes.batches import Plain, batch_of, checked, read, work_on
 
 _sizes = st.sampled_from([0, 1, 30, 63, 64, 200, 8191, 8192, 20_000])

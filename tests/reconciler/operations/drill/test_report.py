@@ -24,8 +24,7 @@ from reconciler.model.reports.drill import (
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
 from reconciler.model.state.audit_chain import AuditVerification, Record, check, digest, report_in
 from reconciler.model.state.last_drill import LastDrill, dumps, loads
-from reconciler.operations.drill.decide import require_ready
-from reconciler.operations.drill.measure import objectives_seen
+from reconciler.operations.drill.decide import objectives_seen, require_ready
 from reconciler.render.cutover import page_in
 from reconciler.render.drill import drill_json, drill_page
 from reconciler.render.markup import Format

@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
+from reconciler.model.environment.hooks import Notice, NoticeEvent, Webhook, WebhookFormat
 from reconciler.model.environment.topology import Topology
-from reconciler.model.environment.webhooks import Notice, NoticeEvent, Webhook, WebhookFormat
 from reconciler.model.schemas import schema
 from reconciler.operations.session.notices import notify, post
 from tests.support.builders import topology

@@ -16,8 +16,7 @@ from reconciler.errors import ExitCode
 from reconciler.model.options import MapFormat
 from reconciler.model.reports.topology_map import MapFlow, PlannedCounts, State, TopologyMap
 from reconciler.model.schemas import schema
-from reconciler.render.map.charts import map_dot, map_mermaid
-from reconciler.render.map.formats import map_code, map_html, map_in, map_json
+from reconciler.render.map.formats import map_code, map_dot, map_html, map_in, map_json, map_mermaid
 from reconciler.render.map.svg import map_svg
 from reconciler.render.map.words import Edge
 from tests.support.documents.maps import changed_plan, documented, drawn, large, regions

@@ -8,7 +8,7 @@ from reconciler.engine.loop import Round
 from reconciler.engine.plan.select import within
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Outcome, Plan, Result
-from reconciler.render.reports.run import round_lines
+from reconciler.render.reports.apply import round_lines
 from tests.support.builders import topic, topology, world
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console, Group
 
 from reconciler.backends.mirror_jobs.status.records import MalformedStatusError, mirror_from_record
-from reconciler.engine.rollout.gates import RolloutStatus, rollout_now
+from reconciler.engine.rollout.waves import RolloutStatus, rollout_now
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.rollout import Course, CourseWave, Gates
 from reconciler.model.environment.topology import Topology

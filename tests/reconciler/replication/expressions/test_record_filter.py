@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from reconciler.environment.load import load
 from reconciler.errors import TopologyError
 from reconciler.model.environment.topology import Topology
-from reconciler.replication.expressions.added_headers import fault, filled
 from reconciler.replication.expressions.record_filter import (
     AllOf,
     AnyOf,
@@ -30,6 +29,8 @@ from reconciler.replication.expressions.record_filter import (
     Where,
     canonical,
     compiled,
+    fault,
+    filled,
     filter_document,
     read,
 )

@@ -13,7 +13,7 @@ from reconciler_mirror.lane.copied_runs import Copied
 
 from reconciler.replication.offsets.codec import MapPartition, decode
 from reconciler.replication.offsets.map import PartitionMap
-from reconciler.replication.offsets.two_way import Interleaved
+from reconciler.replication.offsets.translate import Interleaved
 
 Entry = tuple[str, int] | None
 """Cluster where a record was written, and its number; None: a control marker, or what was aborted."""

@@ -13,7 +13,7 @@ import pytest
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import Leader, TopicMetadata
 from reconciler.kafka.client.errors import BrokerError, ConnectionLostError, WireError
-from reconciler.kafka.protocol.fetch_response import FetchedPartition
+from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.kafka.records.batches import seal
 from reconciler.kafka.records.codecs import NONE
 from reconciler.kafka.records.records import Record, encode, tail_of

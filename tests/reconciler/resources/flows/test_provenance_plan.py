@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from reconciler.model.changes import CreateTopic
 from reconciler.model.environment.flow_settings import Carry
-from reconciler.replication.expressions.added_headers import AddedHeader
+from reconciler.replication.expressions.record_filter import AddedHeader
 from reconciler.replication.handover import Naming
 from tests.support.builders import changed, codes, flow, topic, topology, world
 

@@ -21,8 +21,7 @@ from reconciler.model.environment.flow_settings import (
 )
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topology
 from reconciler.model.plan import Plan
-from reconciler.replication.expressions.added_headers import AddedHeader
-from reconciler.replication.expressions.record_filter import read
+from reconciler.replication.expressions.record_filter import AddedHeader, read
 from reconciler.replication.handover import FlowSettings, Naming, Start
 from reconciler.replication.policy import canonical_policy
 from reconciler.resources.mirrors.flow_edits import EDITS, UNVERIFIED, flow_edits, mirror_edits

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.mirror_jobs.runner.processes import is_running
-from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, is_running
 from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.cli.main import main
 from reconciler.errors import ClusterError, Unknown

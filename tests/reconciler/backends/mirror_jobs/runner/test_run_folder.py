@@ -12,10 +12,10 @@ from pathlib import Path
 import git
 import pytest
 
-from reconciler.backends.mirror_jobs.runner.processes import is_running
 from reconciler.backends.mirror_jobs.runner.run_folder import (
     SUPERVISOR,
     RunFolder,
+    is_running,
     private_files,
     required,
     state_folder,

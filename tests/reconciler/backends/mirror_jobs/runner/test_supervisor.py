@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.backends.mirror_jobs.runner.processes import is_running
-from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR
+from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, is_running
 from reconciler.replication.kept_files import write_json
 from tests.support.waiting import until
 

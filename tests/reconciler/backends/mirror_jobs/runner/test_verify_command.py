@@ -18,7 +18,7 @@ from reconciler_mirror.jobs.application import waited_for
 from reconciler.backends.mirror_jobs.runner import foreground_job
 from reconciler.backends.mirror_jobs.runner.command_line import python_path
 from reconciler.backends.mirror_jobs.runner.foreground_job import ForegroundRun, _command, run_in_foreground
-from reconciler.backends.mirror_jobs.runner.processes import is_running
+from reconciler.backends.mirror_jobs.runner.run_folder import is_running
 from reconciler.errors import RunnerError
 from reconciler.model.environment.topology import Mirror
 from reconciler.replication.handover import Deployment, ExecutorPython

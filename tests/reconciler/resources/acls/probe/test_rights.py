@@ -8,7 +8,7 @@ from reconciler.engine.apply.limits import exit_code
 from reconciler.errors import ExitCode
 from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.reports.probe import ProbeVerdict
-from reconciler.resources.acls.probe.undo import by_hand
+from reconciler.resources.acls.probe.verdict import by_hand
 from tests.support.access.acls import rule
 from tests.support.access.probes import VIEWS, access_of, run, strangers
 from tests.support.access.secured import ROLES, ran, secured

@@ -21,7 +21,7 @@ from reconciler.model.reports.probe import Needs, Probe, ProbeCheck, ProbeVerdic
 from reconciler.model.schemas import schema as schema_of
 from reconciler.render.reports.apply import outcomes_json
 from reconciler.resources.acls.probe.rights import MOST, ask_for, wanted
-from reconciler.resources.acls.probe.undo import by_hand
+from reconciler.resources.acls.probe.verdict import by_hand
 from tests.support.access.acls import rule, rules
 from tests.support.access.probes import BEFORE, DO, LOOK, VIEWS, access_of, run, strangers
 from tests.support.access.secured import PLAIN, env

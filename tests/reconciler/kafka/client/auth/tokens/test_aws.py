@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.kafka.client.auth.tokens import aws, web
 from reconciler.kafka.client.auth.tokens.assertions import encoded
-from reconciler.kafka.client.auth.tokens.aws_signature import AwsKeys, presigned, signed_post
+from reconciler.kafka.client.auth.tokens.aws import AwsKeys, presigned, signed_post
 from reconciler.kafka.client.errors import AuthenticationFailedError, SettingError
 from tests.support.access.identity import IdentityAnswer, IdentityRequest, identity_server
 
