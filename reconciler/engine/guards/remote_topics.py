@@ -184,12 +184,13 @@ def _refusals(topology: Topology, live: LiveState, judged: Judged) -> Iterator[R
             f"flow {flow.name} has no position for {_listed(judged, lost)}, although it copied them: its positions in"
             f" group {group} on {flow.target} were deleted, or expired; from the start all of it would be there twice"
         )
+        # The offset map is a second behind a job that was killed; the job compares both logs.
         topic, number = judged.copies.partitions[lost[0]]
-        seek = f"reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)}"
         todo = (
-            "Continue where each partition ended, as the condition position_missing and the offset map say; the"
-            f" first: {seek} --partition {number} --to {judged.copied[lost[0]][1]}. To copy a topic again: {seek} --to"
-            " earliest"
+            f"Start its job: reconciler mirror start ENV {flow.name}. It copies none of them: its condition"
+            " position_missing compares both logs and names the seek to where each ended, the first"
+            f" ({shlex.quote(topic)}, partition {number}) at {judged.copied[lost[0]][1]} or a little further. To copy"
+            f" a topic again: reconciler mirror seek ENV {flow.name} --topic {shlex.quote(topic)} --to earliest"
         )
         yield Refused.of(subject, Why.REMOTE_TOPIC_NOT_EMPTY, text, todo)
 

@@ -7,6 +7,9 @@ from reconciler.replication.names import OFFSETS_TOPIC
 from reconciler.replication.offsets.position_metadata import PositionMark
 from reconciler_mirror.model.lane import Ahead, Condition, PartitionSpec, TargetLoss
 
+_OR_FURTHER = " or a little further"
+_COMPARE = "Compare the last records of both topics: a copy that went further would get some twice. "
+
 
 def seek_to(spec: PartitionSpec, place: int | str) -> str:
     """The command that moves a position. Kafka's own tool would keep it within the offsets of the target."""
@@ -52,10 +55,12 @@ def source_replaced(spec: PartitionSpec, position: int, low: int) -> Condition:
     )
 
 
-def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) -> Condition:
+def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int], ended: int | None = None) -> Condition:
     """The group has no position, and the offset map has copies: a coordinator that lost its offsets answers as for a
-    group that never was. ``before``: the flow that copied the partition, and a lower bound of its position."""
-    other, offset = before
+    group that never was. ``before``: the flow that copied the partition, and a lower bound of its position; ``ended``:
+    the position itself, if both logs prove it."""
+    other, least = before
+    offset = least if ended is None else ended
     who = f"flow {other}" if other != flow else "it"
     place = f"--from-flow {other}" if other != flow else f"--to {offset}"
     seek = f"reconciler mirror seek ENV {flow} --topic {quote(spec.topic)}"
@@ -63,8 +68,10 @@ def position_missing(spec: PartitionSpec, flow: str, before: tuple[str, int]) ->
         "position_missing",
         spec,
         f"is not copied: flow {flow} has no position for it, but {who} has copied it to {spec.target_topic} up "
-        f"to source offset {offset} or a little further; from the start its records would be there twice",
-        f"Continue where that ended: {seek} {'' if other != flow else f'--partition {spec.partition} '}{place}. "
+        f"to source offset {offset}{_OR_FURTHER if ended is None else ''}; from the start its records would be there "
+        "twice",
+        f"{_COMPARE if ended is None and other == flow else ''}Continue where that ended: {seek} "
+        f"{'' if other != flow else f'--partition {spec.partition} '}{place}. "
         "To copy all of it again: --to earliest.",
     )
 
@@ -97,18 +104,21 @@ def remote_topic_not_ours(spec: PartitionSpec, flow: str, group: str, at: Positi
     )
 
 
-def position_foreign(spec: PartitionSpec, group: str, position: int, copied_to: int | None) -> Condition:
+def position_foreign(
+    spec: PartitionSpec, group: str, position: int, least: int | None, ended: int | None = None
+) -> Condition:
     """The position's metadata does not prove it (``position_metadata.is_ours``): a tool that sets offsets writes none,
-    or that of another offset. ``copied_to``: a lower bound of the flow's true position, from the offset map."""
-    known = "how far it had copied is not known"
+    or that of another offset. ``least``: a lower bound of the flow's true position, from the offset map; ``ended``: the
+    position itself, if both logs prove it."""
+    known, copied_to = "how far it had copied is not known", least if ended is None else ended
     if copied_to is not None:
-        known = f"it had copied to {copied_to}, or a little further"
+        known = f"it had copied to {copied_to}{_OR_FURTHER if ended is None else ''}"
     return Condition.of_partition(
         "position_foreign",
         spec,
         f"is not copied: its position in group {group}, {position}, was committed by another client or damaged on its "
         f"way; {known}. Copying from {position} on could double records or leave some out",
-        f"Keep other consumers out of group {group}. Continue where the copy ended: "
+        f"Keep other consumers out of group {group}. {_COMPARE if ended is None else ''}Continue where the copy ended: "
         f"{seek_to(spec, 'OFFSET' if copied_to is None else copied_to)}.",
     )
 

@@ -17,7 +17,7 @@ from reconciler.replication.offsets.position_metadata import Owner, PositionMark
 from reconciler_mirror.conditions import positions as faults
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.lane.target_tails import only_aborted
+from reconciler_mirror.lane.target_tails import ended_at, only_aborted
 
 MOST_GROUPS = 200
 
@@ -71,17 +71,31 @@ async def not_begun_before(lane: Lane, given: Sequence[Partition]) -> Sequence[P
     start would copy the same records twice. Explicit offsets stay in a flow's files for good."""
     by_source = {p.source: p for p in given}
     ids = {key: lane.ids(partition) for key, partition in by_source.items()}
-    for key, (flow, copied_to) in (await copied_before(lane.target, ids)).items():
-        if flow == lane.spec.state and copied_to > lane.spec.start_offsets[key]:
-            partition = by_source[key]
-            before = (lane.spec.flow, copied_to)
-            lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, before))
+    copied = await copied_before(lane.target, ids)
+    before = {
+        by_source[key]: at
+        for key, at in copied.items()
+        if at[0] == lane.spec.state and at[1] > lane.spec.start_offsets[key]
+    }
+    await _stop_without_position(lane, before)
     # If source and remote topic were both recreated, the explicit offsets were meant for the former source topic.
     for key, former in (await former_sources(lane.target, lane.spec.state, ids)).items():
         partition = by_source[key]
         if partition.hold.phase is Phase.STARTING:
             lane.stop(partition, faults.topic_recreated(partition.spec, printed_id(former.bytes)))
     return [p for p in given if p.hold.phase is Phase.STARTING]
+
+
+async def _stop_without_position(lane: Lane, before: Mapping[Partition, tuple[str, int]]) -> None:
+    """``before``: the flow that copied a partition by the offset map, and the source offset up to which it did."""
+    ours = [partition for partition, (state, _) in before.items() if state == lane.spec.state]
+    ended = await ended_at(lane, ours) if ours else {}
+    for partition, (state, copied_to) in before.items():
+        flow = lane.spec.flow if state == lane.spec.state else state
+        condition = faults.position_missing(
+            partition.spec, lane.spec.flow, (flow, copied_to), ended.get(partition.source)
+        )
+        lane.stop(partition, condition)
 
 
 async def never_copied(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Partition]:
@@ -93,10 +107,7 @@ async def never_copied(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Parti
     ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
     begun = {p.source: p for p in fresh if ends[p.target] != 0}
     ids = {key: lane.ids(partition) for key, partition in begun.items()}
-    for key, before in (await copied_before(target, ids)).items():
-        partition = begun[key]
-        ours = (lane.spec.flow, before[1]) if before[0] == lane.spec.state else before
-        lane.stop(partition, faults.position_missing(partition.spec, lane.spec.flow, ours))
+    await _stop_without_position(lane, {begun[key]: at for key, at in (await copied_before(target, ids)).items()})
     if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
         written: dict[Key, tuple[Partition, int]] = {}
         for partition in fresh:

@@ -344,9 +344,12 @@ class Starter:
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
         spec = self._lane.spec
         before = await copied_before(self._lane.target, {p.source: self._lane.ids(p) for p in offsets})
+        ended = await target_tails.ended_at(self._lane, offsets) if offsets else {}
         for partition, offset in offsets.items():
             _, copied_to = before.get(partition.source, (spec.flow, None))
-            self._lane.stop(partition, faults.position_foreign(partition.spec, spec.group, offset, copied_to))
+            end = ended.get(partition.source)
+            condition = faults.position_foreign(partition.spec, spec.group, offset, copied_to, end)
+            self._lane.stop(partition, condition)
 
     def _begin_first(self, partition: Partition, offset: int) -> None:
         """Begins at an offset that no commit backs. With provenance, no earlier than the offset from which arriving

@@ -5,12 +5,13 @@ start of a log, and compaction neither end, so a shorter log has lost records.
 
 Too late: the target has records of other writers, or copies that are newer than the position. An exactly-once flow
 commits position and records together, so both logs can be compared record by record. An at-least-once flow may repeat
-records; each of those has an equal at the source, but for added headers. Flows with provenance share their topics with
-producers.
+records; each of those has an equal at the source, but for added headers, and its session soon holds no others than its
+own. Flows with provenance share their topics with producers.
 """
 
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.kafka.client import small_topics
@@ -19,8 +20,8 @@ from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.kafka.records.batches import APPEND_TIME, CommittedFilter, scan
 from reconciler.kafka.records.records import Record, key_and_value, records_of
 from reconciler.replication.offsets import map_topic
-from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, read_log
-from reconciler.replication.offsets.codec import MapPartition
+from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, bounds, read_log
+from reconciler.replication.offsets.codec import MapPartition, end_of
 from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.map_topic import MapReader, copied_to, cut
 from reconciler_mirror.lane.partition import Partition
@@ -33,8 +34,13 @@ ABORTED_WAIT_MS = 200
 """How long a broker may wait for records after the known end, where none are expected."""
 MOST = 1_000
 """Offsets to read of one log; a longer range is judged by its first records."""
+MOST_TO_PAIR = 300_000
+"""Offsets of a copy to read when its position is lost: as many as a fast lane copies between two writes of the map."""
 WINDOW, MOST_WINDOWS = 50_000, 3
 """Source offsets to search for equals of repeated copies, and how often in one gap."""
+SETTLED_S = 300.0
+"""Seconds of a session in which an earlier holder of the lane may still write. From then on any other producer is a
+stranger, also if its records have equals: MirrorMaker 2 beside the flow writes no others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,7 @@ class TargetTails:
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
+        self._settled_at = time.monotonic() + SETTLED_S
 
     async def at_start(
         self, partition: Partition, at: LanePosition, known: KnownEnd
@@ -139,12 +146,16 @@ class TargetTails:
         return None
 
     async def _without_equal(self, partition: Partition, begin: int, end: int) -> int | None:
-        """Target offset of the first record in [``begin``, ``end``) that the source provably lacks. A repeated copy
-        keeps its timestamp, so its equal lies at or after the first source offset with a timestamp as late. Nothing is
-        proved where the source has deleted records, because the equal may have been one of them."""
+        """Target offset of the first record in [``begin``, ``end``) that another producer wrote long after this session
+        began, or that the source provably lacks. A repeated copy keeps its timestamp, so its equal lies at or after the
+        first source offset with a timestamp as late. Nothing is proved where the source has deleted records, because
+        the equal may have been one of them."""
         key, equals, windows = partition.source, set[int](), 0
-        for offset, timestamp, record_hash in await self._timed(partition, begin, end):
-            if record_hash in equals:
+        settled = time.monotonic() > self._settled_at
+        for offset, timestamp, record_hash, writer in await self._timed(partition, begin, end):
+            if settled and writer != self._lane.identity.producer_id:
+                return offset
+            if timestamp < 0 or record_hash in equals:
                 continue
             if windows == MOST_WINDOWS:
                 return None
@@ -182,15 +193,18 @@ class TargetTails:
             }
         return hashes if whole and at >= end else None
 
-    async def _timed(self, partition: Partition, begin: int, end: int) -> list[tuple[int, int, int]]:
-        """Offset, timestamp and hash of the copy's records that have kept the timestamp of their producer."""
-        key, records = partition.target, list[tuple[int, int, int]]()
+    async def _timed(self, partition: Partition, begin: int, end: int) -> list[tuple[int, int, int, int]]:
+        """Offset, timestamp, hash and producer id of the copy's records. The timestamp is -1 where it is not the
+        producer's."""
+        key, records = partition.target, list[tuple[int, int, int, int]]()
         async for answer in small_topics.read(self._lane.target, {key: begin}, {key: end}, committed=True):
             for batch in small_topics.delivered_batches(answer, begin, end, committed=True):
-                if batch.magic == 2 and not batch.attributes & APPEND_TIME:
+                if batch.magic == 2:
+                    timed = not batch.attributes & APPEND_TIME
                     for record in records_of(answer.records, batch):
-                        if begin <= record.offset < end and record.timestamp >= 0:
-                            records.append((record.offset, record.timestamp, _hash(record)))
+                        if begin <= record.offset < end:
+                            timestamp = record.timestamp if timed else -1
+                            records.append((record.offset, timestamp, _hash(record), batch.producer_id))
         return records
 
     async def _copies(self, partition: Partition, begin: int, end: int) -> list[Found]:
@@ -295,6 +309,37 @@ class TargetLosses:
             return loss
         first = known.upstream(loss.end)
         return replace(loss, source=first.offset) if first.exact and first.offset is not None else loss
+
+
+async def ended_at(lane: Lane, partitions: Collection[Partition]) -> Mapping[Key, int]:
+    """The source offset after the last copy, without help of a position: the offset map, which may be a second behind,
+    and behind it both logs record by record. Only where each copy behind the map is equal to the source's next record:
+    not after repeats, a filter, added headers or compaction. Raises BrokerError and ConnectionLostError."""
+    by_source = {partition.source: partition for partition in partitions}
+    chunks = await map_topic.newest_chunks(lane.target, lane.spec.state, {k: lane.ids(p) for k, p in by_source.items()})
+    ended: dict[Key, int] = {}
+    for key, chunk in chunks.items():
+        after, copied = end_of(*chunk), copied_to(chunk)
+        target, source = (
+            Log(lane.target, by_source[key].target),
+            Log(lane.source, key, committed=lane.committed_only),
+        )
+        try:
+            # The target first: what is copied meanwhile, by a task that hangs, must not count as left out.
+            now = (await bounds(target))[1]
+            if not 0 <= copied <= now <= copied + MOST_TO_PAIR:
+                continue
+            copies = (await read_log(target, copied, now))[1]
+            originals = (await read_log(source, after, after + 2 * (now - copied)))[1] if copies else []
+        except NotPairedError:
+            continue
+        except BrokerError as error:
+            if error.code not in DENIED:
+                raise
+            continue
+        if [hashed for _, hashed in copies] == [hashed for _, hashed in originals[: len(copies)]]:
+            ended[key] = originals[len(copies) - 1][0] + 1 if copies else after
+    return ended
 
 
 async def offset_map(lane: Lane, partition: Partition) -> PartitionMap | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from reconciler_mirror.lane import transactional
+from reconciler_mirror.lane import target_tails, transactional
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import NO_WORK, Condition, RecordWork
 from reconciler_sandbox.handles import Sandbox
@@ -234,6 +234,22 @@ def test_repeats_of_an_at_least_once_flow_are_no_records_of_others(
         fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), SECOND[50][3])])
         [condition] = lane.until(has("remote_topic_not_empty")).conditions
     assert "from its offset 134 on" in condition.text
+
+
+def test_a_second_mirror_beside_an_at_least_once_flow_is_reported(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It writes nothing but equals of source records, as MirrorMaker 2 does."""
+    monkeypatch.setattr(transactional, "POSITIONS_EVERY", 0.1)
+    monkeypatch.setattr(target_tails, "SETTLED_S", 2.0)
+    with running(Lane(flow.lane(delivery=TWICE))) as lane:
+        lane.until(caught_up)
+        time.sleep(2.5)
+        fill(flow.source, flow.topic, SECOND)
+        lane.until(lambda p: [each.position for each in p.partitions] == [120])
+        assert conditions(lane.control.reports) == [], "its own records"
+        fill(flow.target, flow.remote, SECOND)
+        [condition] = lane.until(has("remote_topic_not_empty")).conditions
+    assert not condition.stops
+    assert "from its offset 121 on" in condition.text
 
 
 def _retain_none(flow: Flow) -> None:

@@ -20,7 +20,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client.cluster import NO_ID
 from reconciler.replication.names import OFFSETS_PARTITIONS, OFFSETS_TOPIC
-from reconciler.replication.offsets.map_topic import copied_before, holder_of
+from reconciler.replication.offsets.map_topic import copied_before, cut, holder_of
 from tests.support.clusters import delete_topic
 from tests.support.lanes.lane_runs import Content, Flow, caught_up, conditions, fill, has
 from tests.support.lanes.raw import cluster_of
@@ -60,6 +60,49 @@ def test_a_forgotten_position_is_not_begun_anew(flow: Flow) -> None:
     fill(flow.source, flow.topic, RECORDS[:1])
     flow.run(batch_path)
     assert len(flow.target_content()[0]) == 61
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("code", ["position_foreign", "position_missing"])
+def test_a_lost_position_is_named_exactly_where_the_offset_map_is_behind_it(
+    flow: Flow, delivery: str, code: str
+) -> None:
+    """A lane writes the map once a second, so a killed one leaves out its last copies."""
+
+    async def killed() -> None:
+        target = cluster_of(flow.target)
+        try:
+            await cut(target, flow.topic, (flow.topic, 0), 61)
+        finally:
+            target.close()
+
+    later: list[Content] = [(b"%d" % i, b"later", (), NOW) for i in range(50)]
+    fill(flow.source, flow.topic, later[:30])
+    flow.run(batch_path, delivery=delivery)
+    asyncio.run(killed())
+    fill(flow.source, flow.topic, later[30:])
+    if code == "position_foreign":
+        flow.set_position(17, metadata="")
+    else:
+        admin = AdminClient(flow.target.super_client())
+        admin.delete_consumer_groups([f"mirror.{flow.topic}"])[f"mirror.{flow.topic}"].result(20)
+    report, _ = flow.run(batch_path, has(code), delivery=delivery)
+    [condition] = report.progress.conditions
+    assert "--partition 0 --to 90" in condition.todo
+    assert "a little further" not in condition.text
+    assert flow.target_content()[0] == [*RECORDS, *later[:30]]
+    flow.set_position(90)
+    flow.run(batch_path, delivery=delivery)
+    assert flow.target_content()[0] == [*RECORDS, *later]
+
+
+def test_where_the_logs_do_not_prove_it_a_lost_position_is_a_lower_bound(flow: Flow) -> None:
+    fill(flow.target, flow.remote, [(b"k", b"a stranger's", (), NOW)])
+    flow.set_position(17, metadata="")
+    report, _ = flow.run(batch_path, has("position_foreign"))
+    [condition] = report.progress.conditions
+    assert "it had copied to 60 or a little further" in condition.text
+    assert "Compare the last records of both topics" in condition.todo
 
 
 def test_offsets_that_the_file_gives_begin_no_partition_again_that_went_on_from_there(flow: Flow) -> None:
