@@ -13,6 +13,9 @@ from reconciler.model.reports.drill import DrillVerdict
 from reconciler.model.reports.health import Figures, Health
 from reconciler.model.state.last_drill import LastDrill
 
+SCRAPE_WITHIN_S = 10.0
+"""Seconds that a scrape may be silent."""
+
 
 class Metrics:
     """``registry``: separate, without metrics of the process or of libraries."""
@@ -85,6 +88,9 @@ class MetricsServer:
                 "You asked for metrics of this run, so nothing was begun without them.",
                 "Choose another --metrics-port or --metrics-host.",
             ) from None
+        # Else each client that sends nothing would keep a thread and a descriptor for ever.
+        self._server.RequestHandlerClass.timeout = SCRAPE_WITHIN_S  # type: ignore[attr-defined]
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
 
     @property
     def port(self) -> int:

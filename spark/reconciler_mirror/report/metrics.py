@@ -289,6 +289,8 @@ class _Now(Collector):
 
 
 _PORT_PATIENCE_S = 15.0
+SCRAPE_WITHIN_S = 10.0
+"""Seconds that a scrape may be silent."""
 
 
 class MetricsEndpoint:
@@ -318,7 +320,7 @@ class MetricsEndpoint:
         if self._running is not None or self._wanted == 0:
             return
         try:
-            self._running = start_http_server(self._wanted, self._host, self._registry)
+            self._running = server, _ = start_http_server(self._wanted, self._host, self._registry)
         except OSError as error:
             why, said_before = error.strerror or str(error), bool(self._refused)
             self._refused = why
@@ -334,6 +336,9 @@ class MetricsEndpoint:
                 )
         else:
             self._refused = ""
+            # Else each client that sends nothing would keep a thread and a descriptor of the driver for ever.
+            server.RequestHandlerClass.timeout = SCRAPE_WITHIN_S  # type: ignore[attr-defined]
+            server.handle_error = lambda *_: None  # type: ignore[method-assign]
             _log.info("metrics are served", host=self._host, port=self.port)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -33,6 +34,7 @@ from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.status import Filling, SameOffsetsStatus, document
 from tests.support.lanes.handover import handover
 from tests.support.paths import ROOT
+from tests.support.waiting import until
 
 DOCS = ROOT / "docs"
 SETTINGS = parse(json.dumps(handover()))
@@ -357,6 +359,27 @@ def test_the_endpoint_waits_for_its_port_and_is_read_by_prometheus(
     assert (told.out + told.err).count("metrics cannot be served yet") == 1
     with socket.create_server(("127.0.0.1", port)):
         pass  # it is free again
+
+
+def test_who_sends_nothing_keeps_no_thread_and_no_descriptor(
+    busy: Board, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A scanner or a health check that only connects, of which the port takes thousands."""
+    monkeypatch.setattr(metrics, "SCRAPE_WITHIN_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    endpoint = MetricsEndpoint("127.0.0.1", port, lambda: seen(busy))
+    endpoint.open()
+    try:
+        before = threading.active_count()
+        silent = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(20)]
+        assert all(one.recv(1) == b"" for one in silent)
+        until(lambda: threading.active_count() <= before, 10)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            assert b"mirror_info" in answer.read()
+    finally:
+        endpoint.close()
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_without_a_port_nothing_is_served(busy: Board) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+
+import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.backends.metrics import Metrics
+from reconciler.backends import metrics as run_metrics
+from reconciler.backends.metrics import Metrics, MetricsServer
 from reconciler.model.reports.health import Figures, Health
 
 
@@ -43,3 +47,13 @@ def test_the_verdict_of_the_last_round_is_one_of_its_states() -> None:
     metrics.take(Figures(1.0, succeeded_at=2.0, health=Health.STOPPED))
     told = {labels[0][1]: value for (name, labels), value in scraped(metrics).items() if name == "reconciler_verdict"}
     assert told == {"OK": 0, "PAUSED": 0, "DEGRADED": 0, "UNKNOWN": 0, "STOPPED": 1}
+
+
+def test_who_sends_nothing_is_ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(run_metrics, "SCRAPE_WITHIN_S", 0.2)
+    with (
+        MetricsServer(Metrics(), "127.0.0.1", 0) as server,
+        socket.create_connection(("127.0.0.1", server.port), 10) as silent,
+    ):
+        assert silent.recv(1) == b""
+    assert "Traceback" not in capsys.readouterr().err
