@@ -24,7 +24,9 @@ TRANSACTIONS = {
     26: "EndTxn",
     28: "TxnOffsetCommit",
 }
-AT_LEAST_ONCE = {8: "OffsetCommit", 9: "OffsetFetch", 22: "InitProducerId"}
+POSITIONS_READ = {2: "ListOffsets", 9: "OffsetFetch", 10: "FindCoordinator"}
+AT_LEAST_ONCE = POSITIONS_READ | {8: "OffsetCommit", 22: "InitProducerId"}
+LOGS_READ = {2: "ListOffsets"}
 GROUPS_READ = {9: "OffsetFetch", 16: "ListGroups"}
 _NEWER = "Have its brokers upgraded to Kafka 2.4 or later"
 GROUPS_WRITTEN = {8: "OffsetCommit", 9: "OffsetFetch", 16: "ListGroups"}
@@ -83,10 +85,13 @@ def _no_transactions(
 
 def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, int] | None) -> Iterator[_Lack]:
     """APIs that the flow needs and brokers lack, by ApiVersions responses; None for a cluster without one."""
-    if flow.delivery is Delivery.AT_LEAST_ONCE and (names := _missing(AT_LEAST_ONCE, target)):
+    needed = AT_LEAST_ONCE if flow.delivery is Delivery.AT_LEAST_ONCE else POSITIONS_READ
+    if names := _missing(needed, target):
         yield _Lack(
             flow.target, names, "keeps its positions in a group there", "Switch them on, or take another target"
         )
+    if names := _missing(LOGS_READ, source):
+        yield _Lack(flow.source, names, "asks where logs begin and end", "Switch them on, or take another source")
     for cluster, apis, key in ((flow.source, source, FETCH), (flow.target, target, PRODUCE)):
         if apis is not None and apis.get(key, -1) < LOWEST[key]:
             name = f"{READ[key]} {LOWEST[key]}"

@@ -60,6 +60,19 @@ def test_at_least_once_is_not_offered_where_it_would_not_copy_either() -> None:
     assert "InitProducerId" in other.reason.text
 
 
+@pytest.mark.parametrize("delivery", Delivery)
+@pytest.mark.parametrize(("key", "name"), [(2, "ListOffsets"), (9, "OffsetFetch"), (10, "FindCoordinator")])
+def test_without_what_reads_positions_nothing_would_be_copied(delivery: Delivery, key: int, name: str) -> None:
+    [one] = refused(target=without(key), delivery=delivery)
+    assert one.reason.code == "brokers-lack-requests"
+    assert f"brokers of west do not offer {name} " in one.reason.text
+
+
+def test_a_source_reports_where_its_logs_end() -> None:
+    [one] = refused(source=without(2))
+    assert "brokers of east do not offer ListOffsets" in one.reason.text
+
+
 def test_old_batches_and_group_sync_are_refused_by_side() -> None:
     [fetch] = refused(source={**ALL, 1: 10})
     assert "brokers of east do not offer Fetch 11" in fetch.reason.text
