@@ -65,6 +65,16 @@ def look(flow: FlowStatus) -> FlowLook:
     if stopping:
         but = f" {flow.partitions - flow.stalled_partitions} of {counted(flow.partitions, 'partition')}"
         return replace(_said(flow, Copying.YES, stopping[0]), but=but)
+    # Lanes that fail again and again report it between two sessions only, and each session reports a lag.
+    moved = flow.records_total or flow.filtered or flow.returning
+    if flow.records_lag and not moved and not flow.pauses:
+        waits = any(condition.code in WAITS_FOR_OTHERS for condition in flow.conditions)
+        if not flow.retries or waits:
+            return FlowLook(flow.name, Copying.NOT_YET)
+        if unreached := [condition for condition in flow.conditions if condition.code == "target_unreachable"]:
+            return _said(flow, Copying.NO, unreached[0])
+        why = f"lane_failed: its lanes failed {counted(flow.retries, 'time')}, and nothing was copied"
+        return FlowLook(flow.name, Copying.NO, why, "See why: reconciler status ENV, or the job's log", "lane_failed")
     return FlowLook(flow.name, Copying.YES)
 
 

@@ -88,6 +88,31 @@ def test_a_lane_that_failed_and_copies_in_the_end_is_a_start() -> None:
     assert any("lane_failed" in line for line in watched.said) or watched.now < 3.0
 
 
+def test_lanes_that_fail_again_and_again_copy_nothing_between_two_conditions() -> None:
+    """Each new session reports a lag, and no condition."""
+    behind = replace(FLOW, records_lag=100, retries=2)
+    waits = replace(behind, conditions=(condition("target_unreachable", stops=False),))
+    with pytest.raises(RunnerError, match="target_unreachable: what target_unreachable says"):
+        Watched([mirror(behind), mirror(waits)]).run(mirror(replace(behind, retries=0)))
+    with pytest.raises(RunnerError, match="lane_failed: its lanes failed 2 times, and nothing was copied"):
+        Watched([mirror(behind)]).run(mirror(behind))
+    copies = mirror(replace(behind, records_total=40))
+    watched = Watched([mirror(behind), mirror(waits), copies])
+    assert watched.run(mirror(behind)) == copies
+    assert watched.now < AT_MOST_S
+    held = mirror(replace(behind, pauses=(pause(1, 1),)))
+    assert Watched([RuntimeError("not looked at")]).run(held) == held
+
+
+def test_first_records_are_waited_for_and_none_is_no_failure() -> None:
+    behind = mirror(replace(FLOW, records_lag=100, retries=0))
+    silent = mirror(replace(FLOW, records_lag=100, retries=3, conditions=(condition("quota_throttled", stops=False),)))
+    for seen in (behind, silent):
+        watched = Watched([seen])
+        assert watched.run(seen) == seen
+        assert "whether flow east-to-west copies is not known yet" in watched.said[-1]
+
+
 @pytest.mark.parametrize(("code", "partitions"), [("position_missing", 4), ("permission_denied", 0)])
 def test_a_flow_of_which_every_partition_stalled_does_not_copy(code: str, partitions: int) -> None:
     """Of a topic that the target hides, the job knows no partition."""
