@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.backends.clusters import permissions
-from reconciler.backends.clusters.acls import AclRequests
-from reconciler.backends.clusters.quotas import QuotaRequests
+from reconciler.backends.clusters.acls_and_quotas import AclRequests, QuotaRequests
 from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.users import UserRequests
 from reconciler.backends.connections.requests import Requests

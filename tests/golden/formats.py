@@ -20,7 +20,7 @@ from reconciler_mirror.lane.positions import encode as encode_position
 
 from reconciler.backends.files import read_environment
 from reconciler.backends.mirror_jobs.runner.supervisor import Supervision
-from reconciler.backends.state import environment_records, ownership
+from reconciler.backends.state import environment_records
 from reconciler.engine.plan import file as planfile
 from reconciler.environment.load import load
 from reconciler.model.reports.cutover import CutoverPlan
@@ -93,11 +93,11 @@ FORMATS: Mapping[str, Format] = {
     "lock_stolen": _as_bytes(lock.loads, lock.dumps),
     "rollout": _as_bytes(rollout_progress.loads, rollout_progress.dumps),
     "journal": _as_bytes(environment_records.JOURNAL.loads, environment_records.JOURNAL.dumps),
-    "owned": _rows(ownership.OWNED),
-    "pending": _rows(ownership.PENDING),
-    "pending_not_ours": _rows(ownership.PENDING),
-    "quota": _rows(ownership.QUOTAS),
-    "user": _rows(ownership.USERS),
+    "owned": _rows(environment_records.OWNED),
+    "pending": _rows(environment_records.PENDING),
+    "pending_not_ours": _rows(environment_records.PENDING),
+    "quota": _rows(environment_records.QUOTAS),
+    "user": _rows(environment_records.USERS),
     "pause": _as_bytes(lambda value: pauses.loads(SCOPE, value), pauses.dumps),
     "left": _as_bytes(left_by_apply.loads, left_by_apply.dumps),
     "status": _as_bytes(status.loads, lambda record: json.dumps(status.document(record)).encode(), status.StatusRecord),

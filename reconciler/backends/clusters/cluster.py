@@ -8,9 +8,8 @@ from dataclasses import replace
 from threading import Lock
 from typing import assert_never
 
-from reconciler.backends.clusters.acls import AccessControl
+from reconciler.backends.clusters.acls_and_quotas import AccessControl, QuotaControl
 from reconciler.backends.clusters.configs import broker_configs
-from reconciler.backends.clusters.quotas import QuotaControl
 from reconciler.backends.clusters.replicas import KafkaReplicas
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange, topic_items
 from reconciler.backends.clusters.topics.read import metadata, read_cluster

@@ -15,10 +15,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from reconciler.backends.clusters.acls import OPERATIONS
+from reconciler.backends.clusters.acls_and_quotas import OPERATIONS, QuotaRequests
 from reconciler.backends.clusters.configs import broker_configs
 from reconciler.backends.clusters.impact import read_nature
-from reconciler.backends.clusters.quotas import QuotaRequests
 from reconciler.backends.clusters.topics.batches import PlannedTopicChange
 from reconciler.backends.clusters.topics.read import NAMES, VISIBILITY_PROBE
 from reconciler.backends.clusters.topics.write import send

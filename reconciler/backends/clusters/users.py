@@ -15,7 +15,7 @@ from reconciler.backends.clusters.in_batches import KindControl, not_shown, unle
 from reconciler.backends.connections.credentials import client_settings, secret
 from reconciler.backends.connections.errors import SECURITY_DISABLED, Asked
 from reconciler.backends.connections.requests import Requests
-from reconciler.backends.state.ownership import USERS, SubjectRecord
+from reconciler.backends.state.environment_records import USERS, SubjectRecord
 from reconciler.errors import ReconcilerError, SecretError, Unknown
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.model.changes import AlterUser, DeleteUser, UserChange

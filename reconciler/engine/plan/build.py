@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from reconciler.engine.diff import Previous, diff
-from reconciler.engine.drift.remedies import deviations_behind
+from reconciler.engine.drift.causes import deviations_behind
 from reconciler.engine.observe.verdict import not_copying
 from reconciler.engine.plan.file import observe_again, shown, subjects, topology_digest
 from reconciler.engine.plan.order import after_replicas, place_of, planned

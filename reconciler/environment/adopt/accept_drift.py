@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from reconciler.environment.adopt.topics import undeclarable, written
+from reconciler.environment.adopt.entries import undeclarable, written
 from reconciler.environment.adopt.write import value as yaml_value
 from reconciler.environment.load import load
 from reconciler.environment.yaml.edit import keys_at, place_of, with_entry

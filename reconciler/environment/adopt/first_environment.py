@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt
+from reconciler.environment.adopt.entries import Adoption, AdoptOptions, adopt
 from reconciler.environment.adopt.write import cluster_head, logins, scalar, texts
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, TopologyError

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from reconciler.environment.adopt.principals import Adopted
-from reconciler.environment.adopt.topics import ELSEWHERE, NOT_CHOSEN, AdoptedTopic, Adoption, counts
+from reconciler.environment.adopt.entries import ELSEWHERE, NOT_CHOSEN, Adopted, AdoptedTopic, Adoption, counts
 from reconciler.model.environment.topology import Cluster
 from reconciler.model.principals import (
     BYTE_RATES,

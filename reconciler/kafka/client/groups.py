@@ -22,7 +22,7 @@ from reconciler.kafka.client.errors import (
 )
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol.groups import describe_groups as group_members
-from reconciler.kafka.protocol.groups import group_offsets, share_offsets
+from reconciler.kafka.protocol.groups import group_offsets
 from reconciler.kafka.protocol.groups.describe_groups import DescribedGroup, GroupKind, ListedGroup
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets, Key
 
@@ -97,9 +97,9 @@ class GroupClient:
     async def has_share_offsets(self) -> bool:
         """Whether start offsets of share groups can be read and set on this cluster (KIP-932)."""
         connection = await self.cluster.control()
-        keys = (share_offsets.DESCRIBE_SHARE_OFFSETS, share_offsets.ALTER_SHARE_OFFSETS)
-        served = all(connection.versions.get(key, (1, 0))[0] == share_offsets.VERSION for key in keys)
-        return served and connection.features.get(share_offsets.FEATURE, 0) >= 1
+        keys = (group_offsets.DESCRIBE_SHARE_OFFSETS, group_offsets.ALTER_SHARE_OFFSETS)
+        served = all(connection.versions.get(key, (1, 0))[0] == group_offsets.VERSION for key in keys)
+        return served and connection.features.get(group_offsets.FEATURE, 0) >= 1
 
     async def offsets(
         self, groups: Iterable[str], *, stable: bool = False, share: Collection[str] = ()
@@ -119,10 +119,10 @@ class GroupClient:
                     read = partial(group_offsets.unpack_fetch, version, part)
                     answers |= await connection.ask((key, version, True), body, read)
             if shared := [name for name in names if name in share]:
-                key, version = share_offsets.DESCRIBE_SHARE_OFFSETS, share_offsets.VERSION
+                key, version = group_offsets.DESCRIBE_SHARE_OFFSETS, group_offsets.VERSION
                 connection.negotiated(key, version, version, "DescribeShareGroupOffsets")
-                body = share_offsets.pack_describe(shared)
-                answers |= await connection.ask((key, version, True), body, share_offsets.unpack_describe)
+                body = group_offsets.pack_describe(shared)
+                answers |= await connection.ask((key, version, True), body, group_offsets.unpack_describe)
             offsets.update(answers)
             return {name: group.error for name, group in answers.items()}
 
@@ -158,9 +158,9 @@ class GroupClient:
             with connection.gathered():
                 for name in names:
                     if name in share:
-                        key, version = share_offsets.ALTER_SHARE_OFFSETS, share_offsets.VERSION
+                        key, version = group_offsets.ALTER_SHARE_OFFSETS, group_offsets.VERSION
                         connection.negotiated(key, version, version, "AlterShareGroupOffsets")
-                        body = share_offsets.pack_alter(name, wanted[name])
+                        body = group_offsets.pack_alter(name, wanted[name])
                     else:
                         key, newest = group_offsets.OFFSET_COMMIT, group_offsets.COMMIT_VERSION
                         version = connection.negotiated(key, 8, newest, "OffsetCommit")
@@ -170,7 +170,7 @@ class GroupClient:
                 frame = await future
                 try:
                     if name in share:
-                        throttle, by_name[name] = share_offsets.unpack_alter(frame.body, wanted[name])
+                        throttle, by_name[name] = group_offsets.unpack_alter(frame.body, wanted[name])
                     else:
                         throttle, errors = group_offsets.unpack_commit(frame.body)
                         by_name[name] = {key: errors.get(key, LEFT_OUT) for key in wanted[name]}

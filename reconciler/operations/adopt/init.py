@@ -12,8 +12,8 @@ from pathlib import Path
 
 from reconciler.backends.files import environment_name, is_taken, obstacle, write_folder, write_texts
 from reconciler.engine.plan.summary import verdict
+from reconciler.environment.adopt.entries import AdoptOptions, counts
 from reconciler.environment.adopt.first_environment import FirstEnvironment, FirstFlow, first_environment
-from reconciler.environment.adopt.topics import AdoptOptions, counts
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.auth.supported_settings import MECHANISMS
 from reconciler.model.environment.topology import OURS, Cluster, Principal

@@ -12,7 +12,7 @@ from reconciler.backends.state.environment_records import read_applied
 from reconciler.backends.state.home import look
 from reconciler.engine.guards import guarded
 from reconciler.engine.plan.build import plan
-from reconciler.environment.adopt.topics import NOT_CHOSEN, Adoption, AdoptOptions, adopt, counts
+from reconciler.environment.adopt.entries import NOT_CHOSEN, Adoption, AdoptOptions, adopt, counts
 from reconciler.environment.adopt.write import texts, topics_text
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, Unknown, or_unknown, or_unknown_why

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from reconciler.backends.state.environment_records import read_holder, read_last_drills, read_promotion
 from reconciler.engine.diff import diff
-from reconciler.engine.drift.remedies import has_remedy, losing_copies, with_losing_copies, with_remedies
+from reconciler.engine.drift.causes import has_remedy, losing_copies, with_losing_copies, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.rollout.waves import RolloutStatus, course_of, rollout_now
 from reconciler.errors import Unknown, or_unknown

@@ -7,8 +7,8 @@ killed one.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from reconciler.backends.clusters.acls import UNDO, UNDOING, AccessControl
-from reconciler.backends.state.ownership import FENCED, SubjectRecord
+from reconciler.backends.clusters.acls_and_quotas import UNDO, UNDOING, AccessControl
+from reconciler.backends.state.environment_records import FENCED, SubjectRecord
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, known, or_unknown
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl
 from reconciler.model.environment.topology import Principal, Topology

@@ -21,7 +21,7 @@ from reconciler.engine.edits.edit_and_plan import EditAndPlan
 from reconciler.engine.edits.effects import without_effect
 from reconciler.engine.edits.promotion import promotion
 from reconciler.engine.explain import explain
-from reconciler.engine.guards.connection_changed import held_to_base
+from reconciler.engine.guards.first_contact import held_to_base
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.topic_list import owners
 from reconciler.engine.topology_map import topology_map

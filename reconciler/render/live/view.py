@@ -10,7 +10,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from reconciler.engine.drift.remedies import has_remedy, losing_copies, with_losing_copies, with_remedies
+from reconciler.engine.drift.causes import has_remedy, losing_copies, with_losing_copies, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.topic_list import TopicRow

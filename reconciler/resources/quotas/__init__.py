@@ -1,6 +1,6 @@
 """Client quotas: desired against live, and explained.
 
-Belongs here: rules of quotas. Not here: YAML (`environment`), requests (`backends.clusters.quotas`).
+Belongs here: rules of quotas. Not here: YAML (`environment`), requests (`backends.clusters.acls_and_quotas`).
 """
 
 from reconciler.model.environment.topology import Topology

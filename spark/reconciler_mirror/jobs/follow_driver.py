@@ -16,9 +16,8 @@ from reconciler.replication.handover_reader import parse
 from reconciler.replication.runs.driver_records import RunAddress
 from reconciler.replication.runs.run_folders import place_of
 from reconciler_mirror import log_lines as logs
-from reconciler_mirror.cluster_mode.follow import FAILED, Folder, Follower
+from reconciler_mirror.cluster_mode.follow import FAILED, Folder, Follower, Submission, kill
 from reconciler_mirror.cluster_mode.record_run import RunTopic
-from reconciler_mirror.cluster_mode.submission import Submission, kill
 
 
 def main(arguments: list[str]) -> int:

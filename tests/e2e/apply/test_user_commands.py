@@ -22,7 +22,7 @@ Write = Callable[..., Path]
 DIES = """
 import os, signal, sys
 from reconciler.cli.main import main
-from reconciler.backends.state.ownership import SubjectRecord
+from reconciler.backends.state.environment_records import SubjectRecord
 write, left = SubjectRecord.write, [1]
 def dying(self, entries):
     if left[0] == 0:

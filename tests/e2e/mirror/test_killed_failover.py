@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from reconciler_mirror.lane.run import batch_path
 from reconciler_sandbox.handles import Sandbox
 
-from reconciler.backends.clusters.acls import AccessControl
+from reconciler.backends.clusters.acls_and_quotas import AccessControl
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.backends.state.audit import AuditFile

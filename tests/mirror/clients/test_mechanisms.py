@@ -28,8 +28,8 @@ from reconciler_sandbox.brokers.up_down import Launch, bring_up
 from reconciler_sandbox.handles import ClusterHandle
 from reconciler_sandbox.profiles import HOST, QUICK_START, Profile, SandboxBroker
 
+from reconciler.backends.clusters.acls_and_quotas import QuotaRequests
 from reconciler.backends.clusters.permissions import cluster_facts
-from reconciler.backends.clusters.quotas import QuotaRequests
 from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.users import UserRequests
 from reconciler.errors import Unknown

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from reconciler_mirror.cluster_mode.submission import Submission, kill, kill_command, pod_of, with_run
+from reconciler_mirror.cluster_mode.follow import Submission, kill, kill_command, pod_of, with_run
 
 YARN = ["/spark/bin/spark-submit", "--deploy-mode", "cluster", "--master", "yarn", "--name", "mirror-west", "j.py"]
 KUBERNETES = [

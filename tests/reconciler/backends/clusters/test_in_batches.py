@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.backends.clusters.acls import AccessControl, AclRequests, acl_of
+from reconciler.backends.clusters.acls_and_quotas import AccessControl, AclRequests, acl_of
 from reconciler.backends.clusters.in_batches import until_shown
 from reconciler.kafka.protocol.acls import Acl
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant

@@ -20,11 +20,10 @@ from reconciler_mirror.verify import second_client
 from reconciler_sandbox.brokers import certificates
 
 from reconciler.backends.clusters import mirrormaker, permissions
-from reconciler.backends.clusters.acls import AccessControl
+from reconciler.backends.clusters.acls_and_quotas import AccessControl, QuotaControl
 from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.clusters.impact import read_nature, read_stakes
-from reconciler.backends.clusters.quotas import QuotaControl
 from reconciler.backends.clusters.replicas import ReplicaRequests
 from reconciler.backends.clusters.users import UserControl
 from reconciler.backends.connections import dial

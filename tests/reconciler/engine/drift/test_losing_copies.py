@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from reconciler.engine.diff import diff
-from reconciler.engine.drift.remedies import losing_copies, with_losing_copies
+from reconciler.engine.drift.causes import losing_copies, with_losing_copies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.engine.diff import diff
-from reconciler.engine.drift.remedies import has_remedy, with_remedies
+from reconciler.engine.drift.causes import has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState

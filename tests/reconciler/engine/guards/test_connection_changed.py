@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.backends.connections.credentials import client_settings
-from reconciler.engine.guards.connection_changed import held_to_base
+from reconciler.engine.guards.first_contact import held_to_base
 from reconciler.errors import ClusterError, SecretError
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.replication.allowed import Allowed, allowed

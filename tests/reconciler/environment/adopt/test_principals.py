@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.plan.build import plan
-from reconciler.environment.adopt.principals import adopt_access, adopt_users
-from reconciler.environment.adopt.topics import AdoptOptions, adopt
+from reconciler.environment.adopt.entries import AdoptOptions, adopt, adopt_access, adopt_users
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
 from reconciler.errors import Unknown

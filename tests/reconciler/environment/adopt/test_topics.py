@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engine.plan.build import plan
-from reconciler.environment.adopt.topics import Adoption, AdoptOptions, adopt, written
+from reconciler.environment.adopt.entries import Adoption, AdoptOptions, adopt, written
 from reconciler.environment.adopt.write import scalar, texts, topics_text, value
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError, Unknown

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.engine.plan.build import plan
+from reconciler.environment.adopt.entries import AdoptOptions
 from reconciler.environment.adopt.first_environment import FirstEnvironment, first_environment
-from reconciler.environment.adopt.topics import AdoptOptions
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.model.changes import CreateTopic, StartMirror

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.backends.clusters.acls import AccessControl
+from reconciler.backends.clusters.acls_and_quotas import AccessControl
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.changes import AclChange, CreateAcl
 from reconciler.model.environment.flow_settings import CopyMode

@@ -13,8 +13,7 @@ from reconciler.engine.observe.read_all import ReadScope, observe
 from reconciler.engine.plan.build import basis_now, plan, still_true
 from reconciler.engine.plan.file import change_document, dumps, loads
 from reconciler.engine.plan.select import known_part, within
-from reconciler.environment.adopt.principals import adopt_quotas
-from reconciler.environment.adopt.topics import AdoptOptions, adopt
+from reconciler.environment.adopt.entries import AdoptOptions, adopt, adopt_quotas
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
 from reconciler.errors import ClusterError, ExitCode, TopologyError, Unknown

@@ -12,7 +12,7 @@ from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.build import basis_now, plan, still_true
 from reconciler.engine.plan.file import dumps, loads
 from reconciler.engine.plan.select import within
-from reconciler.environment.adopt.topics import AdoptOptions, adopt
+from reconciler.environment.adopt.entries import AdoptOptions, adopt
 from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
 from reconciler.errors import ClusterError, ExitCode, Unknown
