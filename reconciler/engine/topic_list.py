@@ -40,6 +40,8 @@ def topic_list(topology: Topology, live: LiveState) -> tuple[TopicRow, ...]:
         makers[hop.remote].add(hop.flow)
     for ref, flows in makers.items():
         owners[ref] = f"made by {', '.join(sorted(flows))}"
+    # A declaration comes second and wins: a topic that is declared and also made by a flow is the declaration's, whose
+    # values apply.
     for topic in topology.topics.values():
         owners |= {TopicRef(cluster, topic.name): f"declared in {topic.where}" for cluster in topic.clusters}
     refs = set(owners)
@@ -49,6 +51,7 @@ def topic_list(topology: Topology, live: LiveState) -> tuple[TopicRow, ...]:
     rows = []
     for ref in refs:
         owner, cluster, there = owners.get(ref, ""), live.known(ref.cluster), live.topic(ref)
+        # "Not there" needs proof. A principal without Describe on all topics sees none that is hidden from it.
         if cluster is None or there is None:
             hidden = cluster is not None and (ref.name in cluster.hidden or not cluster.sees_all)
             unread = "unknown: its cluster was not read" if cluster is None else ""

@@ -111,6 +111,7 @@ def translate(speaker: Speaker, code: int, asked: Asked, words: str = "") -> Clu
         return unreachable(speaker, (words or error,))
     if kind == "authentication":
         return authentication(speaker, words or error)
+    # From here on the code alone decides. Errors of the kinds above have one cause each, whatever was asked.
     if code == SECURITY_DISABLED:
         problem = f"cluster {name} has no authorizer"
         todo = "Leave access out for it." if speaker.offer.upgrades else "Set authorizer.class.name on it."
@@ -119,6 +120,7 @@ def translate(speaker: Speaker, code: int, asked: Asked, words: str = "") -> Clu
         problem = f"cluster {name} cannot {asked.verb}: {_NO_LEADER[code]} ({error})"
         why = "It was just made, or the brokers that hold it are down, start, or change leaders"
         return ClusterError(name, kind, problem, why, _TODO_NO_LEADER.format(speaker.bootstrap_servers[0]))
+    # The broker's message knows more than its code (the policy that refused, the limit), so it comes first.
     problem = f"cluster {name} refused to {asked.verb}: {f'{words} ({error})' if words else error}"
     if kind == "quota":
         why = "The controller mutation quota of this client is used up"

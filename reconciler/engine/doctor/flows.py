@@ -105,6 +105,7 @@ def remote_findings(
 ) -> Iterator[Finding]:
     """Findings that would block a plan: remote topics with records of other writers, heartbeats topics of applications,
     and flows of other environments."""
+    # The plan's own guards judge, on a plan without changes, so that doctor and plan never disagree.
     judged = judge(topology, copies, facts)
     plan = with_remote_topics(Plan(Basis(topology.environment, "")), topology, live, judged, copies, facts, None)
     plan = with_heartbeats(plan, topology, live, heartbeats, None)
@@ -127,6 +128,7 @@ def remote_findings(
                 yield Check(f"cluster {target}", "permissions of plan").problem(
                     f"{read.subject}: {read.error}", why, read.todo
                 )
+    # "Nothing would be copied a second time" is said only if nothing speaks against it and nothing is unknown.
     if judged and not (plan.refused or plan.unknown or beside):
         names = ", ".join(sorted(flow.flow.name for flow in judged))
         yield Check("flows", "remote topics").ok(f"{names}: nothing there would be copied a second time")

@@ -89,6 +89,8 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
             answered = tuple(sorted({*rights.operations, *rights.denied}))
             everything = "a topic that plan cannot see would look as if it were not there"
             values = "its values would be unknown, and what rests on them is not planned"
+            # Plan must see topics that no file names, too: one that is hidden from it cannot be reported as unmanaged,
+            # and the proof that a name is free fails.
             described = Needed("DESCRIBE", answered, "--topic '*'", everything)
             return (described, Needed("DESCRIBE_CONFIGS", answered, "--topic '*'", values), *records)
         case Principal.APPLY:

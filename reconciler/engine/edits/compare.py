@@ -31,6 +31,7 @@ _REMOVED = {
 
 def compare(before: Topology | None, after: Topology) -> EditComparison:
     """``before``: None for a new environment, in which every entry is new."""
+    # First the renames: a renamed flow would otherwise be one that went and one that came, with all their topics.
     base = as_called_now(before or Topology(after.environment, {}, {}, {}, {}), after)
     items = (
         *_items("cluster", base.clusters, after.clusters, base, after),
@@ -42,6 +43,8 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
         *_rules(base, after),
         *_rollout(base, after),
     )
+    # A flow that gains what another loses was usually renamed without `moved`. Its positions would stay behind, so its
+    # line says that.
     routes = flows.routes_of(base, after)
     impacts = tuple(flows.flow_impacts(routes))
     taken = flows.takeovers(impacts)
@@ -188,6 +191,7 @@ def _rules(base: Topology, now: Topology) -> Iterator[ItemChange]:
 
 def _rollout(base: Topology, now: Topology) -> Iterator[ItemChange]:
     """Waves, soak and gates; then hooks of cut-overs, and earlier names of the environment (``moved``)."""
+    # Courses are compared, not their YAML: a soak time of each wave and one of the whole rollout may mean the same.
     old, new, rollout = course_of(base), course_of(now), now.rollout or base.rollout
     place = (rollout.where if rollout else NOWHERE).line_words
     means = "the order of the next apply; nothing on a cluster changes by itself"

@@ -131,6 +131,7 @@ def quota(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
         return
     if any(live is not None and isinstance(live.quotas, Unknown) for live in known):
         return
+    # Only clusters that were read get this far, so a limit that is absent below is proved absent.
     whom = every[0].entity
     here = {
         change.cluster: change for change in sides.changes if isinstance(change, AlterQuota) and change.entity == whom

@@ -264,6 +264,7 @@ def _cluster(
     field: FieldChange, cluster: topology.Cluster, old: topology.Cluster, after: topology.Topology
 ) -> FieldChange:
     """Meaning of a cluster's field, if it has one beyond its value."""
+    # The connection comes first: of all fields of a cluster, only these decide who gets its credentials.
     section, _, rest = field.path.partition(".")
     if (
         section in ("client", "principals")

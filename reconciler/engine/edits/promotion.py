@@ -68,6 +68,8 @@ def _named_as(topology: Topology, names: Names) -> Topology:
     def all_of(some: Iterable[str]) -> tuple[str, ...]:
         return tuple(map(of, some))
 
+    # Every place that names one of these is renamed. One that was forgotten would show as a difference between the two
+    # environments that no file has.
     rollout, audit = topology.rollout, topology.rules.audit
     return replace(
         topology,

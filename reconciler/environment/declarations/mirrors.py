@@ -192,6 +192,7 @@ def check_master(master: str) -> None:
 def _without_effect(mirror: Mirror, kind: handover.MasterKind, places: Places) -> Iterator[Problem]:
     """Keys that this master does not read, and cores that no lease would ever get."""
     said = f"mirror {mirror.name}: with the master {mirror.master}"
+    # Each of these keys is right for another master. Unrefused, the job would run, only not as its file reads.
     if mirror.channel is not None and mirror.master.startswith("local"):
         why = "Its tasks run in the driver's own processes and reach it on loopback"
         todo = "Remove it, or name the master of a cluster"
@@ -214,6 +215,8 @@ def _without_effect(mirror: Mirror, kind: handover.MasterKind, places: Places) -
                 )
                 yield Problem("no-effect", places.of(mirror, *key.split(".")), problem, why, todo)
         return
+    # From here on the master has executors. Those of a standalone cluster take whole workers, so their number says
+    # nothing.
     if kind is handover.MasterKind.STANDALONE and deployment.executors and not deployment.cores:
         problem = f"mirror {mirror.name}: executors has no effect on a standalone cluster without cores"
         why = "There an executor gets all cores of its worker, unless cores says how many"

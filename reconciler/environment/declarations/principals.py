@@ -100,6 +100,8 @@ def build_access(reading: Reading) -> AccessRule:
         todo = f"Write User:{name if name and nearest(kind, ['User']) else principal}"
         reading.wrong(("principal",), Wrong("bad-principal", f'the principal is "{principal}"', why, todo))
 
+    # A name or a network is accepted by brokers as well, and then matches no connection: a deny rule would deny
+    # nothing.
     hosts = reading.texts("hosts", default=(WILDCARD,))
     for index, host in enumerate(hosts):
         if host != WILDCARD and not is_address(host):
@@ -356,6 +358,7 @@ def build_user(reading: Reading) -> ScramUser:
                 problem, why = f"it is absent and has {field}", "One asks for the user, the other removes it"
                 reading.wrong((field,), Wrong("user-field", problem, why, "Remove one of the two"))
     else:
+        # Both are noted where both are missing: the author sees in one go what an entry needs.
         if reading.node("version") is None:
             problem, why = "it has no version", "Passwords are never compared: only the version announces a new one"
             todo = "Write version: 1 and raise it with each new password, or absent: true"

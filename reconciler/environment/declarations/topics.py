@@ -125,6 +125,8 @@ def check_topics(topology: Topology, places: Places) -> Iterator[Problem]:
 
 def check_rules(topology: Topology, places: Places) -> Iterator[Problem]:
     """Classes that topics name, the cluster of the audit, and expressions of prune lists and protections."""
+    # A file with a syntax error may hold the class or the cluster (``complete`` is false then): its own problem is
+    # reported, and none that follows from it.
     classes = topology.rules.classes
     for topic in topology.topics.values():
         name = topic.class_name

@@ -65,6 +65,8 @@ def digest(record: Record) -> str:
 
 def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
     """``records``: of one environment and one place, oldest first; a record that was sent twice counts once."""
+    # The chain begins at the first record with a digest of another: releases before it wrote none, and their records
+    # cannot be checked.
     by_digest = {digest(record): record for record in records}
     ordered = list(by_digest.items())
     first = next((index for index, (_, record) in enumerate(ordered) if PREVIOUS in record), len(ordered))
@@ -72,7 +74,10 @@ def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
     followed = {record.get(PREVIOUS) for _, record in chained}
     start = chained[0][1] if chained else {}
     before = str(start.get(PREVIOUS) or "")
+    # The first record of the chain may follow one of an older release, which is there. Otherwise the log lost its
+    # beginning, by retention or by hand.
     before = "" if before in by_digest else before
+    # The lock lets one run write at a time, so a chain has one end. A second one is a fork.
     heads = tuple(name for name, _ in chained if name not in followed)
     doubts: list[str] = []
     if first and not chained:

@@ -58,6 +58,8 @@ def run(request: InitRequest, say: Callable[[str], None], beside: Iterable[str] 
         request.metrics_port,
         users=request.users,
     )
+    # These come before the environment's own files: if one cannot be written, the folder does not exist yet, and the
+    # command can simply be repeated.
     for line in beside:
         say(line)
     write_folder(request.folder, {request.folder / path: text for path, text in for_editors(first.files).items()})
@@ -174,6 +176,7 @@ def init_request(options: InitOptions) -> InitRequest:
     if options.protocol and options.protocol.upper() not in PROTOCOLS:
         raise no_choice("--security-protocol", options.protocol, PROTOCOLS)
     settings = client_by_cluster(options, [name for name, _ in clusters])
+    # All that is missing is named at once: in CI each attempt is a run.
     if missing := list(_missing(options, settings)):
         raise ReconcilerError(
             f"init cannot ask, because standard input is not a terminal, and has no {', '.join(missing)}",
@@ -181,6 +184,7 @@ def init_request(options: InitOptions) -> InitRequest:
             f"Give {'it' if len(missing) == 1 else 'them'}; nothing was written.",
         )
     for name, of in settings.items():
+        # A path behind a reference belongs to the machine that applies, which may not be this one.
         if (ca := of.get("ssl.ca.location", "")) and "${" not in ca:
             arguments.certificate(ca, f"ssl.ca.location of cluster {name}")
     principals = principals_by_cluster(options, [name for name, _ in clusters])

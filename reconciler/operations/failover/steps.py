@@ -155,14 +155,20 @@ class Switch:
         """Planned steps in order, for ``--dry-run`` and the question. Each says whether an earlier run has already
         taken it."""
         move, flow = self.move, facts.flow
+        # The order is that of ``carry_out``. The fence comes before the drain: while producers write, a flow never has
+        # copied everything. Offsets are set after the pause, because a sync of groups could overwrite them.
         levers = self._seen_levers
         if self._rejoin is not None:
             yield from self._rejoin[1].steps()
         if self.request.fence:
             yield FailoverStep("fence", *fence_planned(facts))
+        # Without the job's report nothing says whether it is paused, or how far it has copied: waiting for it would
+        # only end with the time limit.
         if flow is not None and flow.unread:
             yield FailoverStep("pause", SKIPPED, f"{move.drained} cannot be paused: {flow.unread}")
         elif flow is not None and self._pauses(levers):
+            # An earlier run got as far as its pause, so it had drained before: the flow copies nothing that one could
+            # wait for.
             if decide.ours(flow.pause_reason):
                 yield FailoverStep("pause", ALREADY, f"{move.drained} is paused: {flow.pause_reason}")
             else:

@@ -51,6 +51,7 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
     """Adds the brokers' own validation (``validateOnly``) of topics and quotas, and of the lock's topic if an apply
     would create it. If brokers cannot be asked, the plan says so."""
     session = on.session
+    # Topics and quotas of a cluster are asked apart, since brokers may deny the one and validate the other.
     asked: dict[tuple[str, bool], list[TopicChange | AlterQuota]] = {}
     for planned in made.changes:
         if isinstance(planned.change, TopicChange | AlterQuota):
@@ -70,6 +71,7 @@ def _brokers_agree(made: Plan, on: Ground) -> Plan:
                 unasked[name] = "; ".join(dict.fromkeys(filter(None, (unasked.get(name), why))))
         refusals |= of_lock.result()
 
+    # Brokers that refuse a creation may accept it without its wishes. They are asked again before that is promised.
     accepted: dict[str, wishes.Modest] = {}
     for name, some in grouped(
         (change.cluster, (id_, change)) for id_, change in wishes.modest(made, refusals).items()

@@ -128,6 +128,8 @@ def live_page(folder: Path, options: ServeOptions) -> Iterator[LivePageServer]:
 def answering(app: ASGIApp, listener: socket.socket, tls: ssl.SSLContext | None = None) -> Iterator[None]:
     """Runs uvicorn on a separate thread, so that it installs no signal handlers. At the end, open responses get
     ``END_WITHIN`` seconds."""
+    # What the page does not need is off: WebSockets, headers of proxies, which a client could forge, and a header that
+    # names the server. Connections are limited before a request is parsed, since a silent client sends none.
     places = connections.SharedListener(listener)
     config = uvicorn.Config(
         app,

@@ -246,6 +246,8 @@ def groups_page(view: LiveView, page: LivePage, standings: Standings | Unknown |
     if standings.lost:
         why = f"{code(standings.move.origin)} does not answer: by their last checkpoints. {safe(standings.lost)}"
         about += f'<p class="unknown">{why}</p>'
+    # A cluster may have thousands of groups, and a browser builds all rows before it shows one. The command lists them
+    # all.
     shown = standings.groups[:MOST_GROUPS]
     groups = [_group(group, standings, opened=len(standings.groups) <= OPENED) for group in shown]
     if not shown:

@@ -229,6 +229,8 @@ def _entry(entry: PlanEntry, style: Style, indent: str) -> Iterator[str]:
 
 def left_lists(plan: Plan, style: Style, unmanaged: bool = False) -> Iterator[str]:
     """``left_sections`` as lines, each list folded so that most of it stays readable."""
+    # What blocks a plan is never folded: each refusal has its own remedy. Names of topics and rules are, because a
+    # cluster that was never adopted has thousands.
     plan = plan if unmanaged else sections.of_this_plan(plan)
     for section in sections.left_sections(plan, unmanaged):
         heading = "Notes" if section.title == "Notes" else section.heading

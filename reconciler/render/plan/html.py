@@ -314,6 +314,7 @@ def _step(step: PlanStep) -> Iterator[str]:
 def _card(entry: PlanEntry, place: EntryPlace) -> str:
     """One entry of the plan: what happens, the values, what is at stake, the risk with the way back, and what it waits
     for."""
+    # The filter script searches this attribute alone, so it holds each word of the card, folded ones too, once.
     lines = dict.fromkeys((*entry.lines, *entry.rules))
     find = findable((place.cluster, *entry.names, entry.headline, *lines, f"{entry.risk} risk"))
     kind = SIGN_CLASSES.get(entry.sign, "change")
@@ -328,6 +329,7 @@ def _card(entry: PlanEntry, place: EntryPlace) -> str:
         names = folded(counted(len(entry.names), entry.noun), codes(entry.names))
         parts.append(f'<p class="what">why: {safe(entry.why)}</p>{names}')
     if entry.values:
+        # A new topic has no values before: an empty column would only take width from the others on a phone.
         fresh = not any(value.before for value in entry.values)
         rows = []
         for value in entry.values:

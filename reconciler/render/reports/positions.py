@@ -114,6 +114,7 @@ def inherited_text(
         lines += [f"    {left.subject}: {left.why}" for left in inheritance.left]
         lines += [f"  note: {note}" for note in inheritance.notes]
         lines += [f"  prevents taking over: {why}" for why in inheritance.obstacles]
+        # A flow that starts at a timestamp cannot have offsets beside it; its author decides which of them goes.
         if inheritance.offsets and flow.start.kind != "timestamp" and not files:
             lines.append(f"  into flow {flow.name} ({flow.where}), or run again with --write:")
             to_write = written(merged(flow.start, inheritance.offsets), 4).splitlines()

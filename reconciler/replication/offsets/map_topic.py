@@ -97,6 +97,8 @@ async def cut(target: ClusterClient, flow: str, key: Key, end: int) -> None:
             left = [
                 run._replace(records=min(run.records, end - run.target)) for run in stretch.runs if run.target < end
             ]
+            # A chunk across the cut keeps its key and its beginning, so that the shorter one replaces it when the topic
+            # is compacted.
             if left and stretch.runs[-1].target_end > end:
                 changed.append(
                     codec.encode(place, Stretch(stretch.begin, left[-1].source_end, tuple(left), stretch.first))

@@ -63,6 +63,8 @@ def require_exists(flow: Flow, scope: Scope, source: LiveCluster | Unknown) -> s
             f"It is the topic's name at the source, {flow.source}, that counts.",
             f"{suggestion(scope.topic, known, f'See: reconciler explain ENV {scope.topic}')}.",
         )
+    # The flow's own expressions could be checked above without the source. A pause must be possible while the source is
+    # down, often the very reason for it, so the rest is only reported.
     if isinstance(source, Unknown):
         return f"{flow.source} did not answer, so whether {scope.topic} exists there was not checked: {source.error}"
     topic = source.topics.get(scope.topic)

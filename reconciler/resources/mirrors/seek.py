@@ -152,6 +152,8 @@ def table(standings: Sequence[SeekPartition]) -> list[str]:
 
 def costs(standings: Sequence[SeekPartition], chosen: Mapping[int, int]) -> list[str]:
     """Effects of a seek on records: skipped for ever, or copied again."""
+    # Each partition counts in one way only: from a position of another client, or without one, nothing follows about
+    # which records the target has.
     skipped = again = unknown = foreign = former = 0
     for part in standings:
         if part.foreign is not None:

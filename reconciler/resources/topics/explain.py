@@ -191,6 +191,7 @@ def _configs(
     configs = live.configs if live is not None and not isinstance(live.configs, Unknown) else {}
     overrides = {name for name, entry in configs.items() if entry.source is Source.TOPIC}
     reset = desired.reset if desired else frozenset()
+    # A topic has some forty configs at their defaults; one of them is shown only if it was asked for by name.
     for name in sorted({*wanted, *overrides, *({key} & configs.keys())}):
         entry = configs.get(name)
         live_words = (

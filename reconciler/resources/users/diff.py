@@ -196,6 +196,8 @@ def _undeclared(
     pruning: bool,
 ) -> Findings:
     """Users that no entry names: only ``--prune`` deletes them, and only those that runs of this environment set."""
+    # A user without a record may be of a person or another tool. Deleting it would end logins of which no file here
+    # knows.
     undeclared = sorted(live_users.keys() - mine.keys())
     ours = [who for who in undeclared if who in recorded]
     subject = Subject(About.USERS, cluster)

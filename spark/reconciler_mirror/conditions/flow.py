@@ -141,6 +141,7 @@ class ConditionLog:
                 todo=condition.todo,
                 runbook=runbook_of(condition.code, self._docs_url),
             )
+        # Losses are counted apart from conditions: a flow that continues after one has no condition any more.
         for key in self._holding.keys() - now.keys():
             _log.info("condition over", **_place(key))
         self._holding = now

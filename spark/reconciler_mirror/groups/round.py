@@ -279,6 +279,7 @@ class GroupRounds:
         }
         if not asked:
             return {}
+        # Ends of all records, not of the committed ones: a translation into an open transaction is not lost.
         await self._target.refresh({topic for topic, _ in asked})
         answers = await self._target.list_offsets(dict.fromkeys(asked, LATEST), committed=False)
         self._ends |= {(twin, asked[twin]): end for twin, end in answers.items() if isinstance(end, int)}

@@ -209,6 +209,7 @@ class CoreWait:
 def _progress(so_far: ReadSoFar, session: Any = None) -> Iterator[None]:
     """Reports every few seconds how much is read, with rate and time left, then how many tasks of the running stage are
     done, and a lack of cores. ``session`` None: Spark has not started yet."""
+    # Without a line for minutes, a large comparison looks like a hang, and a stage without cores is one.
     tracker = session and session.sparkContext.statusTracker()
     over, cores = threading.Event(), CoreWait()
 

@@ -378,6 +378,7 @@ class Leases:
             self._running.signs.hear(lease)
         if "alive" in message:
             self._board.at_work(_key(entries) for entries in message["alive"])
+        # Both end a wait of the driver for a lane, so the waiting threads are woken.
         if "prepared" in message or "left" in message:
             with self._guard:
                 if "prepared" in message:

@@ -236,6 +236,7 @@ def bounds_of(
             discovered = discovery.look(Discovered())
         remotes = ((c, flow.selector().remote_name(c.topic) if c.topic else "") for c in discovered.conditions)
         unread = [Unread(flow.name, c.topic or "", remote, -1, c.text, c.todo) for c, remote in remotes]
+        # A comparison of nothing would end as "equal", which is what a typing error in the flow's topics would get.
         if discovered.complete and not discovered.topics:
             why = f"flow {flow.name} matches no topic at {flow.source.cluster}, so there is nothing to compare"
             todo = (

@@ -248,6 +248,8 @@ class AllowList:
         """(problem, line to add to the allow list) for each part of the submission that this host does not accept. By
         jars, files or Java options, a principal with Write on the control topic could otherwise run its own code on
         this machine."""
+        # A newer release may ask for more. Carrying out only the known part would start another job than the one that
+        # was planned.
         if unknown := sorted(submission.keys() - {"master", "spark_conf"}):
             yield (
                 f"it asks for {', '.join(map(repr, unknown))}, which this release of the host cannot do",
@@ -262,11 +264,14 @@ class AllowList:
                     f"spark_conf {key!r} is no name of a Spark setting",
                     "Check which principals may write to the control topic.",
                 )
+            # Before the patterns: a pattern over names of settings would otherwise accept every file.
             elif names_files(key):
                 for part in value.split(","):
                     if not fits_file(part, self.archives):
                         problem = f"{key} = {value!r} brings files that are not accepted: {part!r}"
                         yield problem, _line("archives", part, where)
+            # A setting that the list names in full is the operator's own decision, harmless or not. A pattern may match
+            # settings of which its author has never heard, so there the list of harmless ones decides, too.
             elif key in self.spark_conf or (key in AMOUNTS and is_harmless(key, value)):
                 continue
             elif not fits(key, self.spark_conf):

@@ -394,6 +394,7 @@ def _expressions(prop: Property, notes: Notes) -> Iterator[str]:
                 "here: one backslash begins an escape in a properties file, such as \\r and \\t; two make one",
             )
             continue
+        # A part with an open bracket continues in the next one, so both are one expression here.
         text = f"{torn}|{part}" if torn else part
         if _unclosed(text).endswith("{"):
             notes.mistake(

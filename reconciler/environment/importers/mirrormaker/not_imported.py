@@ -149,6 +149,8 @@ def note_unused(config: Configuration, notes: Notes) -> None:
                 notes.leaves_out(prop, "is a setting of flows, which MirrorMaker 2 ignores on a cluster")
             elif name not in _OF_CLIENTS and not inner.startswith(SECURITY):
                 _settle_property(name, prop, notes)
+    # Properties of flows come last: those that the flow itself took were settled before, and only the rest is left to
+    # report.
     consumed = {f"{start}consumer.{name}" for start in ("", "source.") for name in OF_CONSUMER}
     for part in config.of_flow.values():
         for name, prop in part.items():

@@ -130,6 +130,8 @@ class _Reader:
             words = f"the mirror {flow[0]}->{flow[1]} has no sourceConnector, so it copies nothing, and is left out"
             self.fields.differs(copies or mirror, words)
             return
+        # Connect's producer writes to Connect's own cluster. With another target the file names one flow and would run
+        # another.
         connect = self._end(spec, Mapping({}, mirror.line, mirror.column, 1), "target") or target
         if self.fields.text(connect, "bootstrapServers") != self.fields.text(target, "bootstrapServers"):
             there = self.fields.text(connect, "alias")

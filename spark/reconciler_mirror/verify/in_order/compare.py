@@ -182,6 +182,7 @@ def _reading(plan: model.PartitionRange, walked: Walked, readers: Readers) -> Pa
         again = _named(plan, stretch, readers)
         unconfirmed = unconfirmed or not again
         named += again
+    # A second reading without the difference is reported as unconfirmed, neither as equal nor as differing.
     lost = walked.state is WalkState.LOST
     return PartitionReading(
         plan.index,
