@@ -49,6 +49,7 @@ def run_hook(hook: CutoverHook, facts: Mapping[str, str]) -> str:
             "What the YAML names runs only where this machine allows it, because an edit could name anything.",
             f"Review it, and add {word} to {VARIABLE} where this program runs.",
         )
+    # Secrets are resolved after that check, and are known below, so that no output of the hook is shown with one in it.
     raw = {**hook.headers, **{f"argument {n}": text for n, text in enumerate(hook.arguments)}, "text": hook.text}
     values = resolved_each(raw, f"hook {hook.target}, ", "the hook cannot run")
     references = [match.group(0) for text in raw.values() for match in REFERENCE.finditer(text)]

@@ -19,6 +19,7 @@ def parse(text: str) -> handover.MirrorSettings:
         raise handover.HandoverError(
             f"The hand-over is not JSON: {error}. Write it again with reconciler apply ENV."
         ) from error
+    # The version first: fields of another release would be reported as faults of this document.
     version = given.pop("format_version", None) if isinstance(given, dict) else None
     if version != handover.FORMAT_VERSION:
         raise handover.HandoverError(

@@ -61,6 +61,7 @@ def _candidates(
         if pattern is None or cluster is None:
             continue
         topic, place = cluster.topics[each.ref.name], f"{desired.where.file}:{desired.where.line}"
+        # Protection wins over the prune list: an expression that is too wide must not delete what another file keeps.
         if rule := protection_of(each.ref.name, topology.rules.protected):
             text = f"'{pattern}' of the prune list ({place}) names it, {rule} keeps it"
             ignored.append(Ignored(of_topic(each.ref), "protected", text))

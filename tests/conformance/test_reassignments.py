@@ -22,7 +22,7 @@ from reconciler.model.live import LiveState, LiveTopic
 from reconciler.model.plan import Outcome, Plan, Planned, Result
 from reconciler.model.ports import ClusterAdmin, ReplicaAdmin
 from reconciler.model.replicas import THROTTLED_REPLICAS, ReassignmentPace, ReplicaFacts
-from reconciler.resources.replicas.observe import with_replicas
+from reconciler.resources.replicas.diff import with_replicas
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import cancel, reassign
 from tests.support.builders import cluster, codes, topic, topology

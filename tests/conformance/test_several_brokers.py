@@ -9,7 +9,7 @@ from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.engine.plan.build import plan
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Result
-from reconciler.resources.replicas.observe import with_replicas
+from reconciler.resources.replicas.diff import with_replicas
 from tests.support.builders import cluster, topic, topology
 from tests.support.clusters import EAST, real_cluster
 from tests.support.fakes.subjects import BrokerStranger, Subject

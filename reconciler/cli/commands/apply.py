@@ -218,7 +218,7 @@ def show(env: console.Env, form: console.FormatOption = console.OutputFormat.TEX
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.session.session import open_session
     from reconciler.render.reports.apply import reassignments_json, under_way
-    from reconciler.resources.replicas.observe import facts_of
+    from reconciler.resources.replicas.diff import facts_of
 
     with open_session(env, Principal.PLAN) as session:
         environment = session.topology.environment
@@ -237,7 +237,7 @@ def cancel(
     """Cancel reassignments that this environment started, and clear its throttles. Never those of others."""
     from reconciler.errors import Unknown
     from reconciler.operations.apply.run import changing
-    from reconciler.resources.replicas.observe import facts_of
+    from reconciler.resources.replicas.diff import facts_of
 
     with changing(env, "reassignments cancel", steal) as execute:
         clusters, environment = execute.session.clusters, execute.session.topology.environment

@@ -28,7 +28,7 @@ from reconciler.render.console import (
 
 if TYPE_CHECKING:
     from reconciler.operations.session.session import Session
-    from reconciler.resources.mirrors.pause import PauseRequest
+    from reconciler.resources.mirrors.pause_and_seek import PauseRequest
 
 app = App(help="Start, stop, pause and move the mirror job.", no_args_is_help=True)
 
@@ -262,7 +262,7 @@ def mirrors_of(session: Session, flow: str | None) -> Sequence[str]:
 
 
 def _request(flow: str | None, topic: str, partition: int | None) -> PauseRequest:
-    from reconciler.resources.mirrors.pause import PauseRequest
+    from reconciler.resources.mirrors.pause_and_seek import PauseRequest
 
     return PauseRequest(flow or "", topic, -1 if partition is None else partition)
 

@@ -334,6 +334,7 @@ def with_losing_copies(
         if isinstance(change, changes.AlterConfigs)
         for config in change.configs
     }
+    # A copy that retains less because its file says so loses what it was meant to lose, and is no drift.
     drifted = [(flow, each) for flow, each in losing if (each.remote, each.key) in planned]
     causes = [*verdict.causes]
     for (flow, words), some in grouped(((flow, each.words), each) for flow, each in drifted).items():

@@ -96,6 +96,7 @@ def following(routes: RoutesOfBothSides) -> Iterator[edit.ItemChange]:
             before, after = getattr(old, name), getattr(route, name)
             if before != after:
                 fields.append(edit.FieldChange(name, words((name,), before), words((name,), after)))
+        # Only what the flow itself sets is compared: a config that a file gives the remote topic is an edit of its own.
         old_set, new_set = (
             each.configs.set if isinstance(each.configs, SyncedConfigs) else {} for each in (old, route)
         )

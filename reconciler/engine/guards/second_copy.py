@@ -43,6 +43,7 @@ def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCop
             source, remote = live.topic(hop.source), live.topic(hop.remote)
             if remote is not None:
                 there = len(remote.partitions)
+                # Partitions that only one side has cannot hold a copy of each other.
                 for number in range(there if source is None else min(len(source.partitions), there)):
                     partitions[hop.remote.name, number] = (hop.source.name, number)
                     ids[hop.remote.name, number] = ("" if source is None else source.topic_id, remote.topic_id)

@@ -12,7 +12,7 @@ from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
 from reconciler.replication.names import WAITING
 from reconciler.replication.status import FlowStatus
-from reconciler.resources.mirrors.pause import failed_over_to, reported_pauses, resume_command, words
+from reconciler.resources.mirrors.pause_and_seek import failed_over_to, reported_pauses, resume_command, words
 from reconciler.text import ANY_FOLDER, BRIEF, command_of, counted, first_of, grouped, moment, time_words
 
 _ORDER = tuple(Health)

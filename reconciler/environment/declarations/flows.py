@@ -231,6 +231,8 @@ def _selection(node: Node, reading: Reading, path: Path = ("where",)) -> record_
             path, Wrong("bad-where", "where is nested too deeply", "No reviewer could follow it", "Write it flat")
         )
         return record_filter.AllOf(())
+    # The schema has checked the shape of each test: one key, with what belongs to it. Only values are judged from here
+    # on.
     ((kind, entry),) = node.entries.items()
     here, inner = (*path, kind), entry.value
     match kind, inner:

@@ -105,6 +105,8 @@ def _own(flow: Flow, places: Places) -> Iterator[Problem]:
         why = "A record that came twice would move the offset of every later one"
         todo = "Remove delivery: such a flow is exactly once without transactions on its data"
         yield Problem("same-offsets-delivery", places.of(flow, "delivery"), problem, why, todo)
+    # Each of these alone would let the first copies look right, and shift offsets only once a record is left out,
+    # doubled or undecided.
     if flow.isolation is Isolation.READ_UNCOMMITTED:
         problem = f"{name}: offsets: same with isolation: read_uncommitted"
         why = (

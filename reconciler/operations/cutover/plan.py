@@ -233,6 +233,8 @@ def others(
     flows = topology.flows
     filled = {topic: name for topic, name in writers.items() if flows[name].source != move.destination}
     onward = [(flow, selector_of(flow)) for flow in flows.values() if flow.source == move.destination]
+    # Clients write at the destination after the switch. A flow that still reads these topics at the origin gets nothing
+    # new, unless some flow brings the records there.
     starved: dict[str, list[str]] = {}
     for flow in flows.values():
         if flow.source != move.origin or flow.name == move.flow:

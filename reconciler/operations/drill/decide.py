@@ -15,7 +15,7 @@ from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
 from reconciler.replication.groups import make_group_selector
 from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.resources.flows.routes import selector_of
-from reconciler.resources.mirrors.pause import words
+from reconciler.resources.mirrors.pause_and_seek import words
 from reconciler.text import BRIEF, first_of
 
 _NOTHING_DONE = "Nothing was changed."

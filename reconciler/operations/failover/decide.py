@@ -23,7 +23,7 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.replication.groups import idle
 from reconciler.resources.flows.routes import declared_flow
-from reconciler.resources.mirrors.pause import FAILOVER, failed_over_to
+from reconciler.resources.mirrors.pause_and_seek import FAILOVER, failed_over_to
 from reconciler.text import counted, first_of, moment, time_words
 
 _STARTED = "; started for it: "

@@ -237,6 +237,8 @@ class Rejoin:
         for topic in self._recreated():
             live = self.world.topics([topic.name]).get(topic.name)
             if live is not None and live.topic_id == topic.topic_id:
+                # Read again right before the deletion, as the fence binds no super users and no clients of a topic
+                # without rules.
                 if live.ends != topic.ends:
                     raise ReconcilerError(
                         f"{topic.name} on {self.plan.source} was written since its records were kept: "

@@ -339,6 +339,8 @@ def turned_round(topology: declared.Topology, name: str, topics: Collection[str]
         back += "-back"
     while own in topology.mirrors:
         own += "-back"
+    # Positions of groups, and MirrorMaker 2's topics, belong to the flow that is turned round: two flows would
+    # overwrite each other's.
     turned = replace(
         flow,
         name=back,
@@ -352,6 +354,7 @@ def turned_round(topology: declared.Topology, name: str, topics: Collection[str]
         on_condition={},
         moved_from="",
     )
+    # On this machine, because the failback itself waits for this job.
     alone = replace(mirror, name=own, flows=(back,), metrics_port=0, hosted=False)
     return replace(topology, flows={back: turned}, mirrors={own: alone})
 

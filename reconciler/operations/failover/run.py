@@ -19,7 +19,7 @@ from reconciler.render.console import filled_in, require_agreement, say, say_doc
 from reconciler.render.markup import Format
 from reconciler.render.reports.failover import failover_html, failover_json, failover_markdown, failover_text
 from reconciler.resources.flows.routes import declared_flow
-from reconciler.resources.mirrors.pause import words as pause_words
+from reconciler.resources.mirrors.pause_and_seek import words as pause_words
 from reconciler.text import counted
 
 

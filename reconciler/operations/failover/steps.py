@@ -36,7 +36,7 @@ from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
 from reconciler.replication.records.pauses import Scope
 from reconciler.resources.mirrors.handover import handovers
-from reconciler.resources.mirrors.pause import words
+from reconciler.resources.mirrors.pause_and_seek import words
 from reconciler.text import counted, pace_words, total
 
 ALREADY, DONE, PLANNED, SKIPPED = StepResult.ALREADY, StepResult.DONE, StepResult.PLANNED, StepResult.SKIPPED

@@ -23,7 +23,7 @@ from reconciler.model.plan import Outcome, Result
 from reconciler.operations.apply.audit import Audit, recorded
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
-from reconciler.resources.mirrors.pause import (
+from reconciler.resources.mirrors.pause_and_seek import (
     PauseRequest,
     progress,
     reported_pauses,
@@ -226,6 +226,8 @@ def _await(
             pause_progress = progress(_live(session, name), mine, paused=paused, asked_ms=before[name])
             if pause_progress.done:
                 break
+            # A job that does not run reads the record when it starts, before it copies anything. Waiting for it could
+            # last for ever.
             if not pause_progress.runs:
                 later.append(f"mirror {name} does not run now; this is recorded and holds from its next start")
                 break

@@ -19,8 +19,8 @@ from reconciler.operations.session.session import Session, open_session
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of, moved, urlsafe
 from reconciler.resources.flows.routes import selector_of
-from reconciler.resources.mirrors import seek as seeking
-from reconciler.resources.mirrors.pause import PauseRequest, require_exists, scopes
+from reconciler.resources.mirrors import pause_and_seek as seeking
+from reconciler.resources.mirrors.pause_and_seek import PauseRequest, require_exists, scopes
 
 Agreed = Callable[[Sequence[str]], bool]
 

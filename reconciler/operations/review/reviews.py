@@ -27,7 +27,7 @@ from reconciler.operations.session.session import NOTHING_AGREED, Session
 from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.resources.acls.authorizer.after_plan import reading_questions, with_readers
 from reconciler.resources.mirrors.handover import mirror_handover
-from reconciler.resources.replicas.observe import with_replicas
+from reconciler.resources.replicas.diff import with_replicas
 from reconciler.resources.topics.internal import heartbeats_places
 from reconciler.text import grouped
 

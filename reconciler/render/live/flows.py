@@ -12,7 +12,7 @@ from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.failover import ConsumerMove, GroupMove
 from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
-from reconciler.render.drill import drill_words
+from reconciler.render.cutover import drill_words
 from reconciler.render.live import view as views
 from reconciler.render.live.view import (
     STATE_OF,

@@ -8,7 +8,7 @@ from reconciler.environment.importers.positions.write_yaml import merged, writte
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.reports.offsets import Translations
 from reconciler.render.markup import lines_of, report_json, table_lines
-from reconciler.resources.mirrors.seek import TopicPositions, table
+from reconciler.resources.mirrors.pause_and_seek import TopicPositions, table
 from reconciler.text import columns, counted
 
 _EXACT = {"record": "", "next": ": the next record that was copied", "end": ": nothing after it was copied yet"}

@@ -15,14 +15,14 @@ from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.model.state.last_drill import LastDrill
 from reconciler.model.state.lock import LockRecord
-from reconciler.render.drill import drill_lines, drill_values
+from reconciler.render.cutover import drill_lines, drill_values
 from reconciler.render.markup import lines_of, report_json, table_lines
 from reconciler.render.plan.outline import rollout_lines, rollout_value
 from reconciler.replication.json_codec import sparse_fields
 from reconciler.replication.names import WAITING, runbook_of, runbooks_of
 from reconciler.replication.status import FlowStatus, flow_document
 from reconciler.resources.flows.routes import left_out_by
-from reconciler.resources.mirrors.pause import reported_pauses, words
+from reconciler.resources.mirrors.pause_and_seek import reported_pauses, words
 from reconciler.text import ANY_FOLDER, command_of, counted, time_words
 
 Lock = LockRecord | Unknown | None

@@ -134,6 +134,7 @@ class CompactedTopic:
         if not await self._advance(whole=True, required=False):
             raise self._absent()
         yield self._taken()
+        # One request waits at each broker. A broker that is silent delays the records of its own partitions alone.
         fetching: dict[asyncio.Task[None], int] = {}
         try:
             while True:
@@ -357,6 +358,7 @@ class CompactedTopic:
                 await self._patiently(
                     lambda: logs.append_in(self.cluster, (self.topic, partition), pairs, identity, sequence)
                 )
+                # Nothing counts as written before this answer: until then a later holder may abort the transaction.
                 restarts = await identity.end(committed=True)
         except TimeoutError:
             raise errors.ConnectionLostError(f"{self.topic} took no record in {WRITE_S:.0f} s") from None
@@ -364,6 +366,7 @@ class CompactedTopic:
             if error.code in _BEGIN_AGAIN:
                 raise RecordFencedError from None
             raise
+        # Kept only now. After any error the writer has to fence again, and then reads what became of its records.
         self._writers[writer] = identity, 0 if restarts else sequence + len(pairs)
 
     async def swap(self, writer: str, key: str, before: bytes | None, after: bytes | None) -> bool:

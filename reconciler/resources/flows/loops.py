@@ -135,6 +135,7 @@ def _follow(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
 
     A path through a known loop is not followed, because the user must remove that loop first.
     """
+    # Short paths first, so that the loop that is reported is the shortest: it is the easiest to check.
     waiting: deque[tuple[_Step, ...]] = deque([()])
     while waiting and not search.gave_up:
         path = waiting.popleft()

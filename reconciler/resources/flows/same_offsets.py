@@ -108,6 +108,7 @@ def _needs(live: LiveState, flow: Flow, routes: Iterable[Route]) -> Iterator[str
         "The mirror alone writes them, and they keep as many partitions as their sources; it needs Read, Write and "
         "Delete on them"
     )
+    # Only a warning: until its log is read, nothing shows how many of a topic's offsets hold a record.
     policies = {
         ref: topic.config("cleanup.policy") for ref in (route.source for route in new) if (topic := live.topic(ref))
     }

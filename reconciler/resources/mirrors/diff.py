@@ -15,7 +15,7 @@ from reconciler.resources.flows.routes import Routing
 from reconciler.resources.flows.same_offsets import kept_before
 from reconciler.resources.mirrors.flow_edits import flow_edits, mirror_edits
 from reconciler.resources.mirrors.handover import Handover, explain_difference, flows_before, mirror_handover
-from reconciler.resources.mirrors.pause import paused_notes
+from reconciler.resources.mirrors.pause_and_seek import paused_notes
 from reconciler.text import counted, first_of, moment
 
 COST = "3 to 9 times the CPU of whole batches"

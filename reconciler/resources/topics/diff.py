@@ -147,6 +147,7 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
 
 def _refused_new(desired: DesiredTopic, around: Surroundings) -> Iterator[Refused]:
     """Kafka's reasons to refuse a new topic: its name, factor or partitions."""
+    # All reasons at once: a plan that names one refusal after the other costs a review for each.
     subject, name = of_topic(desired.ref), desired.ref.name
     if len(name) > NAME_LIMIT:
         description = f"{desired.ref} has {len(name)} characters; Kafka allows {NAME_LIMIT}"

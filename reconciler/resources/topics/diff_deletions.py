@@ -85,6 +85,7 @@ def _refusal(stone: Tombstone, topic: LiveTopic, desired: DesiredTopic | None) -
         problem = f"the tombstone of {stone.ref} counted until {stone.expires}, and the topic is still there"
         todo = "Agree again and write a new date, or remove the tombstone"
         return Refused(of_topic(stone.ref), Reason(Why.TOMBSTONE_EXPIRED, problem), todo)
+    # Last, because only this reason can pass by itself: the next plan may no longer want the topic.
     if desired is None:
         return None
     problem = f"{stone.ref} has a tombstone, but would be made again: {desired.reason.text}"

@@ -87,11 +87,13 @@ def kept_less(
     source: TopicRef, remote: TopicRef, here: Mapping[str, ConfigValue], there: Mapping[str, ConfigValue]
 ) -> Iterator[KeptLess]:
     """``here``, ``there``: all planned configs of source and copy. A value that a file gives the copy is intended."""
+    # A limit of retention says nothing about a compacted topic, and one of compaction nothing about a deleted log.
     policy = _value(there, POLICY).split(",")
     deletes, compacts = "delete" in policy, "compact" in policy
     keys = (POLICY, *(DELETES if deletes else ()), *(COMPACTS if compacts else ()), *REFUSES, *AGES, TIMESTAMPS)
     for key in keys:
         one, other = here.get(key, _UNKNOWN_THERE), there.get(key, _UNKNOWN_THERE)
+        # An unread value proves nothing either way.
         if other.value is None or (other.source is Source.TOPIC and other.declared):
             continue
         if key in AGES:

@@ -134,6 +134,8 @@ def _bound(settings: ChannelSettings, bind: str, advertised: str) -> socket.sock
             family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]
             return socket.create_server((bind, port), family=family)
         except OSError as error:
+            # The predecessor may still listen during a takeover. Any other error is the same for each port of the
+            # range.
             if error.errno == errno.EADDRINUSE:
                 continue
             tried = f"the control channel cannot listen on {place}, port {port or 'any'}: {error}"

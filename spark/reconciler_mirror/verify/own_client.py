@@ -113,6 +113,8 @@ class OwnClient:
                 end = (await small_topics.ends(cluster, [place], committed=committed))[place] if to_end else span.end
                 async for answer in small_topics.read(cluster, {place: at}, {place: end}, committed=committed):
                     yield answer
+                    # Only records extend the time: a broker that keeps answering without any is as silent as one that
+                    # does not answer.
                     after = small_topics.next_offset(answer, at)
                     if after > at:
                         at, until = after, time.monotonic() + UNREAD_S

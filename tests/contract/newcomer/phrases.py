@@ -47,7 +47,10 @@ PHRASES: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("replication/offsets/translate.py", "operations/failover/survey.py"),
     ),
     ("move consumer groups at failover", ("operations/failover/steps.py", "operations/failover/run.py")),
-    ("pause a flow", ("resources/mirrors/pause.py", "operations/mirror/pause.py", "replication/records/pauses.py")),
+    (
+        "pause a flow",
+        ("resources/mirrors/pause_and_seek.py", "operations/mirror/pause.py", "replication/records/pauses.py"),
+    ),
     # The mirror job.
     ("retry of a lane's commit", ("reconciler_mirror/lane/transactional.py", "reconciler_mirror/lane/run.py")),
     ("add a metric of a flow", ("reconciler_mirror/report/metrics.py",)),

@@ -166,6 +166,7 @@ def _command(run: ForegroundRun, folder: Path) -> list[str]:
     ended."""
     mirror = run.mirror
     given: Mapping[str, str] = {**mirror.spark_conf, **mirror.verify_conf}
+    # Settings of the mirror win over the defaults below: its memory is sized for topics like these.
     if master_kind(_master(run)) is master_kind(mirror.master):
         given = {**command_line.application_conf(mirror), **given}
     else:

@@ -36,10 +36,12 @@ class ReassignmentProgress:
         for key in flying:
             placement = goals[key]
             for broker in placement.added:
+                # A replica counts for no more than its goal: it may still hold segments that the others have deleted.
                 size = min(wanted.get(key, 0), sizes.get((*key, broker), 0))
                 here += size
                 bytes_left += wanted.get(key, 0) - size
             self._finished[key] = wanted.get(key, 0) * len(placement.added)
+        # Finished partitions keep counting, so that the total, and with it the rate, never falls.
         copied = here + sum(size for key, size in self._finished.items() if key not in flying)
         before = self.samples[-1][1] if self.samples else -1
         if copied != before or not self.samples:

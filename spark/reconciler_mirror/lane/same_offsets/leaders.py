@@ -125,6 +125,8 @@ class Markers:
             sending = (self._append_at(node, {key: sealed[key] for key in led}) for node, led in by_node.items())
             for appended in await asyncio.gather(*sending):
                 bases |= appended
+            # Sent again as it is, with its sequence: if the first one was written, the leader answers that it is a
+            # duplicate.
             if lost or len(bases) < len(sealed):
                 if time.monotonic() > until:
                     raise RestartError("no leader takes the fillers of a hole")

@@ -237,6 +237,7 @@ class Walk:
         equal meaning (other varint encodings) count as equal. ``lost``: no common record follows, so the walk ends."""
         ours, theirs = self._source, self._target
         a, b = ours.contents[ours.next : ours.next + source], theirs.contents[theirs.next : theirs.next + target]
+        # Before a difference is noted, the records are compared by meaning: a copy may encode a length in more bytes.
         if not lost and source == target and self._mean_the_same(a, b):
             begun = (ours.at, theirs.at)
             ours.passed(source)
@@ -245,6 +246,7 @@ class Walk:
             return
         spans: list[Bounds] = []
         for side, count, span in ((ours, source, self._plan.source), (theirs, target, self._plan.target)):
+            # The bounds reach to the next common record, because a second reading must find the whole stretch between.
             follower = None if lost else side.behind(count)
             last = side.offsets[side.next + count - 1] + 1 if count else side.at
             whole = follower + 1 if follower is not None else span.end if side is theirs else last

@@ -13,7 +13,7 @@ import pytest
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
 from reconciler.operations.mirror import pause as pausing
-from reconciler.resources.mirrors.pause import PauseRequest
+from reconciler.resources.mirrors.pause_and_seek import PauseRequest
 
 ENVIRONMENT = """
 clusters: {east: {bootstrap_servers: ["east:9092"]}, west: {bootstrap_servers: ["west:9092"]}}

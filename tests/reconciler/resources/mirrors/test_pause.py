@@ -19,7 +19,14 @@ from reconciler.model.plan import Outcome, Result
 from reconciler.operations.mirror.pause import audited
 from reconciler.replication.records.pauses import Pause, Scope, dumps, loads, pause_key, scope_of
 from reconciler.replication.status import FlowStatus, PauseCounts, ReportedPause
-from reconciler.resources.mirrors.pause import PauseRequest, paused_notes, progress, require_exists, scopes, to_lift
+from reconciler.resources.mirrors.pause_and_seek import (
+    PauseRequest,
+    paused_notes,
+    progress,
+    require_exists,
+    scopes,
+    to_lift,
+)
 from tests.support.builders import flow, topology
 from tests.support.documents.live_values import pause
 from tests.support.fakes.cluster import FakeCluster

@@ -20,7 +20,7 @@ from reconciler.render.reports.positions import positions_json, positions_text
 from reconciler.replication.offsets.position_metadata import END, mark_of, moved
 from reconciler.replication.records.pauses import Scope
 from reconciler.replication.status import FlowStatus, ReportedCondition, ReportedPause
-from reconciler.resources.mirrors.seek import (
+from reconciler.resources.mirrors.pause_and_seek import (
     SeekPartition,
     TopicPositions,
     costs,
