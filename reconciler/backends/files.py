@@ -216,6 +216,7 @@ def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
     folder_beside: Path | None = None
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        # Beside it, so that the rename stays on one file system and is atomic: a reader never sees half an environment.
         folder_beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         folder_beside.chmod(0o755)
         for path, text in texts.items():

@@ -168,6 +168,7 @@ def _surroundings(
     surroundings: dict[str, Surroundings] = {}
     for name in topology.clusters:
         if cluster := live.known(name):
+            # Computed once for each cluster: each of its topics is compared against the same surroundings.
             different = different_configs(cluster)
             keys = {key for configs in different for key in configs}
             here = frozenset(ref.name for ref in moving if ref.cluster == name)

@@ -32,6 +32,7 @@ def topology_map(
     """``live`` None: no cluster was asked, so topics that travel are those that git declares."""
     live = live.as_reported() if live is not None else None
     hops = hops_between(topology, live if live is not None else blank(topology))
+    # The plan's waves where there is one: they are those of the changes that it shows.
     course = plan.rollout if plan is not None and plan.rollout is not None else course_of(topology)
     by_wave = Counter(planned.wave for planned in plan.changes) if plan is not None else None
     wave_of = {name: wave.name for wave in (course.waves if course else ()) for name in wave.clusters}
@@ -182,6 +183,7 @@ def _flows(
     for flow in topology.flows.values():
         mirror = mirror_of.get(flow.name)
         job = live.mirrors.get(mirror.name) if live is not None and mirror is not None else None
+        # With one side unread, the number of topics is unknown. Zero would look as if nothing travelled.
         known = live is None or bool(live.known(flow.source) and live.known(flow.target))
         drawn = drawing.MapFlow(
             flow.name,

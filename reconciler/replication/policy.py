@@ -188,6 +188,7 @@ def is_cycle(policy: ReplicationPolicy, topic: str, target_alias: str) -> bool:
     """
     if isinstance(policy, IdentityReplicationPolicy) and not topic.endswith("heartbeats"):
         return False
+    # A custom policy could name a topic as its own origin, so each name is checked once.
     seen: set[str] = set()
     current: str | None = topic
     while current is not None and current not in seen:

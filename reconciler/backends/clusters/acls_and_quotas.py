@@ -140,6 +140,7 @@ class AclRequests(Requests):
             for acl, answer in zip(acls, answers, strict=True):
                 if answer.code:
                     failed[acl] = str(self.refused(answer.code, ALTER, answer.message))
+        # A broker answers when the controller has the change. Each authorizes by its own copy, so each is asked.
         sent = {change.acl: change for change in changes if change.acl not in failed}
 
         def differing(broker: int) -> list[AclBinding]:

@@ -99,6 +99,7 @@ def _edited(
         elif operation != DELETE:
             kept = [item for item in items if item not in named]
             values[name] = ",".join([*kept, *named] if operation == APPEND else kept)
+    # Refused rather than warned: the value that would go cannot be read, so no later run could set it again.
     hidden = ", ".join(name for name, value in values.items() if value is None)
     if not hidden:
         return values

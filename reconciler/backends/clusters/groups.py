@@ -325,6 +325,7 @@ async def _offsets(
     group_offsets = await groups.offsets(wanted, stable=True, share=share)
     until = asyncio.get_running_loop().time() + UNDECIDED_WITHIN
     while undecided := [name for name, group in group_offsets.items() if group.unstable]:
+        # An open transaction may hold an offset back for minutes; a failover during an outage cannot wait for it.
         stable = asyncio.get_running_loop().time() < until
         group_offsets |= await groups.offsets(undecided, stable=stable)
         if not stable:

@@ -135,6 +135,7 @@ async def _readers(cluster: ClusterClient, topics: frozenset[str]) -> dict[str, 
     for name, offsets in (await groups.offsets(listed)).items():
         if not offsets.error:
             known[name].committed = {key: at.offset for key, at in offsets.offsets.items() if key[0] in topics}
+    # A group may read without committing, so members count, too; an empty one has none to ask for.
     described = await groups.described(group for group in listed.values() if group.state != "Empty")
     for name, group in known.items():
         members = described[name].members if name in described else ()

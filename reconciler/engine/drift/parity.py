@@ -67,6 +67,8 @@ def declared_twice(
 ) -> Iterator[drift.ComparedTopics | drift.Disparity | Unknown]:
     """A Disparity if one side is missing; Unknown if one is hidden; None if both are missing, or one cluster was not
     read."""
+    # Sides of a flow are compared as such elsewhere, by the rules of copies: their partitions and configs may differ
+    # here.
     flowing = {frozenset((route.source, route.remote)) for route in routes}
     for topic in topology.topics.values():
         read = [TopicRef(cluster, topic.name) for cluster in topic.clusters if live.known(cluster)]

@@ -76,6 +76,7 @@ def unlisted(topology: Topology, live: LiveState, asked: Iterable[TopicRef] = ()
     request with its name shows whether it exists.
     """
     names: dict[str, set[str]] = defaultdict(set)
+    # Each source of names that a plan could create, change or judge; a name that is missing here may be planned as new.
     for topic in topology.topics.values():
         for place in topic.clusters:
             names[place].add(topic.name)
@@ -142,6 +143,8 @@ class MirrorWatch:
         reported: dict[str, LiveMirror | Unknown] = {}
         for name in self._mirrors:
             asked_at, future = self._asked[name]
+            # Its question stays open, and no second one is asked meanwhile: a silent mirror would fill the pool with
+            # threads.
             if not future.done():
                 error = f"no answer for {self._clock() - asked_at:.0f} s"
                 waited = Unknown(f"mirror {name}", error, "It is waited for; the others continue.")

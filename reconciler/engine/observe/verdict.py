@@ -55,6 +55,7 @@ def _clusters(topology: Topology, live: LiveState, folder: str) -> Iterator[Verd
     DEGRADED, and recover by themselves."""
     for name, cluster in live.clusters.items():
         subject = f"cluster {name}"
+        # Failover comes second: most silences pass, and moving consumers for one costs more than waiting.
         if isinstance(cluster, Unknown):
             flows = (flow.name for flow in topology.flows.values() if flow.source == name)
             lost = [f"reconciler failover {folder} {flow} --unplanned --dry-run" for flow in flows]

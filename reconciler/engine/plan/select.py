@@ -55,6 +55,7 @@ def without(plan: Plan, reasons: Mapping[str, str]) -> Narrowed:
     held: dict[str, str] = {}
     kept: list[Planned] = []
     for planned in plan.changes:
+        # One pass is enough: a change comes after all that it needs.
         missing = [need for need in planned.needs if need in held]
         why = reasons.get(planned.id) or (f"it needs {missing[0]}, which is held back" if missing else "")
         if why:

@@ -113,6 +113,7 @@ def check_clusters(topology: Topology, places: Places) -> Iterator[Problem]:
             identities.append((server.lower(), where, f"the bootstrap server {server}"))
         if (key := cluster.cluster_id) is not None:
             identities.append((f"id {key}", places.of(cluster, "cluster_id"), f"the cluster_id {key}"))
+        # One shared server is enough, since each server leads to the whole cluster.
         for key, where, shared in identities:
             other = by_identity.setdefault(key, cluster)
             if other is not cluster:

@@ -299,6 +299,8 @@ def _common(left: FlowNaming, right: FlowNaming) -> tuple[str | None, bool]:
     few = None
     try:
         words = list(islice(names(shared, MAX_NAME), EXAMPLES))
+        # The automata are wider than what such a flow really carries, so each common name is tried against its own
+        # expressions.
         if words and (left.inexact or right.inexact):
             few = every_name(shared, FEW)
     except UndecidedError:

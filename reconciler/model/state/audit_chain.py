@@ -75,7 +75,7 @@ def check(records: Iterable[Record], pinned: str = "") -> ChainReport:
     start = chained[0][1] if chained else {}
     before = str(start.get(PREVIOUS) or "")
     # The first record of the chain may follow one of an older release, which is there. Otherwise the log lost its
-    # beginning, by retention or by hand.
+    # beginning: retention or a person removed it.
     before = "" if before in by_digest else before
     # The lock lets one run write at a time, so a chain has one end. A second one is a fork.
     heads = tuple(name for name, _ in chained if name not in followed)
@@ -115,6 +115,7 @@ def compared(reports: Mapping[str, ChainReport], records: Mapping[str, Sequence[
             doubts[place].append(
                 f"it holds no record, and {other} holds {len(lines_of[other])}: records were taken off"
             )
+    # Lines are compared without digests, because each place has its own chain.
     topic = next((place for place in reports if "/" in place), "")
     file = next((place for place in reports if place != topic), "")
     if topic and file:
@@ -140,6 +141,8 @@ def _first_break(ordered: Sequence[tuple[str, Record]], first: int, known: Mappi
         if expected in seen:
             seen.add(name)
             continue
+        # Each of these sends the reader elsewhere: to an older release, to the writer's log, or to those who may edit
+        # the place.
         if PREVIOUS not in record:
             problem = "it carries no digest of the record before it: an older release wrote it, or it was edited"
         elif expected is None:

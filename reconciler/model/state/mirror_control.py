@@ -172,6 +172,7 @@ class ControlRecord(Generic[Record]):
         version, oldest = document.pop("format_version", None), document.pop("oldest_reader", None)
         if type(version) is not int or type(oldest) is not int:
             raise UnreadableRecordError(f"the {self._name} does not say its format version")
+        # A later release says itself which readers understand it, so that hosts need not be upgraded in one step.
         if oldest > FORMAT_VERSION or version < OLDEST_WRITER:
             raise UnreadableRecordError(
                 f"the {self._name} has format version {version}, for readers from {oldest} on; this release reads"
@@ -181,6 +182,7 @@ class ControlRecord(Generic[Record]):
             record = _CODEC.decoded(self._kind, document)
         except (ValueError, TypeError) as error:
             raise UnreadableRecordError(f"the {self._name} cannot be understood: {error}") from None
+        # Generations and epochs only grow. One at the limit, by an error or by intent, would block the mirror for good.
         for part in (document, document.get("report")):
             counts = part.values() if isinstance(part, dict) else ()
             if any(isinstance(count, int) and count > _MOST for count in counts):

@@ -274,6 +274,7 @@ def uncovered(fresh: Plan, reviewed: Plan) -> tuple[Moved, ...]:
         elif _what_it_does(before.change) != _what_it_does(planned.change):
             was = headline(before.change)
             moved.append(Moved(planned.id, was, f"{now}, with other values" if was == now else now))
+        # The same change may be riskier by now: a topic that was empty at the review has readers.
         elif before.risk != planned.risk:
             moved.append(Moved(planned.id, f"{before.risk} risk", f"{planned.risk} risk: {planned.risk_why}"))
     return tuple(moved)

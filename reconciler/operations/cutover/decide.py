@@ -120,6 +120,7 @@ def checks_of_fence(
     text += f"logs in as {' or '.join(fence.spared)}" if fence.spared else "writes elsewhere"
     todo = "A producer that continues is found, and named by its id, when the fence is verified; nothing has moved then"
     yield FailoverCheck("fence-limits", Level.WARNS, text, todo)
+    # Only where rules could be read: the advice would otherwise name each topic of the flow.
     if isinstance(rules, frozenset):
         there = [rule for rule in rules if rule.resource is ResourceType.TOPIC and rule.permission is Permission.ALLOW]
         bare = sorted(topic for topic in topics if not any(rule.covers_name(topic) for rule in there))
@@ -290,6 +291,8 @@ def steps_of(plan: CutoverPlan) -> Iterator[PlannedStep]:
 
 def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
     """Differences between two plans that make the first one stale; lags, rates, members and positions may differ."""
+    # What its reader agreed to must still hold. Figures that move by themselves would make each plan stale within
+    # seconds.
     sides = (plan, now)
     yield from _differing("cluster", *(side.clusters for side in sides))
     if plan.flow_digest != now.flow_digest:

@@ -119,6 +119,7 @@ class CutoverRun:
             self._keep(replace(self.journal, before=before))
             return SKIPPED, f"no fence: {wanted.obstacle}. Stop the producers now"
         standing, _ = self.world.rules()
+        # An earlier run may have made some of them: only the others are made, and the time of the fence stays.
         missing = wanted.rules - standing
         if not self.journal.fenced_ms:
             self._keep(replace(self.journal, fenced_ms=self._now_ms(), before=before))
@@ -280,6 +281,7 @@ class CutoverRun:
         while state.verdict is not SoakVerdict.PASSED:
             unmet = self.world.gate_faults()
             state = looked(state, unmet, int(self.world.now() * 1000))
+            # After each look, since a kill may come at any time. What was doubted is not kept as soaked.
             self._keep(replace(self.journal, soaked_ms=0 if state.doubted else state.soaked_ms))
             if state.verdict is SoakVerdict.BROKEN:
                 raise ReconcilerError(

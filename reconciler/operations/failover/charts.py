@@ -117,6 +117,8 @@ def settled(offset: GroupOffset, origin: PartitionBounds | None, destination: Pa
     partition = offset.translated
     if destination is None:
         return offset
+    # The destination lost records that the map still knows. A position beyond its end would skip what is written there
+    # next.
     if partition.offset is not None and partition.offset > destination.end:
         unused = unbelieved(partition.offset, offset.destination, destination, THE_MAP)
         return replace(offset, translated=unused)

@@ -330,6 +330,8 @@ def keep_in_topic(sides: FlowSides, partitions: Sequence[PartedPartition], to: C
         def write(cluster: str, place: Key, record: WholeRecord) -> None:
             added = [(name.encode(), value) for name, value in origin_headers(cluster, place, record.offset)]
             headers = (*record.headers, *added)
+            # Compared by content with the place of origin in its headers: offsets here are new ones, and an interrupted
+            # run has written a part.
             content = _content(WholeRecord(record.offset, max(0, record.timestamp), record.key, record.value, headers))
             wanted.add(content)
             if content not in there:
@@ -338,6 +340,7 @@ def keep_in_topic(sides: FlowSides, partitions: Sequence[PartedPartition], to: C
 
         exported_to(sides, partitions, LogSide.SOURCE, write)
         writer.finish()
+    # Read back rather than counted: the topic that they came from is deleted next.
     return len(wanted & _held(sides, topic))
 
 

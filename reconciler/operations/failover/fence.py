@@ -182,6 +182,8 @@ class ReadOnlyCopies:
         planned = self.planned(seen, LIFT)
         if planned is None or planned.result is not StepResult.PLANNED:
             return StepResult.ALREADY, f"clients may write the copies on {self.cluster.name}"
+        # An entry without principals is kept as well: it says that clients may write this copy, so a plan makes no rule
+        # for it.
         entries = {entry: {*seen.lifted.get(entry, ())} for entry in self._wanted}
         for rule in seen.denied:
             entry = LiftedCopies(self._flow.state_name, rule.name)

@@ -276,6 +276,8 @@ class Rejoin:
         if gone := sorted(anew - self.world.topics(anew).keys()):
             why = "It was deleted here and created again, and is gone by now. Consumers were not moved."
             raise ReconcilerError(f"{self.plan.source} does not have {first_of(gone)}", why, self._again)
+        # The fence binds no super users. Without this last look, what they wrote since would be missing where consumers
+        # go.
         lacking = sum(each.target_records for each in parted)
         uneven = sorted(self.world.longer() & anew)
         if lacking or uneven:

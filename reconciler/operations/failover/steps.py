@@ -202,6 +202,7 @@ class Switch:
         if wanted := group_offsets.unset(facts.groups):
             topics = sorted({topic for topics in wanted.values() for topic in topics})
             yield StepNeeds(clusters[self.move.destination], Principal.MIRROR, tuple(topics), tuple(sorted(wanted)))
+        # One question for each principal and cluster, with all that it needs there: brokers are asked once for it.
         alters = dict[str, str]()
         if planned & {"fence", "unfence"}:
             done = "made" if "fence" in planned else "taken back"

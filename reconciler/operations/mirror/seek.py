@@ -107,6 +107,7 @@ class _Place:
             its, at = bounds[self.scope.topic, number], committed.get((self.remote, number))
             end = its.stable if stable else its.end
             part = seeking.SeekPartition(number, None, its.begin, end)
+            # Another client may commit under the flow's group. Nothing proves what was copied up to such an offset.
             if at is not None and not is_ours((self.remote, number), at.offset, at.metadata):
                 part = replace(part, foreign=at.offset)
             elif at is not None:

@@ -289,6 +289,7 @@ class UnseenJobs:
         declared = self._topology.mirrors.get(mirror)
         if declared is None:
             return
+        # Waited for once in a session: every later question about the same mirror gets the answer at once.
         asked_before = mirror in self._started_before
         if not asked_before:
             self._started_before[mirror] = self._evidence(declared)

@@ -106,6 +106,7 @@ def compiled(where: Where) -> Predicate:
             title = name.encode()
             return lambda record: any(data == title for data, _ in record.headers) is wanted
         case Header(name, test):
+            # A record may have a header several times. One value that passes is enough.
             title, passes = name.encode(), _value_test(test)
             return lambda record: any(
                 data == title and value is not None and passes(value) for data, value in record.headers

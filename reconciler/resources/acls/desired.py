@@ -132,6 +132,8 @@ def _doubt(flows: Iterable[Flow], live: LiveState, doubtful: dict[str, list[str]
             ):
                 why = f"the access rules of {side} could not be read"
             if why:
+                # Both sides, since rules derived from one are made on the other, and a missing one must not look
+                # superfluous there.
                 doubtful[flow.source].append(f"flow {flow.name}: {why}")
                 doubtful[flow.target].append(f"flow {flow.name}: {why}")
 

@@ -86,6 +86,7 @@ def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: 
         bare = (Ignored(Subject(About.ACLS, name), "no-authorizer", text),) if titles else ()
         return Findings(ignored=(*bare, *rules_of_cluster.open.get(name, ())))
     if isinstance(acls, Unknown):
+        # An unread cluster blocks the plan only if rules of it are declared or may be ours; others keep what they have.
         if rules or absent or name in rules_of_cluster.doubtful:
             todo = acls.todo or f"Let the principals of {name} describe the cluster."
             return Findings(unknown=(Unknown(f"access {name}", acls.error, todo, titles),))

@@ -302,6 +302,7 @@ def _prospects(
     def work_out(ref: TopicRef) -> expected.Prospect:
         cluster, desired = live.known(ref.cluster), topology.topics.get(ref.name)
         assert cluster is not None
+        # A hidden topic may exist, with other partitions than declared.
         if ref.name not in cluster.topics and (hidden := cluster.hidden.get(ref.name)) is not None:
             return expected.prospect_of_hidden(hidden)
         prospect = expected.prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
@@ -309,6 +310,7 @@ def _prospects(
             prospect = expected.prospect_of_declared(
                 prospect, desired, layers_of(topology, ref.cluster, desired), brokers[ref.cluster]
             )
+        # No cluster has this topic before the first apply that makes it, and flows carry it from then on.
         if ref.name == HEARTBEATS and prospect is None:
             values = {key: ConfigValue(value, Source.TOPIC) for key, value in internal.COMPACTED.items()}
             prospect = expected.Prospect(1, {**brokers[ref.cluster], **values})

@@ -134,6 +134,7 @@ def _why(live: LiveMirror, fields: Handover, routing: Routing, before: Mapping[s
         earlier, _ = flows_before(before, fields)
         topics = _impact(earlier, fields, routing)
         return (*explain_difference(before, fields), *topics, *_record_work(fields, earlier))
+    # Without the former hand-over only fingerprints are left: they say that a flow changed, and not in which field.
     new = {flow["name"]: flow["fingerprint"] for flow in fields["flows"]}
     renamed = {
         flow["name"]: state_of(flow)

@@ -135,6 +135,7 @@ def _topics(flow: str, before: Fields, after: Fields) -> Iterator[FlowEdit]:
         "topics that no longer match are not copied further, and what their source deletes meanwhile is"
         " missing for good"
     )
+    # Compared by the names that they match: another spelling of the same expressions leaves out nothing.
     match may_leave_out(was, now), may_leave_out(now, was):
         case True, True:
             yield FlowEdit(flow, name, "other topics travel", f"{end}; {begin}", Risk.MEDIUM)

@@ -33,6 +33,7 @@ def _cluster(topology: Topology, live: LiveState, name: str, pruning: bool) -> F
         return Findings()
     if isinstance(cluster.quotas, Unknown):
         unknown = cluster.quotas
+        # Pruning needs to know what is there, even if no entry names this cluster.
         if mine or pruning:
             return Findings(unknown=(Unknown(f"quotas {name}", unknown.error, unknown.todo, tuple(map(str, mine))),))
         text = f"no entry names it, and its quotas could not be read: {unknown.error}"

@@ -176,6 +176,7 @@ def _out_of_reach(cluster: LiveCluster, named: Mapping[str, DesiredTopic]) -> It
     names: dict[tuple[str, Source, int], list[str]] = defaultdict(list)
     above_one: dict[int, ConfigValue | None] = {}
     for name, topic in cluster.topics.items():
+        # Topics of one read share their configs, so thousands of them are judged once.
         key = id(topic.configs)
         if key not in above_one:
             entry = None if isinstance(topic.configs, Unknown) else topic.configs.get(MIN_INSYNC)

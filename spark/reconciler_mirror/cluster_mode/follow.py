@@ -199,6 +199,7 @@ class Follower:
         """Checks both sides once; returns the exit code at the end."""
         report = self._report_of(self._run)
         other = driver_records.orders_in(self._records.value(self._run, "orders")).follower
+        # Two followers would both give orders. The later one has replaced this one, which leaves without an order.
         self._seen_own = self._seen_own or other == self._id
         if self._seen_own and other not in ("", self._id):
             self._say(f"run {self._run} is followed by another process ({other}) now")
@@ -211,6 +212,7 @@ class Follower:
                     self._say(f"The mirror job cannot run: {report.detail}" if failed else report.detail)
                 self._records.delete(self._run)
                 return report.exit_code
+        # Orders before the question whether it is dead: an order to stop explains its silence.
         self._order(report)
         if (why := self._death(report)) is not None:
             self._records.delete(self._run)

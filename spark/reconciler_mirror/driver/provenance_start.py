@@ -79,6 +79,7 @@ async def _floors(flow: FlowSettings, source: ClusterClient) -> tuple[dict[Key, 
                 raise NotReadyError(_denied(flow, name)) from None
             raise
         for key, position in positions.items():
+            # An offset of unknown origin proves no boundary between marked and unmarked copies.
             if not position.proved:
                 unknown[key] = name
                 continue

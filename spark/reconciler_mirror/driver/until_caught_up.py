@@ -86,6 +86,7 @@ class CatchUp:
             return CatchUpVerdict(
                 False, " ".join(f"flow {name} cannot be caught up with: {why}" for name, why in hopeless)
             )
+        # A flow that has not begun has no lag, which is no proof that it has caught up.
         if not all(view.running and self._begun(view) for view in flows):
             return None
         goals = [self.board.goal_view(view.settings.name) for view in flows]

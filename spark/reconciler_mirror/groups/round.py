@@ -315,6 +315,7 @@ class GroupRounds:
     async def _look_at_empty(self, unknown: set[Key], routes: Mapping[Key, str]) -> None:
         """Translates offsets that the map does not know: in a partition empty on both sides to the end of the target,
         and before the beginning of the map to the target's log start for now, so that the group misses nothing."""
+        # Not in each round: there may be thousands of empty partitions, and they rarely change.
         before = self._round - LOOK_AT_EMPTY_EVERY
         due = [key for key in unknown if self._empty.get(key, before) <= before]
         self._empty |= dict.fromkeys(due, self._round)

@@ -127,6 +127,8 @@ class GapCloser:
         wanted = {(key, gap) for key, in_partition in gaps.items() for gap in in_partition}
         self._seen = {item: self._seen.get(item) or _Seen(self._round + SEEN_ROUNDS, self._round) for item in wanted}
         due = [pair for pair, asked_gap in self._seen.items() if asked_gap.due <= self._round]
+        # Time of this thread's CPU, not of the clock: slow brokers cost others nothing, while decoding delays the
+        # driver.
         until = time.thread_time() + CPU_S
         for key, gap in sorted(due, key=lambda pair: self._seen[pair].last):
             if time.thread_time() > until:

@@ -32,19 +32,27 @@ class Tuning:
     fetch_bytes: int = 4 << 20
     fetch_bytes_far: int = 32 << 20
     partition_bytes: int = 256 << 10
+    """The least that a partition may bring in one Fetch answer, however many share it."""
     partition_share: int = 16
     fetch_wait_ms: int = 500
+    """Time that a source broker may hold a request without new records."""
     request_bytes: int = 4 << 20
     requests_in_flight: int = 4
     most_in_flight: int = 256
     bytes_in_flight: int = 48 << 20
     commit_interval: float = 0.003
+    """The least time between commits once all partitions of a transaction are caught up: latency counts then."""
     transaction_age: float = 0.4
+    """Age at which a transaction of partitions with a lag is committed: throughput counts then."""
     transaction_bytes: int = 128 << 20
     idle_commit: float = 1.0
+    """Delay of a commit that only moves positions, since no reader waits for one."""
     delivery_timeout: float = 20.0
+    """Time without any answer of the target after which a partition, or the session, begins again."""
     retry_stopped: float = 5.0
+    """Pause before a partition that a condition stopped is tried again."""
     poll_paused: float = 2.0
+    """How often a paused partition's end is asked for, at most."""
 
 
 UNKNOWN = -1

@@ -315,6 +315,8 @@ class LaneSession:
         partition.hold.ask_pause(partition.source in self._paused)
         self.lane.partitions[partition.source] = partition
         self.lane.changed.add(partition)
+        # Stopped for one pause more: to try again at once in each new session would end it for the healthy partitions
+        # each time.
         condition = self._held.pop(partition.source, None)
         if condition is None:
             self.lane.delivery.begin(partition)

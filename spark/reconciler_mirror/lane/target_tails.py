@@ -131,6 +131,8 @@ class TargetTails:
         low = (await small_topics.begins(self._lane.target, [partition.target]))[partition.target]
         for begin, end in ((max(low, begin), end) for begin, end in gaps if low < end):
             try:
+                # Without transactions a repeated batch lies in the log like any other, so only a record that the source
+                # lacks counts as another client's.
                 if self._lane.spec.delivery != "exactly_once":
                     first = await self._without_equal(partition, begin, min(end, begin + MOST))
                 else:

@@ -85,6 +85,8 @@ class Committer:
             return lane.dirty_since + tuning.idle_commit - now
         if lane.open_bytes >= tuning.transaction_bytes * (LARGER if self._took > LONG_COMMIT else 1):
             return 0.0
+        # Caught up, the next records wait for this commit, so it comes soon. With a lag, fewer and larger transactions
+        # copy faster, and the longer a commit takes, the more records one should hold.
         if all(partition.caught_up for partition in lane.touched):
             return self._last + max(tuning.commit_interval, min(self._took * PAUSE_SHARE, LONGEST_PAUSE)) - now
         return lane.opened_at + max(tuning.transaction_age, min(AMORTISED * self._took, LONGEST_AGE)) - now

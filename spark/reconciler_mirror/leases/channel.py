@@ -217,6 +217,7 @@ class ChannelClient:
             log("no control channel; without one the lease runs to its deadline", driver=place, error=str(error))
             self._refused = True
             return None
+        # The timeout was for connecting. An open line may be silent for as long as nothing changes.
         connection.settimeout(None)
         line = Line(connection, stream)
         line.send_raw(self._greeting)

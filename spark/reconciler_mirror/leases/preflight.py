@@ -100,6 +100,7 @@ def side_problems(host: str, endpoint: Any) -> list[str]:
             cluster.close()
 
     try:
+        # A login at one broker proves nothing about the others: each is tried by the address that it advertises.
         addresses = asyncio.run(asyncio.wait_for(look(), ANSWER_S))
     except LookupError as error:
         return [f"executor {host}: {error}, which the client settings of cluster {name} name"]

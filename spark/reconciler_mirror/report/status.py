@@ -175,6 +175,7 @@ class StatusWriter:
             self._runner.run(self._append(content))
         except FAILURES as error:
             why = str(error) or f"no answer within {_ANSWER_S:.0f} s"
+            # Once for each cause: this is written every few seconds, and the log would hold nothing else.
             if why != self._complained:
                 self._complained = why
                 _log.warning(

@@ -321,6 +321,7 @@ class OffsetReader:
             else:
                 offsets |= {place: answer for place, answer in answers.items() if isinstance(answer, int)}
                 refused |= {place: answer for place, answer in answers.items() if isinstance(answer, BrokerError)}
+            # A partition that cannot be read does not keep the others from being compared.
             lasts = time.monotonic() > until
             for place, refusal in refused.items():
                 if lasts or (isinstance(refusal, BrokerError) and not refusal.retriable):

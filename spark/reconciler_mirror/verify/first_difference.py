@@ -42,6 +42,7 @@ def differences(
     ours, theirs = ([record if offsets else record[1:] for record in side] for side in (source, target))
     if ours == theirs:
         return
+    # The same records in another order are one difference; record by record, each of them would look wrong.
     if Counter(record[1:] for record in source) == Counter(record[1:] for record in target) and not offsets:
         first = next(index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
         last = max(index for index, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
@@ -50,6 +51,8 @@ def differences(
     for tag, at, end, begin, until in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if tag == "equal":
             continue
+        # Where both sides have records, they are compared in pairs, and only the surplus of one side is missing or
+        # extra.
         both = min(end - at, until - begin)
         for index in range(both):
             a, b = source[at + index], target[begin + index]

@@ -80,6 +80,7 @@ def words(plan: PartitionRange, difference: verification.FirstDifference, writer
     """Problem and remedy."""
     target, source = plan.target, plan.source
     at, here = difference.target_offset, difference.source_offset
+    # No remedy writes into the copy: whatever is appended to a copy with same offsets shifts what comes after.
     if at is None:
         lacks = f"{target.name} lacks what {source.endpoint.cluster} has at offset {here}"
         todo = (

@@ -94,6 +94,8 @@ class HostedMirror:
         progress(f"mirror {self._mirror}: generation {generation} is written, fingerprint {fingerprint}")
 
         def done(lease: mirror_control.HostLease) -> LiveMirror | None:
+            # The host's word is not enough: it says what it started. Only the job reports that it copies by this
+            # definition.
             reported = self._status()
             report = lease.report
             if (

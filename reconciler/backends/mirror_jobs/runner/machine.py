@@ -129,6 +129,7 @@ def spark_master(
             continue
         if not master.startswith("spark://"):
             return SparkMaster(master, f"{host}:{port} takes connections")
+        # A standby master takes connections, too, and registers no application. Only its page says which one it is.
         page = _page(host, page_port, within_s)
         if isinstance(page, Unknown) or page.get("status") == "ALIVE":
             seen = standalone(master, f"{host}:{port} takes connections", page, application)

@@ -316,6 +316,8 @@ class SparkRunner:
                     "No process on this host follows it, so it cannot be killed from here.",
                     f"Check its log, or end it on the cluster: {reported.application_id}. No record is lost by that.",
                 )
+            # Repeated until it is obeyed: a driver that starts just now may have read its orders before this one was
+            # written.
             order(reported)
             time.sleep(1.0)
             now = self.status(mirror)

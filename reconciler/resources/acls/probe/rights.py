@@ -151,6 +151,8 @@ class KnownLogins:
         logins: dict[Principal, ProbedLogin] = {}
         for kind in dict.fromkeys(need.kind for need in needs):
             some = wanted([need for need in needs if need.kind is kind], touched)
+            # Asked before all waves, not before each one: the wave before may have taken the right away, and would go
+            # unnoticed.
             if kind in known and set(some) <= set(known[kind].wanted):
                 logins[kind] = known[kind]
             else:

@@ -195,6 +195,8 @@ class Copies:
                 for partition in taken:
                     del self._waiting[partition]
                     queue = partition.outbox.queue
+                    # It may have been paused or stopped since it asked, or its hole may have been dropped with its
+                    # queue.
                     if partition.hold.phase is Phase.COPYING and queue and queue[0].hole >= 0:
                         ready.append(partition)
                     else:

@@ -184,6 +184,8 @@ class Markers:
         pause, until, first = COMPLETE_FIRST, time.monotonic() + LEADERS_WITHIN, True
         while True:
             state, ends = seen
+            # The first check rode on the connection of EndTxn. Where it brought nothing, the coordinator is asked
+            # again, and the ends are older than its answer.
             if state is None or state.error:
                 state, ends = await self._identity.state(), None
             if state is None:

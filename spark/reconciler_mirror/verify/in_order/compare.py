@@ -252,6 +252,8 @@ def _sampled(plan: model.PartitionRange, readers: Readers) -> PartitionReading:
             continue
         source = replace(now.source, start=begin, end=min(end, now.source.end), cut=False)
         part = replace(now, source=source, position=min(now.position, end), window=model.TimeWindow(), parts=None)
+        # Without equal offsets the part has to be found in the copy. A place that most records agree on is likely and
+        # not sure, so differences there are reported with that doubt.
         place = (begin, begin, True) if now.same_offsets else _where_both_begin(part, now, readers)
         ours, theirs, sure = place
         source = replace(source, start=ours)

@@ -161,6 +161,7 @@ class Walk:
         source, target = ours.batch, theirs.batch
         if source is None or target is None:
             return False
+        # Equal records at other offsets are a difference here, which the search by single records names.
         if plan.same_offsets and source.batch.base + source.index != target.batch.base + target.index:
             return False
         begun, size = (ours.at, theirs.at), source.place
@@ -280,6 +281,7 @@ class Walk:
             if side.left:
                 break
         if count:
+            # The side that has ended still has its place in the result: there a reader looks for what is missing.
             ours, theirs = self._source, self._target
             source = (begun, last) if side is ours else (ours.at, ours.at)
             target = (begun, last) if side is theirs else (theirs.at, theirs.at)

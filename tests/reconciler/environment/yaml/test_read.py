@@ -19,8 +19,7 @@ from ruamel.yaml.events import Event
 from reconciler.environment.load import load
 from reconciler.environment.yaml import read as reading
 from reconciler.environment.yaml.nodes import CONTROL, Document, Mapping, Node, Scalar, Sequence
-from reconciler.environment.yaml.read import read
-from reconciler.environment.yaml.tree_builder import GiveUpError, TreeBuilder
+from reconciler.environment.yaml.read import GiveUpError, TreeBuilder, read
 from reconciler.errors import TopologyError, Where
 from tests.support.paths import ENVIRONMENTS
 

@@ -22,6 +22,7 @@ def assertion(oauth: Mapping[str, str], client: str, audience: str) -> str:
         key = text_of_file(path, f"{_PREFIX}private.key.file")
     if not key:
         raise SettingError(f"an assertion needs {_PREFIX}private.key.file, {_PREFIX}private.key.pem or {_PREFIX}file")
+    # Valid from a minute ago, because an identity provider whose clock is behind refuses what is not valid yet.
     now = int(time.time())
     claims: dict[str, object] = {
         "iss": oauth.get(f"{_PREFIX}claim.iss") or client,
