@@ -56,6 +56,7 @@ if settings.get_current_profile_name() == "repeatable":
 _PROFILES = ("ha", "ha_east", "trio", "kerberos", "secure", "plain")
 _clusters: dict[str, contextlib.ExitStack] = {}
 _last: dict[str, pytest.Item] = {}
+_without_brokers = False  # while a test runs that no mark and no fixture's name shows to need one
 _RUN = uuid.uuid4().hex[:4]
 _counter = itertools.count(1)
 
@@ -111,7 +112,8 @@ def _phase(item: pytest.Item) -> int:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """librdkafka aborts the process when a client is destroyed on its own background thread. That thread runs Python
     for each answer, so with clients about the collector runs on the main thread only, between two tests."""
-    if not _phase(item):
+    global _without_brokers
+    if _without_brokers := not _phase(item):
         return (yield)
     gc.disable()
     try:
@@ -131,6 +133,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 
 def _sandbox(profile: str, *, quick: bool = False, only: str = "") -> Iterator[Sandbox]:
+    assert not _without_brokers, f"mark the test kafka: it starts {profile} among those that need no broker"
     with contextlib.ExitStack() as stack:
         sandbox = stack.enter_context(running(profile, quick=quick, clusters=(only,) if only else ()))
         _clusters[f"{profile}_{only}" if only else profile] = stack

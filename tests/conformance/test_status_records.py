@@ -23,6 +23,8 @@ from tests.support.fakes.subjects import BrokerStranger
 from tests.support.jobs.frozen_broker import freeze, thaw
 from tests.support.jobs.status_records import NOW, record
 
+pytestmark = pytest.mark.kafka
+
 
 class Job:
     """Writes status records as a mirror job does."""
