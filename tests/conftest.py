@@ -14,7 +14,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Generator, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -26,8 +26,10 @@ from reconciler_sandbox.brokers.up_down import running
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler_sandbox.profiles import CLUSTERS
 from reconciler_sandbox.releases import release_of
+from typer.main import get_command
 
 from reconciler.cli.main import main
+from reconciler.render.console import App
 from reconciler.replication.allowed import allowed
 from tests.support.clusters import CreateTopic
 from tests.support.commands import Ended, Write
@@ -37,6 +39,10 @@ from tests.support.waiting import until
 
 # Thousands of test modules are imported at first, and what they make stays.
 gc.set_threshold(200_000, 20, 100)
+
+# The program makes its commands at each start, in 30 ms: tests start it some thousand times in one process.
+_made = cache(get_command)
+App.__call__ = lambda app, **arguments: _made(app)(**arguments)  # type: ignore[method-assign]
 
 # Brokers beside it make any example slow now and then; what must hold does not depend on the clock. Hypothesis has a
 # profile of its own where CI is set, and takes words and numbers from modules that happen to be imported: neither may
