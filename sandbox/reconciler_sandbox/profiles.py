@@ -21,8 +21,11 @@ BLOCK = 100
 _FIRST_PORT: Mapping[str, int] = MappingProxyType({"east": 0, "west": 50, HUB: 80, _KDC: 90})  # the hub has one broker
 _BROKER_STRIDE = 10
 
-# C1 only: half the start-up CPU; no counters for jstat. Not for `plain`, which also carries the benchmarks.
-QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
+# C1 only, and soon, since to interpret costs more: half the start-up CPU; no counters for jstat. Not for `plain`, which
+# also carries the benchmarks.
+QUICK_START = (
+    "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=0.2", "-XX:-UsePerfData",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
