@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from reconciler.kafka.client.errors import SettingError, name_of
+from reconciler.kafka.client.errors import DENIED, BrokerError, SettingError, name_of
 from reconciler.replication.handover import FlowSettings
 from reconciler.replication.names import ConditionCode, OwnTopics, position_group, runbook_of
 from reconciler.replication.status import ReportedLoss
@@ -69,11 +69,17 @@ def waits_for_positions(flow: FlowSettings, old: int, within_s: float) -> Condit
 def takeover_refused(flow: FlowSettings, error: Exception) -> Condition:
     """``error``: the target's answer while the takeover fenced lanes or read positions."""
     target = flow.target
+    denied = isinstance(error, BrokerError) and error.code in DENIED
+    todo = f"Check {', '.join(target.bootstrap_servers)}."
+    if denied:
+        todo = (
+            f"Give the mirror's principal its rights there (transactional ids mirror.{flow.state_name}.*, group "
+            f"mirror.{flow.state_name}): {GRANTS}."
+        )
     return Condition(
-        "target_unreachable",
+        "permission_denied" if denied else "target_unreachable",
         f"{flow.name} is not copied yet: {target.cluster} did not let the mirror fence and read positions: {error}",
-        f"Check {', '.join(target.bootstrap_servers)} and the mirror's rights there (transactional ids "
-        f"mirror.{flow.state_name}.*, group mirror.{flow.state_name}). It is retried automatically.",
+        f"{todo} It is retried automatically.",
         stops=True,
     )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from reconciler_mirror.conditions.flow import takeover_refused
 from reconciler_mirror.driver import takeover
 from reconciler_mirror.driver.takeover import Takeover
 from reconciler_mirror.lane import positions
@@ -19,6 +21,8 @@ from reconciler.kafka.client.cluster import NO_ID, Key
 from reconciler.kafka.client.errors import UNKNOWN_TOPIC, BrokerError
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset, GroupOffsets
 from reconciler.replication.handover import FlowSettings, Naming, Start
+from reconciler.replication.handover_reader import parse
+from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_spec import lane
 
 IDS = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
@@ -218,3 +222,18 @@ def test_where_one_identity_is_refused_the_others_ask_no_longer(monkeypatch: pyt
         taking.prepare()
     assert [task.cancelled() for task in asked] == [True]
     taking.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "named", "todo"),
+    [
+        (30, "permission_denied", "group mirror.orders): reconciler doctor ENV prints the commands"),
+        (53, "permission_denied", "(transactional ids mirror.orders.*, "),
+        (15, "target_unreachable", "Check west:9092."),
+    ],
+)
+def test_a_right_that_it_lacks_is_none_of_the_network(code: int, named: str, todo: str) -> None:
+    flow = parse(json.dumps(handover())).flows[0]
+    condition = takeover_refused(flow, BrokerError(code, "positions of group mirror.orders on west"))
+    assert (condition.code, condition.stops) == (named, True)
+    assert todo in condition.todo
