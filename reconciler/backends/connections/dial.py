@@ -72,7 +72,7 @@ def unexpected_tls(servers: Iterable[str], settings: Mapping[str, str]) -> str:
         return ""
     protocol = settings.get("security.protocol", "PLAINTEXT").upper()
     # Only the handshake matters, so the certificate is not verified.
-    context = ssl.create_default_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     for server in tuple(servers)[:_ASKED_AT_MOST]:
