@@ -441,7 +441,8 @@ def test_an_edit_of_any_key_has_a_change_or_a_headline(path: str, monkeypatch: p
     assert not silent
 
 
-WRONG = ("null", "{east: null}", "[null, {a: 1}]", "1e400", "2001-01-01", '"\\e[2J"', "9" * 400)
+WRONG = ("null", "[null, {a: 1}]", "1e400", '"\\e[2J"')
+AT_NIGHT = ("{east: null}", "2001-01-01", "9" * 400)
 OF_ANOTHER_LINE = {"flows.*.naming.separator"}
 """A name that is too long by it is a problem of the flow."""
 
@@ -454,12 +455,13 @@ def _problems(text: str) -> tuple[Problem, ...]:
     return ()
 
 
+@pytest.mark.parametrize("values", [WRONG, pytest.param(AT_NIGHT, marks=pytest.mark.long)], ids=["day", "night"])
 @pytest.mark.parametrize("path", sorted(KEYS.keys() - ALWAYS_REFUSED))
-def test_whatever_a_key_holds_is_loaded_or_named_with_its_line(path: str) -> None:
+def test_whatever_a_key_holds_is_loaded_or_named_with_its_line(path: str, values: tuple[str, ...]) -> None:
     key = KEYS[path]
     text = json.dumps(json.loads(_environment(key.at or path, key, "@@")), indent=1)
     line = text[: text.index('"@@"')].count("\n") + 1
-    for wrong in WRONG:
+    for wrong in values:
         problems = _problems(text.replace('"@@"', wrong, 1))
         assert all(problem.where.line > 0 for problem in problems), (wrong, problems)
         here = any(problem.where.line == line for problem in problems) or path in OF_ANOTHER_LINE
