@@ -96,6 +96,7 @@ def test_what_lies_before_it_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bomb_among_small_batches_goes_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert codecs.MOST_OPENED == 128 << 20, "docs/SECURITY.md names the figure"
     monkeypatch.setattr(codecs, "MOST_OPENED", ROOM)
     bomb = batch(1, value=bytes(ROOM + 1), codec=ZSTD)
     pieces, covered, _ = fetched(batch(0), bomb, batch(2))
