@@ -6,7 +6,7 @@ Names are grouped by the rules that match them, so that ten thousand topics cost
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reconciler.model.plan import AccessShift
 from reconciler.model.principals import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
@@ -74,10 +74,19 @@ def shifts(
                     request = AccessRequest(principal, operation, rule.resource, members[0], **host)
                     was, now = before.allows(request), after.allows(request)
                     if was != now:
-                        reach = all_operations[principal, now, rule.resource, rule.host]
+                        reach = all_operations[principal, now, rule.resource, _hosts(rule, request, after, now)]
                         for name in members:
                             reach[name].add(operation)
     return tuple(_merged(cluster, all_operations))
+
+
+def _hosts(rule: AclBinding, request: AccessRequest, after: Rulebook, now: bool) -> str:
+    """Where the request is decided otherwise than before; hosts with rules of their own may be exceptions."""
+    if rule.host != WILDCARD:
+        return rule.host
+    named = {each.host for each in after.on(request.resource, request.name)} - {WILDCARD}
+    but = [host for host in sorted(named) if after.allows(replace(request, host=host)) != now]
+    return f"any host but {', '.join(but)}" if but else WILDCARD
 
 
 def locked_out(before: Rulebook, after: Rulebook, required: Iterable[AclBinding]) -> tuple[LockedOut, ...]:

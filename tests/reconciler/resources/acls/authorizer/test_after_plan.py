@@ -96,6 +96,20 @@ def test_a_rule_by_which_nobody_gains_says_so(there: str, rule: str, gains: bool
     assert ("no one gains a right by it" in plan_text(planned)) is not gains
 
 
+def test_a_host_that_keeps_the_right_is_no_loser() -> None:
+    seen = world()
+    seen.clusters["east"].acls |= rules("allow User:a read topic orders", "deny User:b read topic orders from 10.0.0.9")
+    wished = """
+access:
+  - {principal: "User:a", clusters: [east], resource: topic, names: [orders], operations: [read], absent: true}
+  - {principal: "User:a", clusters: [east], resource: topic, names: [orders], operations: [read], hosts: [10.0.0.1]}
+  - {principal: "User:b", clusters: [east], resource: topic, names: [orders], operations: [read]}
+"""
+    text = plan_text(seen.plan(env(PLAIN, wished)))
+    assert "User:a loses read on topic orders from any host but 10.0.0.1" in text
+    assert "User:b gains read on topic orders from any host but 10.0.0.9" in text
+
+
 def test_a_rule_in_place_of_one_that_goes_is_not_said_to_be_of_no_use() -> None:
     seen = world()
     seen.clusters["east"].acls |= rules("allow User:a read topic *")
