@@ -222,8 +222,9 @@ def _conditions(flow: FlowStatus, mirror: LiveMirror, folder: str) -> Iterator[V
 
 def _of_condition(flow: FlowStatus, code: str, *, stops: bool) -> Health:
     """Health by a condition. One that ends by itself may still delay records: then the flow has stalled partitions, or
-    unknown lag."""
+    unknown lag. Nothing of a flow that is paused as a whole is delayed by it."""
     waits = flow.records_lag is None or flow.lag_unknown_partitions or flow.stalled_partitions
+    waits = waits and flow.state != "paused"
     return Health.STOPPED if stops or (code in WAITING and waits) else Health.DEGRADED
 
 

@@ -88,6 +88,13 @@ def test_conditions_of_a_job_that_reports_nothing_now_are_those_of_its_last_reco
     assert (now.text, now.heals) == ("source_unreachable: t", True)
 
 
+def test_a_source_in_maintenance_stops_nothing_of_a_flow_that_is_paused() -> None:
+    """As alerts see it: a planned failover or pause, and then the source is taken down."""
+    waiting = status(records_lag=None, state="paused", conditions=(condition("source_unreachable", stops=False),))
+    [cause] = verdict(seen(waiting, CALM)).causes
+    assert (cause.health, cause.code) == (Health.DEGRADED, "source_unreachable")
+
+
 def test_a_condition_beside_copying_degrades() -> None:
     assert verdict(seen(status(conditions=(condition("groups_not_synced", stops=False),)), CALM)).health == "DEGRADED"
     assert set(WAITING) < set(CONDITION_CODES)
