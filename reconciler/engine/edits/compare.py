@@ -57,7 +57,7 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
         items=items,
         follows=tuple(flows.following(routes)),
         flows=impacts,
-        mirrors=tuple(flows.mirror_impacts(flows.TopologySides(base, after, routes, items))),
+        mirrors=tuple(flows.mirror_impacts(flows.TopologySides(before or base, base, after, routes, items))),
         new=before is None,
     )
 

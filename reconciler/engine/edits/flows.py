@@ -122,7 +122,10 @@ def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[edit.TopicTravel]]:
 class TopologySides:
     """Both topologies with their routes, and how their entries differ."""
 
+    named: Topology
+    """The one before, under its own names."""
     before: Topology
+    """The same under the names of ``after``."""
     after: Topology
     routes: RoutesOfBothSides
     items: Sequence[edit.ItemChange]
@@ -145,8 +148,9 @@ def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
             )
         else:
             was, now = mirror_handover(before, old), mirror_handover(after, new)
-            prints, harmless = (str(was["fingerprint"]), str(now["fingerprint"])), tuple(_harmless(new, sides))
-            if prints[0] == prints[1]:
+            running = mirror_handover(sides.named, sides.named.mirrors[name])
+            prints, harmless = (str(running["fingerprint"]), str(now["fingerprint"])), tuple(_harmless(new, sides))
+            if was["fingerprint"] == now["fingerprint"]:
                 if harmless:
                     yield edit.MirrorImpact(name, edit.Fate.KEEPS_RUNNING, *prints, harmless=harmless)
                 continue

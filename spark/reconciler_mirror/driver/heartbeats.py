@@ -77,5 +77,5 @@ class Heartbeats:
             return
         self._troubles[cluster] = why
         whole = "; ".join(f"{name}: {each}" for name, each in sorted(self._troubles.items()) if each)
-        text = f"heartbeats of {self._flow} cannot be written; records are still copied: {whole}"
+        text = f"heartbeats of {self._flow} cannot be written, which stops no records: {whole}"
         self._report(Condition("heartbeats_not_written", text, todo, HEARTBEATS) if whole else None)

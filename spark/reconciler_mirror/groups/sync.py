@@ -65,7 +65,7 @@ class GroupSync:
             try:
                 asyncio.run(self._rounds())
             except (WireError, SettingError, LookupError) as error:
-                todo = "Check the cluster named; records are still copied, and it is retried automatically."
+                todo = "Check the cluster named. It stops no records, and is retried automatically."
                 if isinstance(error, BrokerError) and error.code in DENIED:
                     todo = f"Give the mirror's principal its rights on groups: {GRANTS}. It is retried automatically."
                 text = f"group offsets of {self._flow.name} are not synced now: {error}"

@@ -370,3 +370,13 @@ def test_a_topic_that_leaves_its_class_has_none() -> None:
     found = compare(with_topic(shop(), "orders", class_name="kept"), shop())
     (field,) = next(item for item in found.items if item.kind == "topic").fields
     assert (field.path, field.before, field.after) == ("class", "kept", "(not set)")
+
+
+def test_a_renamed_flow_has_the_fingerprint_that_its_job_reports() -> None:
+    base = shop()
+    [(old, one)] = base.flows.items()
+    moved = replace(one, name="renamed", moved_from=old)
+    mirrors = {name: replace(each, flows=("renamed",)) for name, each in base.mirrors.items()}
+    (impact,) = compare(base, replace(base, flows={"renamed": moved}, mirrors=mirrors)).mirrors
+    [mirror] = base.mirrors.values()
+    assert (impact.fate, impact.before) == (Fate.RESTARTS, mirror_handover(base, mirror)["fingerprint"])
