@@ -40,7 +40,7 @@ def with_remote_topics(
     refused, unknown, notes = list(plan.refused), list(plan.unknown), list(plan.notes)
     for judged in judged_flows:
         refused += _refusals(topology, live, judged)
-        notes += (*foreign_positions(judged), *copied_beside(judged))
+        notes += (*foreign_positions(judged), *copied_beside(judged), *left_out_before_marks(topology, judged, facts))
         if isinstance(applied, Applied) and judged.flow.name in applied.flows:
             notes += begins_late_again(judged)
     # Without its positions, a flow may continue only if it is known to have run before: its job checks them itself. A
@@ -124,10 +124,24 @@ def copied_beside(judged: Judged) -> Iterator[str]:
     if shared := judged.shared:
         flow = judged.flow
         yield (
-            f"flow {flow.name} begins to copy all of {flow.source} into what {flow.target} shares with it and holds"
+            f"flow {flow.name} begins to copy {flow.source} into what {flow.target} shares with it and holds"
             f" already: {_listed(judged, shared)}. If these are copies from {flow.source}, and not of producers there,"
             f" they would be there twice: write flows.{flow.name}.start: latest"
         )
+
+
+def left_out_before_marks(topology: Topology, judged: Judged, facts: Facts) -> Iterator[str]:
+    """Notes for a flow with provenance that begins where another one has copied to already. The job notes how far the
+    other had come when it began to mark its copies, and begins there."""
+    flow, sources = judged.flow, {judged.copies.partitions[key] for key in judged.fresh}
+    for other in topology.arriving(flow) if flow.source in facts else ():
+        copied = sources & facts[flow.source].positions.get(other.state_name, {}).keys()
+        if copied:
+            yield (
+                f"flow {flow.name} begins after what {flow.source} held of {first_of(sorted({t for t, _ in copied}))}"
+                f" when flow {other.name} began to mark its copies there: of earlier records none is carried, also not"
+                " those of producers, because nothing distinguishes them from copies"
+            )
 
 
 def begins_late_again(judged: Judged) -> Iterator[str]:

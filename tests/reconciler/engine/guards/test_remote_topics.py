@@ -21,7 +21,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import FlowCopies, Key, Plan, RemoteFacts, Stakes
 from reconciler.model.state.last_apply import Applied
 from reconciler.render.plan.impact import amounts_sentence
-from reconciler.replication.handover import Start
+from reconciler.replication.handover import Naming, Start
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark
 from tests.support.builders import flow, topic, topology, world
 
@@ -282,6 +282,32 @@ def test_what_a_flow_with_provenance_shares_is_said_with_its_amount() -> None:
     assert note in found[0]
     late = flow("east", "west", SOURCE, provenance=Carry.LOCAL, start=Start("latest"))
     assert blocked(FILLED, late)[0].notes == ()
+
+
+@pytest.mark.parametrize(
+    ("of_first", "begun", "notes"),
+    [({(SOURCE, 0): PositionMark()}, False, 1), ({(SOURCE, 0): PositionMark()}, True, 0), ({}, False, 0)],
+    ids=["the way back begins", "it has begun", "both begin"],
+)
+def test_a_way_back_says_what_it_leaves_out(of_first: dict[Key, PositionMark], *, begun: bool, notes: int) -> None:
+    there = world("east", "west")
+    for name in ("east", "west"):
+        there.clusters[name].put(SOURCE, 1, 1)
+    marks: dict[str, Any] = {"naming": Naming("identity"), "provenance": Carry.LOCAL}
+    declared = topology(flow("east", "west", SOURCE, **marks), flow("west", "east", SOURCE, **marks))
+    live = there.look(declared)
+    back: dict[Key, PositionMark] = {(SOURCE, 0): PositionMark()} if begun else {}
+    facts = {
+        "west": RemoteFacts(positions={"east-to-west": of_first}),
+        "east": RemoteFacts(positions={"west-to-east": back}),
+    }
+    copies = copies_of(declared, live)
+    judged = judge(declared, copies, facts)
+    made = with_remote_topics(world().plan(topology()), declared, live, judged, copies, facts, None)
+    said = [note for note in made.notes if "began to mark its copies there" in note]
+    assert len(said) == notes
+    for note in said:
+        assert note.startswith("flow west-to-east begins after what west held of orders when flow east-to-west")
 
 
 @pytest.mark.parametrize(
