@@ -17,7 +17,7 @@ IMPORTS = """
 import sys
 import confluent_kafka, reconciler_mirror.leases.leases, reconciler_mirror.verify.tasks
 import reconciler_mirror.cluster_mode.record_run
-for name in ("confluent_kafka", "cramjam", "crc32c", "kafka", "prometheus_client", "re2", "structlog"):
+for name in ("confluent_kafka", "cramjam", "crc32c", "kafka.protocol", "prometheus_client", "re2", "structlog"):
     print(name, sys.modules[name].__file__)
 """
 
