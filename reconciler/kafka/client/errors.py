@@ -1,6 +1,6 @@
 """Errors between a client and a broker, classified by the caller's reaction."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 _FIRST = -1
 _NAMES = """
@@ -127,20 +127,25 @@ class FencedError(BrokerError):
 
 
 class PartitionsDeniedError(BrokerError):
-    """The principal may not write to ``keys``, so a coordinator added no partition of the request."""
+    """The principal may not use ``keys``. AddPartitionsToTxn then adds none of its partitions; OffsetCommit and
+    TxnOffsetCommit take the positions of the others."""
 
     def __init__(self, keys: Collection[tuple[str, int]], subject: str) -> None:
         super().__init__(TOPIC_AUTHORIZATION_FAILED, subject)
         self.keys = frozenset(keys)
 
 
-def check_added(codes: Mapping[tuple[str, int], int]) -> None:
-    """For an answer of AddPartitionsToTxn: raises PartitionsDeniedError with all partitions that it names, else as
-    ``check``. One cause leaves all others of the request unattempted, wherever in the answer it is."""
-    if denied := [key for key, code in codes.items() if code == TOPIC_AUTHORIZATION_FAILED]:
-        raise PartitionsDeniedError(denied, f"adding {denied[0][0]}-{denied[0][1]} to the transaction")
-    for (topic, partition), code in sorted(codes.items(), key=lambda each: each[1] == NOT_ATTEMPTED):
-        check(code, f"adding {topic}-{partition} to the transaction")
+def check_each(codes: Mapping[tuple[str, int], int], subject: Callable[[str], str]) -> None:
+    """For the partitions of one answer: raises as ``check``, or PartitionsDeniedError with all partitions that it
+    denies. ``subject`` takes the partition. One cause leaves others of a request unattempted, wherever in the answer it
+    is."""
+    failed = {key: code for key, code in codes.items() if code}
+    last = {TOPIC_AUTHORIZATION_FAILED: 1, NOT_ATTEMPTED: 2}
+    for (topic, partition), code in sorted(failed.items(), key=lambda each: last.get(each[1], 0)):
+        if code == TOPIC_AUTHORIZATION_FAILED:
+            denied = [key for key in failed if failed[key] == code]
+            raise PartitionsDeniedError(denied, subject(f"{topic}-{partition}"))
+        check(code, subject(f"{topic}-{partition}"))
 
 
 def check(code: int, subject: str) -> None:

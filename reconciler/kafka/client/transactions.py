@@ -232,7 +232,7 @@ class Identity:
             unanswered = True
             codes = await connection.ask(api, body, transaction_requests.unpack_add)
             unanswered = False
-            errors.check_added(codes)
+            errors.check_each(codes, _adding)
 
         await self._patiently(TRANSACTION, ask)
 
@@ -251,7 +251,7 @@ class Identity:
         sent(connection)
         codes, error = await transaction_requests.aborted(connection, pending)
         try:
-            errors.check_added(codes)
+            errors.check_each(codes, _adding)
         except errors.PartitionsDeniedError:
             self.disturbed = before
             raise
@@ -272,7 +272,8 @@ class Identity:
         return TransactionalProducer(str(self.transactional_id), self.producer_id, self.epoch)
 
     async def commit_positions(self, positions: Mapping[Key, CommittedOffset]) -> None:
-        """Into the open transaction, or at once for an idempotent producer. Keys are target topic and partition."""
+        """Into the open transaction, or at once for an idempotent producer. Keys are target topic and partition.
+        PartitionsDeniedError: all others are committed."""
         if not positions:
             return
         if self.transactional and not self.version_2:
@@ -363,8 +364,7 @@ class Identity:
             version = connection.negotiated(key, newest, newest, "OffsetCommit")
             body = group_offsets.pack_commit(self._group, positions)
         codes = await connection.ask((key, version, True), body, group_offsets.unpack_commit)
-        for (topic, partition), code in codes.items():
-            errors.check(code, f"position of {topic}-{partition} in group {self._group}")
+        errors.check_each(codes, lambda partition: f"position of {partition} in group {self._group}")
         if len(codes) != len(positions):
             raise errors.BrokerError(
                 -1, f"{len(codes)} of {len(positions)} positions in group {self._group} were answered"
@@ -399,6 +399,10 @@ class Identity:
             key = self._group if kind == GROUP else self.transactional_id
             node = self._coordinators[kind] = await self._cluster.coordinator(str(key), kind)
         return await self._cluster.connection(node, self._purpose)
+
+
+def _adding(partition: str) -> str:
+    return f"adding {partition} to the transaction"
 
 
 async def _nothing(_: Connection) -> None:

@@ -103,8 +103,8 @@ def refused(
             "permission_denied",
             spec,
             f"is not copied: the target refuses writing {spec.target_topic}: {why}",
-            f"Give the mirror's principal WRITE on {spec.target_topic} at the target: {GRANTS}. Copying resumes "
-            "automatically.",
+            f"Give the mirror's principal READ and WRITE on {spec.target_topic} at the target: {GRANTS}. Copying "
+            "resumes automatically.",
         )
     problem = f"what begins at source offset {reached}"
     if record is not None:

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from reconciler.kafka.client.cluster import Key, parsed_id
-from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, WireError, check
+from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, PartitionsDeniedError, WireError, check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.hanging_transactions import settle
 from reconciler.kafka.client.transactions import Identity
@@ -346,7 +346,13 @@ class _Open:
         return len(specs)
 
     async def _commit(self, lane_positions: Mapping[Key, LanePosition]) -> None:
-        await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})
+        try:
+            await self.first.commit_positions({key: positions.to_commit(key, at) for key, at in lane_positions.items()})
+        except PartitionsDeniedError as error:
+            # The others have the claim. The lane of a denied partition cannot commit either, and stops it alone.
+            _log.warning(
+                "positions may not be written", flow=self.flow.name, partitions=len(error.keys), why=str(error)
+            )
 
 
 def mark_owner(flow: FlowSettings, claim: Claim) -> bool:

@@ -274,7 +274,8 @@ class Starter:
     def _begin(self, partition: Partition, known: positions.LanePosition) -> None:
         """Begins at a committed position. The position is committed again soon if it is old (group offsets expire) or
         has an earlier claim (so that it names the present owner), and as a test if the group may refuse this session's
-        commits (``_accepts_commits``); until then it counts as uncommitted."""
+        commits (``_accepts_commits``), or the target this partition's, which has stopped before; until then it counts
+        as uncommitted, and nothing is copied that would have to be copied again."""
         self._lane.changed.add(partition)
         partition.log.begin(known.offset, known.leader_epoch, known.last)
         self._lane.know(partition, known.offset)
@@ -285,7 +286,7 @@ class Starter:
         old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
         if old or known.claim != self._lane.spec.claim:
             self._write_soon(partition)
-        if not self._accepts_commits():
+        if partition.hold.strikes or not self._accepts_commits():
             partition.log.committed = -1
             self._write_soon(partition)
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key
-from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, BrokerError, WireError
+from reconciler.kafka.client.errors import DUPLICATE_SEQUENCE, BrokerError, PartitionsDeniedError, WireError
 from reconciler.kafka.client.transactions import Endings, Identity
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.offsets.position_metadata import is_ours
@@ -110,7 +110,7 @@ class Committer:
                 committed = await lane.target.positions(lane.spec.group, [partition.target for partition in moved])
                 if (later := positions.superseding(committed, lane.spec.claim)) is not None:
                     raise SupersededError(lane.spec.flow, later)
-            await lane.identity.commit_positions(self._positions(moved.items()))
+            await self._commit_positions(moved)
             self._finish(moved, restarted=False)
         lane.counts.transactions += 1
         self._last = time.monotonic()
@@ -131,7 +131,7 @@ class Committer:
         async def send_positions() -> None:
             # Adding the group changes the transaction like adding a partition: the coordinator takes one at a time.
             await lane.joined.wait()
-            await lane.identity.commit_positions(self._positions(moved.items()))
+            await self._commit_positions(moved)
 
         sending = asyncio.ensure_future(send_positions())
         try:
@@ -144,6 +144,20 @@ class Committer:
         await lane.identity.commit_positions(self._positions(corrected.items()))
         restarted = await lane.identity.end(committed=True)
         self._finish({**moved, **corrected}, restarted=restarted)
+
+    async def _commit_positions(self, moved: dict[Partition, int]) -> None:
+        """Stops partitions whose position may not be written, and takes them out of ``moved``. Raises RestartError
+        where the transaction has records of them: they must not be committed without their position."""
+        lane = self._lane
+        try:
+            await lane.identity.commit_positions(self._positions(moved.items()))
+        except PartitionsDeniedError as error:
+            denied = lane.deny(moved, error)
+            if lane.identity.transactional and denied & lane.touched:
+                raise RestartError(str(error)) from error
+            for partition in denied:
+                del moved[partition]
+            lane.dirty -= denied
 
     def _positions(self, moved: Iterable[tuple[Partition, int]]) -> dict[Key, CommittedOffset]:
         """For TxnOffsetCommit, by target partition: the offset, and metadata that proves the position (topic ids,

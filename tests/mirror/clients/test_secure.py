@@ -10,22 +10,26 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    OffsetSpec,
     ResourcePatternType,
     ResourceType,
 )
 from reconciler_mirror.driver.heartbeats import Heartbeats
+from reconciler_mirror.driver.takeover import WireTakeover
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.lane.same_offsets.holes import RANKS
 from reconciler_mirror.model.lane import LaneEnd, LaneProgress, LaneReport, LaneSpec
-from reconciler_sandbox.handles import Sandbox
+from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
 from reconciler.kafka.client.auth.settings import connection_settings
 from reconciler.kafka.client.cluster import ClusterClient
@@ -35,7 +39,7 @@ from reconciler.replication.handover_reader import parse
 from reconciler.replication.mirrormaker_records import HEARTBEATS, offset_syncs_topic
 from tests.support.access.granted import granted_on_cluster
 from tests.support.lanes.handover import handover
-from tests.support.lanes.lane_runs import Flow, UntilControl, caught_up, fill
+from tests.support.lanes.lane_runs import Flow, Lane, UntilControl, caught_up, fill, has, running
 from tests.support.lanes.load import mixed
 from tests.support.lanes.mirrormaker_records import read_heartbeat, read_offset_sync
 from tests.support.lanes.truth import assert_equal, map_topic, offset_map, raw_records
@@ -170,18 +174,34 @@ def test_a_setting_that_would_weaken_security_is_an_error(flow: Flow, settings: 
     assert f"cluster {flow.target.name}" in report.progress.conditions[0].text
 
 
-@pytest.mark.parametrize("begin", [0, 1, 3], ids=["copies", "own offsets and a marker", "own offsets and fillers"])
-def test_a_topic_it_may_not_write_is_a_condition_and_stops_alone(
-    secure: Sandbox, unique: str, create_topic: CreateTopic, begin: int
+def at_west(secure: Sandbox, topic: str, operation: AclOperation, permission: AclPermissionType) -> None:
+    """Of ``mirror``, which may read all of west, as that is a source, too."""
+    admin = AdminClient(secure["west"].super_client())
+    of = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:mirror", "*")
+    for created in admin.create_acls([AclBinding(*of, operation, permission)]).values():
+        created.result(20)
+
+
+@pytest.mark.parametrize("write", [False, True], ids=["neither", "write alone"])
+@pytest.mark.parametrize(
+    ("delivery", "begin"),
+    [("exactly_once", 0), ("at_least_once", 0), ("same", 0), ("same", 1), ("same", 3)],
+    ids=["exactly once", "at least once", "same offsets", "behind a marker", "behind fillers"],
+)
+def test_a_topic_it_may_not_use_is_a_condition_and_stops_alone(
+    secure: Sandbox, unique: str, create_topic: CreateTopic, delivery: str, begin: int, *, write: bool
 ) -> None:
-    """At west ``mirror`` may write ``east.*`` alone. Before transaction version 2 the coordinator adds no
-    partition of a request that names another; so in every version where a source begins after 0, and its offsets are
-    kept: the lane then failed over and over."""
+    """At west ``mirror`` may use ``east.*`` alone. A transaction takes no partition of a request that names one without
+    WRITE (for copies before transaction version 2; for empty offsets before a copy always), and no position of one
+    without READ: the lane then failed over and over, or for good."""
     east, west = secure["east"], secure["west"]
-    flow = Flow(east, west, unique, 5)
+    flow, other = Flow(east, west, unique, 5), f"other.{unique}"
     create_topic(east, unique, 5)
-    for topic in (flow.remote, f"other.{unique}"):
+    for topic in (flow.remote, other):
         create_topic(west, topic, 5)
+    if write:
+        at_west(secure, other, AclOperation.WRITE, AclPermissionType.ALLOW)
+        at_west(secure, other, AclOperation.READ, AclPermissionType.DENY)
     for partition in range(5):
         fill(east, unique, [(b"k", b"v", (), NOW)] * (begin + 1), partition)
     if begin:
@@ -190,10 +210,9 @@ def test_a_topic_it_may_not_write_is_a_condition_and_stops_alone(
         for answer in admin.delete_records(cut).values():
             answer.result(30)
     clients = (east.client("mirror"), west.client("mirror"))
-    specs = tuple(
-        replace(spec, target_topic=f"other.{unique}") if spec.partition in (1, 2) else spec for spec in flow.specs()
-    )
-    lane = replace(flow, clients=clients).lane(partitions=specs, keeps_offsets=begin > 0)
+    specs = tuple(replace(spec, target_topic=other) if spec.partition in (1, 2) else spec for spec in flow.specs())
+    once = "at_least_once" if delivery == "at_least_once" else "exactly_once"
+    lane = replace(flow, clients=clients).lane(partitions=specs, keeps_offsets=delivery == "same", delivery=once)
 
     def ended(progress: LaneProgress) -> bool:
         denied = {each.partition for each in progress.conditions if each.code == "permission_denied" and each.stops}
@@ -205,6 +224,62 @@ def test_a_topic_it_may_not_write_is_a_condition_and_stops_alone(
     assert {partition: len(records) for partition, records in flow.target_content().items()} == {
         0: 1, 1: 0, 2: 0, 3: 1, 4: 1,
     }  # fmt: skip
+    lacks = "READ" if write else "WRITE"
+    assert all(lacks in each.todo for each in control.reports[-1].conditions), control.reports[-1].conditions
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+def test_a_topic_whose_positions_it_may_no_longer_write_gets_nothing_again_and_again(
+    secure: Sandbox, unique: str, create_topic: CreateTopic, delivery: Any
+) -> None:
+    """At first records come before the refused position; at each further try the position is committed first."""
+    east, west = secure["east"], secure["west"]
+    flow, other = Flow(east, west, unique, 2), f"other.{unique}"
+    create_topic(east, unique, 2)
+    for topic in (flow.remote, other):
+        create_topic(west, topic, 2)
+    at_west(secure, other, AclOperation.WRITE, AclPermissionType.ALLOW)
+    specs = tuple(replace(spec, target_topic=other) if spec.partition else spec for spec in flow.specs())
+    mirror = replace(flow, clients=(east.client("mirror"), west.client("mirror")))
+    lane = mirror.lane(partitions=specs, delivery=delivery)
+
+    def write(count: int) -> None:
+        for partition in range(2):
+            fill(east, unique, [(b"k", b"%d" % number, (), NOW) for number in range(count)], partition)
+
+    write(1)
+    batch_path(lane, UntilControl(specs, caught_up))
+    at_west(secure, other, AclOperation.READ, AclPermissionType.DENY)
+    flows = replace(_settings(lane), delivery=delivery)
+    claim = WireTakeover(flows).take("app", specs).claim
+    write(5)
+    with running(Lane(replace(lane, claim=claim))) as copying:
+        copying.until(lambda told: has("permission_denied")(told) and {p.position for p in told.partitions} >= {6})
+        ends = [end_of(west, other)]
+        for _ in range(2):  # a first retry after 5 s, a second after 10
+            time.sleep(11)
+            ends.append(end_of(west, other))
+        write(1)
+        copying.until(lambda told: {p.position for p in told.partitions} >= {7}, 5)
+    assert ends[0] == ends[1] == ends[2], ends
+    assert len(flow.target_content()[0]) == 7, "nothing of the other was doubled or lost"
+    admin = AdminClient(west.super_client())
+    for deleted in admin.delete_acls([denied_read(other)]).values():
+        deleted.result(20)
+    batch_path(replace(lane, claim=claim), UntilControl(specs, caught_up))
+    copied = [message.value() for message in to_the_end(west, other, [1])]
+    wanted = [b"0", *(b"%d" % number for number in range(5)), b"0"]
+    assert copied == wanted if delivery == "exactly_once" else set(copied) == set(wanted)
+
+
+def denied_read(topic: str) -> AclBindingFilter:
+    of = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, "User:mirror", "*")
+    return AclBindingFilter(*of, AclOperation.READ, AclPermissionType.DENY)
+
+
+def end_of(cluster: ClusterHandle, topic: str) -> int:
+    admin, place = AdminClient(cluster.super_client()), TopicPartition(topic, 1)
+    return int(admin.list_offsets({place: OffsetSpec.latest()})[place].result(20).offset)
 
 
 def test_a_group_it_may_not_use_fails_the_lane(flow: Flow) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from reconciler.kafka.client.cluster import EARLIEST, ClusterClient, Key
-from reconciler.kafka.client.errors import UNSTABLE, BrokerError, WireError
+from reconciler.kafka.client.errors import UNSTABLE, BrokerError, PartitionsDeniedError, WireError
 from reconciler.kafka.client.transactions import Aborted, Identity
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.names import data_producer, marker_producer
@@ -108,7 +108,12 @@ class PositionWriter:
                 return  # another application is taking over the flow right now
             if (later := positions.superseding(committed, lane.spec.claim)) is not None:
                 raise SupersededError(lane.spec.flow, later)
-            await lane.identity.commit_positions(written)
+            try:
+                await lane.identity.commit_positions(written)
+            except PartitionsDeniedError as error:
+                denied = lane.deny(moved, error)
+                lane.dirty -= denied
+                moved = {partition: offset for partition, offset in moved.items() if partition not in denied}
         # Copying continued meanwhile: a partition that has moved since stays dirty for the next commit.
         for partition, offset in moved.items():
             if partition.log.reached >= offset:  # otherwise the target's log has lost records meanwhile
