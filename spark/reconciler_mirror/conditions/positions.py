@@ -135,6 +135,19 @@ def marks_unknown(spec: PartitionSpec, arriving: str) -> Condition:
     )
 
 
+def copies_would_return(spec: PartitionSpec, position: int, floor: int) -> Condition:
+    """``floor``: the source offset before which a flow from the target has copied without marks, since this flow copied
+    last. New records of producers lie between those copies."""
+    return Condition.of_partition(
+        "provenance_not_yet_marked",
+        spec,
+        f"is not copied: its position is {position}, and up to offset {floor} a flow from the target has copied to the "
+        "source without provenance: these copies would return as if they had been written there",
+        f"Continue after them: {seek_to(spec, floor)}. It leaves out what producers wrote to the source in between, "
+        "which nothing distinguishes from these copies.",
+    )
+
+
 def position_regressed(
     spec: PartitionSpec,
     group: str,

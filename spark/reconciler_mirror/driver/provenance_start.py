@@ -39,7 +39,7 @@ async def resolve(flow: FlowSettings, target: ClusterClient) -> ProvenanceSettin
             raise NotReadyError(
                 Condition("same_cluster", text, "Correct bootstrap_servers of one of them.", stops=True)
             )
-        return ProvenanceSettings(short_id(ids[0]), short_id(ids[1]), *await _floors(flow, source))
+        return ProvenanceSettings(short_id(ids[0]), short_id(ids[1]), *await _floors(flow, source, ids[1]))
 
 
 async def ids_of(source: ClusterClient, target: ClusterClient) -> ProvenanceSettings:
@@ -65,12 +65,15 @@ async def marks(target: ClusterClient, positions: Mapping[Key, LanePosition]) ->
     return {key: replace(position, marked=(ends[key], position.offset)) for key, position in before.items()}
 
 
-async def _floors(flow: FlowSettings, source: ClusterClient) -> tuple[dict[Key, int], dict[Key, str]]:
-    """By source partition: the offset before which unmarked copies of arriving flows may lie. And the partitions for
-    which it is unknown, with the arriving flow."""
+async def _floors(
+    flow: FlowSettings, source: ClusterClient, target_id: str
+) -> tuple[dict[Key, int], dict[Key, str], dict[Key, int]]:
+    """By source partition: the offset before which unmarked copies of arriving flows may lie. The partitions for which
+    it is unknown, with the arriving flow. And the first again, for flows from this flow's target alone."""
     assert flow.provenance is not None
     floors: dict[Key, int] = {}
     unknown: dict[Key, str] = {}
+    returning: dict[Key, int] = {}
     for name in flow.provenance.arriving:
         try:
             positions = await read_all(GroupClient(source), position_group(name))
@@ -86,7 +89,9 @@ async def _floors(flow: FlowSettings, source: ClusterClient) -> tuple[dict[Key, 
             if position.marked is None:
                 raise NotReadyError(_not_marking(flow, name))
             floors[key] = max(floors.get(key, 0), position.marked[0])
-    return {key: floor for key, floor in floors.items() if floor > 0}, unknown
+            if position.claim.owner.source in ("", target_id):
+                returning[key] = max(returning.get(key, 0), position.marked[0])
+    return {key: floor for key, floor in floors.items() if floor > 0}, unknown, returning
 
 
 def _not_marking(flow: FlowSettings, arriving: str) -> Condition:

@@ -206,6 +206,8 @@ class Starter:
                 lane.stop(
                     partition, faults.position_regressed(partition.spec, *offsets, restored, name_on(lane.target))
                 )
+            elif known.offset < (floor := lane.spec.claim.ground.returning.get(partition.source, 0)):
+                lane.stop(partition, faults.copies_would_return(partition.spec, known.offset, floor))
             elif known.same is not None and known.same.diverged is not None:
                 why = "a lane has found that before"
                 lane.stop(partition, faults.offsets_diverged(partition.spec, known.same.diverged, why))

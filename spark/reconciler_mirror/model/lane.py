@@ -26,12 +26,14 @@ class ProvenanceSettings:
     """Findings of the takeover of a flow with provenance: short ids of both clusters; ``floors``: by source partition,
     the offset before which records may be unmarked copies, so that copying never begins before it. ``unknown``: source
     partitions without a known floor, because another client committed the arriving flow's position, and that flow;
-    copying does not begin there."""
+    copying does not begin there. ``returning``: the floors of flows that arrive from the target; before them copying
+    does not continue either."""
 
     source: bytes = b""
     target: bytes = b""
     floors: Mapping[tuple[str, int], int] = field(default_factory=dict)
     unknown: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    returning: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
     def not_before(self, place: tuple[str, int], offset: int) -> int:
         """The start for a source partition without a position that should begin at ``offset``."""

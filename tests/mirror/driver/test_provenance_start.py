@@ -13,9 +13,12 @@ from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.model.lane import Claim, Condition, PartitionSpec, ProvenanceSettings
 
+from reconciler.replication.offsets.position_metadata import Owner
+
 POSITIONS = {
     ("orders", 0): LanePosition(9, "id", marked=(40, 9)),
     ("orders", 1): LanePosition(3, proved=False),
+    ("orders", 2): LanePosition(9, "id", claim=Claim(3, "app", owner=Owner("test", "another")), marked=(70, 9)),
 }
 
 
@@ -25,9 +28,10 @@ def test_a_position_that_another_client_committed_says_nothing(monkeypatch: pyte
 
     monkeypatch.setattr(provenance_start, "read_all", read_all)
     flow: Any = SimpleNamespace(name="back", provenance=SimpleNamespace(arriving=("there",)), source=None)
-    assert asyncio.run(provenance_start._floors(flow, cast(Any, None))) == (
-        {("orders", 0): 40},
+    assert asyncio.run(provenance_start._floors(flow, cast(Any, None), "W")) == (
+        {("orders", 0): 40, ("orders", 2): 70},
         {("orders", 1): "there"},
+        {("orders", 0): 40},
     )
 
 

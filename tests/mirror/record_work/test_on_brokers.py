@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 import time
 from collections import Counter
@@ -264,6 +265,33 @@ def test_copies_from_before_provenance_do_not_come_back(two: SameName) -> None:
     with two.running(*reversed(ways)):
         two.write("west", 5, "later")
         two.until_all_have(115)
+
+
+def test_copies_from_a_time_without_provenance_do_not_come_back(two: SameName) -> None:
+    """Active-active, then one way without provenance, then both again: the way back has positions from before."""
+    ways = ("east-west", "west-east")
+    with two.running(*ways):
+        two.write("east", 10, "both")
+        two.write("west", 5, "both")
+        two.until_all_have(15)
+    one_way = two.start("east-west", (), None)
+    two.write("east", 20, "off")
+    _until(lambda: len(two.values("west")) == 35)
+    one_way.stop()
+    forth = two.start("east-west", ways)
+    back = two.start("west-east", ways)
+    try:
+        _until(lambda: back.newest is not None and bool(back.newest.conditions))
+        assert back.newest is not None
+        [condition] = back.newest.conditions
+        two.write("east", 5, "later")
+        _until(lambda: len(two.values("west")) == 40)
+    finally:
+        back.stop()
+        forth.stop()
+    assert (condition.code, condition.stops) == ("provenance_not_yet_marked", True)
+    assert re.search(r"--partition 0 --to \d+\. It leaves out what producers wrote", condition.todo)
+    assert len(two.values("east")) == 40, "nothing came back"
 
 
 def test_the_same_cluster_under_two_names_is_refused(two: SameName) -> None:
