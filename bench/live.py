@@ -24,7 +24,7 @@ from reconciler.engine.topology_map import topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Cluster, Flow, Mirror, Topic, Topology, by_name
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.operations.serve.access import Access
+from reconciler.operations.serve.connections import Access
 from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.view import ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
 from reconciler.render.plan.html import AboutPlan, plan_html

@@ -18,7 +18,7 @@ from reconciler.errors import ExitCode, RunnerError
 from reconciler.model.plan import Outcome, Result
 from reconciler.model.schemas import schema as schema_of
 from reconciler.render.markup import Format, Style
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcomes_in, outcomes_json, outcomes_text
 from reconciler.render.reports.drift import drift_json, drift_text
 from tests.support.builders import world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reconciler.environment.load import load
 from reconciler.render.markup import Style
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from tests.support.builders import World
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.paths import ROOT

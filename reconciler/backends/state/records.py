@@ -83,7 +83,7 @@ def command_to_make(server: str, topic: str, brokers: int) -> str:
 
 
 class RecordLog:
-    """Plain records of one environment, on the cluster that they concern; ``ownership`` has their contents.
+    """Plain records of one environment, on the cluster that they concern; ``environment_records`` has their contents.
 
     Writers hold the environment's lock. Opens and closes a connection for each call. Raises ClusterError.
     """

@@ -217,7 +217,7 @@ def show(env: console.Env, form: console.FormatOption = console.OutputFormat.TEX
     from reconciler.errors import Unknown
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.session.session import open_session
-    from reconciler.render.reports.apply import reassignments_json, under_way
+    from reconciler.render.reports.reassignments import reassignments_json, under_way
     from reconciler.resources.replicas.diff import facts_of
 
     with open_session(env, Principal.PLAN) as session:

@@ -41,12 +41,12 @@ def drift(
         why = "It writes into the environment's files and reports which in text."
         raise ReconcilerError(problem, why, "Leave one out.")
     if accepted:
-        from reconciler.operations.review import plan as drifting
+        from reconciler.operations.review import drift as drifting
 
         console.show(drifting.accept_drift(env, accepted))
         return
     if sides:
-        from reconciler.operations.review import plan as drifting
+        from reconciler.operations.review import drift as drifting
         from reconciler.render.reports.drift import parity_in
 
         parity = drifting.parity_report(env)
@@ -58,7 +58,7 @@ def drift(
 
         begun = early_reads.begin(env, Principal.PLAN)
         from reconciler.engine.drift.causes import differences, drift_exit_code
-        from reconciler.operations.review import plan as drifting
+        from reconciler.operations.review import drift as drifting
         from reconciler.operations.review.reviews import make_plan
         from reconciler.operations.session.notices import notify
         from reconciler.operations.session.session import open_session

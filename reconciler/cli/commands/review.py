@@ -51,10 +51,10 @@ def validate(
     live: Annotated[bool, typer.Option("--live", help="also what blocks a plan on the live clusters")] = False,
 ) -> None:
     """Check the YAML offline: schema, rules across files, mirror loops. Every problem at once, with its line."""
-    from reconciler.backends.connections.credentials import login_file_problems
+    from reconciler.backends.connections.login_files import login_file_problems
     from reconciler.engine.doctor.machines import shared_metrics_ports
     from reconciler.environment.load import load
-    from reconciler.render.reports.edit import problems_json, valid_json, valid_text
+    from reconciler.render.reports.declared import problems_json, valid_json, valid_text
 
     name = environment_name(env)
     try:
@@ -183,7 +183,7 @@ def explain(
 ) -> None:
     """Show where each value comes from, which flows carry a topic and why, and its name on each cluster."""
     from reconciler.operations.review import plan as reviewing
-    from reconciler.render.reports.edit import explanation_json, explanation_text
+    from reconciler.render.reports.declared import explanation_json, explanation_text
 
     explanation = reviewing.explained(env, subject, offline)
     text = (

@@ -23,7 +23,7 @@ from reconciler.model.state.home import home_of
 from reconciler.model.state.last_apply import Applied, Consent
 from reconciler.operations.adopt.arguments import bootstrap_servers, client_settings, expressions_of, require_alias
 from reconciler.render.console import counting_seconds
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from reconciler.replication.expressions.match import NO_EXPRESSIONS, Expressions
 from reconciler.text import counted, first_of, suggestion
 

@@ -40,9 +40,9 @@ from reconciler.render.console import require_agreement, say, say_document, say_
 from reconciler.render.markup import SHOWN
 from reconciler.render.markup import Format as Page
 from reconciler.render.notices import of_apply
-from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.kinds import headline
 from reconciler.render.plan.outline import gates_words
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcomes_in
 from reconciler.text import counted, pace_words
 

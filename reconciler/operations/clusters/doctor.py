@@ -31,7 +31,7 @@ from reconciler.model.plan import RemoteFacts
 from reconciler.model.reports.doctor import Checkup, ClusterFacts, ExecutorLook, Finding, Rights, SparkMaster
 from reconciler.model.state.home import home_of
 from reconciler.model.state.lock import lock_cluster
-from reconciler.operations.review.reviews import heartbeats_found, remote_facts
+from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts
 from reconciler.operations.session.session import read_topology
 from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.resources.flows.routes import Route, find_routes

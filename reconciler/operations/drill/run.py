@@ -25,7 +25,8 @@ from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.render.console import filled_in, say, say_now, show, style
-from reconciler.render.cutover import drill_json, drill_page, page_in
+from reconciler.render.cutover import page_in
+from reconciler.render.drill import drill_json, drill_page
 from reconciler.render.markup import Format
 from reconciler.resources.flows.routes import declared_flow
 

@@ -1,21 +1,18 @@
 """``plan``: shows the meaning of an edit and its changes on live clusters; ``compare``: compares two folders; ``map``:
-draws the environment from git, clusters, jobs and a saved plan; ``drift``.
+draws the environment from git, clusters, jobs and a saved plan.
 """
 
 import os
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from pathlib import Path
 
-from reconciler.backends.files import read_environment, read_given, write_texts
+from reconciler.backends.files import read_environment, read_given
 from reconciler.backends.git import Revision, Snapshot, is_touched, revision, snapshot
-from reconciler.backends.state.audit import read_copy, read_lines, together
-from reconciler.engine.drift.causes import history
-from reconciler.engine.drift.parity import parity
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.edits.edit_and_plan import EditAndPlan
 from reconciler.engine.edits.effects import without_effect
@@ -25,7 +22,6 @@ from reconciler.engine.guards.first_contact import held_to_base
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.topic_list import owners
 from reconciler.engine.topology_map import topology_map
-from reconciler.environment.adopt.accept_drift import accept
 from reconciler.environment.load import load
 from reconciler.environment.load_clusters import read_head
 from reconciler.environment.yaml.locations import Places
@@ -34,7 +30,6 @@ from reconciler.environment.yaml.sections import collect
 from reconciler.errors import ExitCode, ReconcilerError, TopologyError
 from reconciler.model.environment.topology import Cluster, Principal, TopicRef, Topology
 from reconciler.model.plan import Plan
-from reconciler.model.reports.drift import History, Line, Parity
 from reconciler.model.reports.edit import Against, EditComparison, PromotionReport
 from reconciler.model.reports.explain import Explanation
 from reconciler.model.reports.topology_map import TopologyMap
@@ -47,7 +42,6 @@ from reconciler.render.plan.formats import Review
 from reconciler.render.plan.sections import Handoff
 from reconciler.replication.allowed import allowed
 from reconciler.resources.flows.renames import as_called_now
-from reconciler.resources.flows.routes import find_routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,49 +225,3 @@ def draw(env: Path, plan_file: Path | None, offline: bool) -> TopologyMap:
         live = session.observe()
         status = rollout_status(session, live, lock_of(session, live)) if topology.rollout is not None else None
         return topology_map(session.topology, live, plan, status.promotion if status is not None else None)
-
-
-# `drift`: causes of drift from audit records; `--accept` writes live values into files, `--parity` compares both sides
-# of flows.
-
-
-def past(session: Session, say: Callable[[str], None]) -> History:
-    """Changes by earlier runs, as far as audit records go back."""
-    return history(past_lines(session, say))
-
-
-def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
-    """Lines of this machine's audit record, and of the topic with copies from all machines, oldest first."""
-    here, place = read_lines(session.state), session.topology.audit_place()
-    known = session.last.live.known(place.cluster) if place and session.last.live else None
-    if place is None or known is None or place.name not in {*known.topics, *known.hidden}:
-        return here
-    try:
-        cluster = session.topology.clusters[place.cluster]
-        copied = read_copy(cluster, Principal.PLAN, place.name, session.topology.environment)
-    except ReconcilerError as error:
-        say(f"causes come from this machine's audit record alone: {error.what}. {error.todo}")
-        return here
-    return list(together(here, copied))
-
-
-def accept_drift(folder: Path, subjects: Sequence[str]) -> str:
-    """Writes live values into the files; returns the closing words. Raises ReconcilerError before any file is
-    changed."""
-    with open_session(folder, Principal.PLAN) as session:
-        live = session.observe()
-        acceptance = accept(read_environment(folder), session.topology, live, subjects)
-    write_texts({Path(file): text for file, text in acceptance.texts.items()})
-    lines = ["Accepted into the files; review and commit them:"]
-    for accepted in acceptance.accepted:
-        place = session.topology.topics[accepted.topic].where.file
-        if not (real := Path(place).resolve()).is_relative_to(folder.resolve()):
-            place = f"{place}, a link to {real}: every environment that links to it changes"
-        lines.append(f"  {accepted} ({place})")
-    return "\n".join(lines)
-
-
-def parity_report(folder: Path) -> Parity:
-    with open_session(folder, Principal.PLAN) as session:
-        live = session.observe()
-        return parity(session.topology, live, find_routes(session.topology, live).routes)

@@ -1,34 +1,27 @@
-"""Makes a plan, and passes it through reviews: each takes a plan and returns it with its findings.
+"""Makes a plan, and passes it through reviews: each takes a plan and returns it with its findings."""
 
-Among them are questions about copies, which need facts of topics and positions.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from reconciler.backends.clusters.copy_facts import read_copy_facts, read_heartbeats, read_remote_facts
 from reconciler.backends.clusters.impact import ask_stakes, read_nature
-from reconciler.backends.clusters.permissions import read_marker_right
 from reconciler.backends.git import Revision, revision
 from reconciler.backends.state.home import lock_topic_refused
 from reconciler.engine.guards import from_here, guarded, remote_topics, second_copy
 from reconciler.engine.plan import build, file, impact, wishes
 from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions, in_sight
-from reconciler.engine.plan.same_offsets import copies_asked, new_copies, old_copies, with_copies, with_old_copies
 from reconciler.environment.load import no_collection
-from reconciler.errors import ClusterError, Unknown
+from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, RestartMirror, StartMirror, Subject, TopicChange
-from reconciler.model.environment.topology import Principal, TopicRef, Topology
+from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.model.plan import Edition, FlowCopies, Plan, RemoteFacts, Stakes
+from reconciler.model.plan import Edition, Plan, Stakes
 from reconciler.model.state.last_apply import Consent
+from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts, with_copy_facts
 from reconciler.operations.session.session import NOTHING_AGREED, Session
-from reconciler.replication.mirrormaker_records import HEARTBEATS
 from reconciler.resources.acls.authorizer.after_plan import reading_questions, with_readers
 from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.resources.replicas.diff import with_replicas
-from reconciler.resources.topics.internal import heartbeats_places
 from reconciler.text import grouped
 
 LOOKS_ONLY = "this principal may look and not change, as is recommended for plans; apply is checked"
@@ -183,61 +176,3 @@ def make_plan(
         figures = () if unread else amounts(made, travelling, stakes(), live, again)
     session.last = replace(session.last, amounts=figures)
     return made
-
-
-# Questions of a plan about copies: contents of topics that flows would write, and costs of same offsets.
-
-
-def remote_facts(
-    topology: Topology, principal: Principal, copies: Mapping[str, Sequence[FlowCopies]]
-) -> Mapping[str, RemoteFacts]:
-    """Facts of remote topics by target, all asked at once. If the principal ``apply`` may not see positions, the mirror
-    asks; but never for ``plan``, because an unreviewed edit may have changed the address that gets the mirror's
-    login."""
-    if not copies:
-        return {}
-    with ThreadPoolExecutor(len(copies)) as pool:
-        principals = (principal,) if principal is Principal.PLAN else (principal, Principal.MIRROR)
-        answers = {
-            target: pool.submit(read_remote_facts, topology.clusters[target], principals, some)
-            for target, some in copies.items()
-        }
-        return {target: answer.result() for target, answer in answers.items()}
-
-
-def heartbeats_found(topology: Topology, principal: Principal, live: LiveState) -> Mapping[str, str | Unknown]:
-    """Cluster -> a record that is no heartbeat, from an existing topic ``heartbeats`` that a flow would write."""
-    there = [name for name in heartbeats_places(topology) if live.topic(TopicRef(name, HEARTBEATS)) is not None]
-    if not there:
-        return {}
-    with ThreadPoolExecutor(len(there)) as pool:
-        principals = (principal,) if principal is Principal.PLAN else (principal, Principal.MIRROR)
-        answers = {name: pool.submit(read_heartbeats, topology.clusters[name], principals) for name in sorted(there)}
-        return {name: answer.result() for name, answer in answers.items()}
-
-
-def with_copy_facts(made: Plan, topology: Topology, live: LiveState, principal: Principal) -> Plan:
-    """The plan with requirements and costs of copies with same offsets. Without such flows nothing is asked; else all
-    clusters are asked at once, and a silent one is unknown in the plan."""
-    copies, there = new_copies(topology, live), old_copies(topology, live)
-    asked = {name: at for name, at in copies_asked(topology, copies, there).items() if live.known(name)}
-    if not asked:
-        return made
-    targets = {flow.target for flow in topology.flows.values() if flow.keeps_offsets} & asked.keys()
-    with ThreadPoolExecutor(2 * len(asked)) as pool:
-        answers = {
-            name: pool.submit(
-                read_copy_facts,
-                topology.clusters[name],
-                principal,
-                at,
-                {topology.flows[copy.flow].state_name: copy.flow for copy in there if copy.target.cluster == name},
-            )
-            for name, at in asked.items()
-        }
-        markers = {name: pool.submit(read_marker_right, topology.clusters[name], Principal.MIRROR) for name in targets}
-        facts = {
-            name: replace(answer.result(), markers=markers[name].result() if name in targets else None)
-            for name, answer in answers.items()
-        }
-    return with_old_copies(with_copies(made, topology, copies, facts), there, facts)

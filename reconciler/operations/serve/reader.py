@@ -32,7 +32,7 @@ from reconciler.operations.clusters.status import drills_of, lock_of, rollout_st
 from reconciler.operations.clusters.verify_audit import verified
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.survey import Survey
-from reconciler.operations.review.plan import past_lines
+from reconciler.operations.review.drift import past_lines
 from reconciler.operations.review.reviews import make_plan
 from reconciler.operations.session.session import Session, read_topology
 from reconciler.render.live import view as views

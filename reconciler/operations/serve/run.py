@@ -27,7 +27,7 @@ from reconciler.errors import ReconcilerError, Unknown
 from reconciler.kafka.address import is_loopback
 from reconciler.operations.apply.execution import stopped_by_signals
 from reconciler.operations.serve import connections
-from reconciler.operations.serve.access import LOCAL, PARAMETER, Access, Guard, new_token
+from reconciler.operations.serve.connections import LOCAL, PARAMETER, Access, Guard, new_token
 from reconciler.operations.serve.reader import LiveReader, SessionSources, StandingsReader
 from reconciler.render.console import say, show
 from reconciler.render.live.flows import Standings

@@ -12,7 +12,7 @@ from reconciler.model.environment.topology import Flow
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
 from reconciler.model.reports.failover import ConsumerMove, GroupMove
 from reconciler.model.reports.health import Health, Verdict, VerdictCause, worst
-from reconciler.render.cutover import drill_words
+from reconciler.render.drill import drill_words
 from reconciler.render.live import view as views
 from reconciler.render.live.view import (
     STATE_OF,
@@ -34,16 +34,15 @@ from reconciler.render.plan.outline import rollout_lines
 from reconciler.render.reports import status
 from reconciler.render.reports.drift import drift_verdict
 from reconciler.render.reports.status import (
-    brief_words,
     figures,
     flow_cells,
-    headline,
     limit_lines,
     lost_lines,
     pause_lines,
     unread_words,
     work_lines,
 )
+from reconciler.render.reports.verdict import brief_words, headline
 from reconciler.replication.names import WAITING, runbook_of
 from reconciler.text import counted
 

@@ -1,4 +1,4 @@
-"""Reports of what was carried out: ``apply``, the outcome of each change; a round of ``run``; reassignments."""
+"""Reports of what was carried out: ``apply``, the outcome of each change, and a round of ``run``."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,16 +11,15 @@ from reconciler.engine.loop import Round
 from reconciler.engine.plan import file as planfile
 from reconciler.engine.plan.file import KINDS
 from reconciler.engine.plan.summary import applied_verdict, verdict
-from reconciler.errors import ExitCode, Unknown
+from reconciler.errors import ExitCode
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Outcome, Plan, Result
-from reconciler.model.replicas import ReassignmentInFlight, ReplicaFacts, largest
 from reconciler.model.reports.health import Figures, Verdict
 from reconciler.model.reports.probe import Probe, ProbeVerdict, probe_document
 from reconciler.render.markup import PLAIN, SHOWN, Format, Style, lines_of, report_json
 from reconciler.render.plan.formats import report_in
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.text import grouped, sentence, size_words
+from reconciler.text import grouped, sentence
 
 FOLD = 3
 """Average number of changes for each reason, from which changes share a line."""
@@ -258,62 +257,3 @@ def round_figures(current: Round, live: LiveState | None, verdict: Verdict | Non
         unknown_mirrors=len(reported) - len(mirrors),
         health=verdict.health if verdict is not None else None,
     )
-
-
-# Reassignments under way, in words and as JSON.
-
-
-def under_way(cluster: str, facts: ReplicaFacts | Unknown) -> Iterator[str]:
-    """Each reassignment of one cluster, its owner and the bytes left to copy; then the throttles."""
-    if isinstance(facts, Unknown):
-        yield f"{cluster}: unknown: {facts.error}"
-        yield f"  {facts.todo}"
-        return
-    if not facts.moves and facts.journal is None:
-        yield f"{cluster}: no reassignment is under way"
-        return
-    for move in facts.moves:
-        bytes_left = _bytes_left(move, facts)
-        left = "how much is left is not known" if bytes_left is None else f"{size_words(bytes_left)} left"
-        whose = "ours" if facts.ours(move) else "someone else's"
-        to = ", ".join(map(str, move.target))
-        yield f"{cluster}: {move.topic}-{move.partition} -> {to}, {left}, {whose}"
-    if facts.journal is not None:
-        throttled = _throttled(facts)
-        on = f"throttles of ours on broker {', '.join(map(str, throttled))}" if throttled else "no throttle of ours"
-        yield f"{cluster}: begun by an apply of {facts.journal.environment}; {on}"
-
-
-def reassignments_json(environment: str, facts: Mapping[str, ReplicaFacts | Unknown]) -> str:
-    """As schemas/reports/reassignments.schema.json. ``facts``: by cluster."""
-    unknown = [each for each in facts.values() if isinstance(each, Unknown)]
-    clusters = {}
-    for name, each in facts.items():
-        if isinstance(each, Unknown):
-            continue
-        moves = [
-            {
-                "topic": move.topic,
-                "partition": move.partition,
-                "before": move.before,
-                "after": move.target,
-                "bytes_left": _bytes_left(move, each),
-                "ours": each.ours(move),
-            }
-            for move in each.moves
-        ]
-        begun, throttled = each.journal is not None, _throttled(each)
-        clusters[name] = {"begun_by_apply": begun, "throttled_brokers": throttled, "reassignments": moves}
-    return report_json("reassignments", environment, exit_code=1 if unknown else 0, clusters=clusters, unknown=unknown)
-
-
-def _bytes_left(move: ReassignmentInFlight, facts: ReplicaFacts) -> int | None:
-    """Bytes that its new replicas still lack; None if no broker reported the size of the partition."""
-    whole = largest(facts.sizes).get(move.key)
-    if whole is None:
-        return None
-    return sum(max(0, whole - facts.sizes.get((*move.key, broker), 0)) for broker in move.adding)
-
-
-def _throttled(facts: ReplicaFacts) -> list[int]:
-    return sorted({broker for broker, _ in facts.journal.brokers}) if facts.journal is not None else []

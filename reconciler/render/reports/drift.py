@@ -9,7 +9,8 @@ from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Disparity, History, Parity
 from reconciler.render.markup import PLAIN, Format, Style, lines_of, report_json
 from reconciler.render.plan import sections
-from reconciler.render.plan.formats import left_lists, report_in
+from reconciler.render.plan.formats import report_in
+from reconciler.render.plan.text import left_lists
 from reconciler.text import counted, grouped
 
 

@@ -28,7 +28,7 @@ from reconciler.model.reports.drift import History
 from reconciler.model.schemas import schema as schema_of
 from reconciler.model.state.audit_chain import PREVIOUS, digest
 from reconciler.model.state.lock import LEASE_MS
-from reconciler.operations.review.plan import past
+from reconciler.operations.review.drift import past
 from reconciler.operations.session.session import open_session
 from tests.support.clusters import real_cluster, topics
 from tests.support.commands import Ended, audit, running, two_clusters

@@ -45,8 +45,8 @@ from reconciler.render.map.formats import map_in
 from reconciler.render.markup import Format
 from reconciler.render.plan.formats import Review, render
 from reconciler.render.plan.sections import Handoff
+from reconciler.render.reports.declared import explanation_text
 from reconciler.render.reports.drift import drift_in
-from reconciler.render.reports.edit import explanation_text
 from tests.e2e.hostile import watch
 from tests.e2e.hostile.folders import RIGHT, HostileEnvironment, HostileFile, hostile_environments
 from tests.e2e.hostile.outputs import Page, in_browser, in_comment, in_terminal, page_of

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.options import MapFormat
-from reconciler.operations.serve.access import Access
+from reconciler.operations.serve.connections import Access
 from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.pages import TITLES
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind

@@ -16,7 +16,7 @@ from docs.site.pictures import pictures
 from reconciler.engine.plan.amounts import amounts
 from reconciler.model.live import LiveState
 from reconciler.model.options import MapFormat
-from reconciler.operations.serve.access import Access
+from reconciler.operations.serve.connections import Access
 from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.map.formats import map_in
 from reconciler.render.plan.html import AboutPlan, plan_html

@@ -18,7 +18,7 @@ from reconciler.errors import ReconcilerError, Where
 from reconciler.model.environment.topology import Mirror, Tombstone, TopicDefaults, Topology
 from reconciler.model.reports.explain import ExplainedValue, TopicAnswer
 from reconciler.model.schemas import schema
-from reconciler.render.reports.edit import explanation_json, explanation_text
+from reconciler.render.reports.declared import explanation_json, explanation_text
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable
 from tests.support.worlds import LiveParts, live_parts, topologies

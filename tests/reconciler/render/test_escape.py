@@ -26,8 +26,8 @@ from reconciler.render.page import code
 from reconciler.render.plan.formats import Review, render
 from reconciler.render.plan.sections import NO_HANDOFF
 from reconciler.render.reports.apply import outcomes_in
+from reconciler.render.reports.declared import explanation_json, explanation_text
 from reconciler.render.reports.drift import drift_in
-from reconciler.render.reports.edit import explanation_json, explanation_text
 from reconciler.text import LONGEST_TEXT, LONGEST_WORD, columns, shortened
 
 SIZE = 300_000

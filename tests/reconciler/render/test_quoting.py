@@ -23,8 +23,8 @@ from reconciler.model.principals import (
     word,
 )
 from reconciler.render.markup import Style
-from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.sections import shift_sections
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_text
 from reconciler.text import quoted
 from tests.support.builders import topic, topology, world

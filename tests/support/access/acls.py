@@ -8,7 +8,7 @@ from reconciler.model.changes import CreateAcl, DeleteAcl
 from reconciler.model.environment.topology import Topology
 from reconciler.model.plan import Plan, Result
 from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from tests.support.builders import World
 
 CLUSTERS = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.environment.load import load
 from reconciler.errors import ExitCode
 from reconciler.model.environment.topology import Topology
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from tests.support.builders import World, world
 
 PLAIN = """

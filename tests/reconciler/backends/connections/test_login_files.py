@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from reconciler.backends.connections.credentials import login_file_problems
+from reconciler.backends.connections.login_files import login_file_problems
 from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.model.environment.topology import Cluster, Topology
 from tests.support.access.issuer import pem

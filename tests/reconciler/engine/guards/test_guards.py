@@ -23,7 +23,7 @@ from reconciler.model.options import Autonomy
 from reconciler.model.plan import Plan
 from reconciler.model.state import last_apply as records
 from reconciler.model.state.last_apply import Applied, Consent
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from reconciler.resources.protected_names import is_protected, protection_of
 from tests.support.builders import World, cluster, codes, flow, ids, rules, topic, topology, world
 from tests.support.worlds import LiveParts, live_parts, topologies

@@ -15,9 +15,9 @@ from reconciler.engine.plan.impact import weighed
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, ImpactQuery, Plan, Stakes
-from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.impact import amounts_lines, amounts_section, amounts_sentence
 from reconciler.render.plan.markdown import plan_markdown
+from reconciler.render.plan.text import plan_text
 from reconciler.resources.flows.routes import TopicHop
 from tests.support.builders import World, flow, topic, topology, world
 from tests.support.documents.maps import copying, running

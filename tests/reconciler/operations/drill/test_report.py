@@ -25,7 +25,8 @@ from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level
 from reconciler.model.state.audit_chain import AuditVerification, Record, check, digest, report_in
 from reconciler.model.state.last_drill import LastDrill, dumps, loads
 from reconciler.operations.drill.decide import objectives_seen, require_ready
-from reconciler.render.cutover import drill_json, drill_page, page_in
+from reconciler.render.cutover import page_in
+from reconciler.render.drill import drill_json, drill_page
 from reconciler.render.markup import Format
 from reconciler.render.reports.checkups import audit_json, audit_text
 from tests.support.paths import ROOT

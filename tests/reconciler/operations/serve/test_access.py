@@ -6,7 +6,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from reconciler.kafka.address import is_loopback
-from reconciler.operations.serve.access import HEADERS, Access, Guard, may_be_called, new_token
+from reconciler.operations.serve.connections import HEADERS, Access, Guard, may_be_called, new_token
 from tests.support.fakes.browser import Answer, ask
 
 POLICY = "default-src 'none'"

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from reconciler.errors import Unknown
 from reconciler.operations.serve import run as serving
-from reconciler.operations.serve.access import Access
+from reconciler.operations.serve.connections import Access
 from reconciler.operations.serve.run import LiveApp, Renderer
 from reconciler.render.live.flows import Standings
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind

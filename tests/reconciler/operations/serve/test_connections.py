@@ -24,8 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 from reconciler.errors import ReconcilerError
 from reconciler.operations.serve import connections
 from reconciler.operations.serve import run as serving
-from reconciler.operations.serve.access import Access
-from reconciler.operations.serve.connections import CertificateFiles, PageCertificate, certificate_files
+from reconciler.operations.serve.connections import Access, CertificateFiles, PageCertificate, certificate_files
 from reconciler.operations.serve.run import LiveApp, Renderer, ServeOptions, answering
 from tests.support.access.certificates import self_signed
 from tests.support.documents.live import seen_view, standings

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import pytest
 from starlette.types import ASGIApp
 
-from reconciler.operations.serve.access import Access
+from reconciler.operations.serve.connections import Access
 from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView
 from tests.support.commands import Ended

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reconciler.model.changes import Risk
 from reconciler.render.markup import Style
-from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.outline import outline
+from reconciler.render.plan.text import plan_text
 from reconciler.text import by_prefix
 from tests.support.builders import World, flow, topic, topology, world
 

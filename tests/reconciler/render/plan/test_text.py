@@ -24,10 +24,10 @@ from reconciler.model.principals import entity
 from reconciler.model.schemas import schema
 from reconciler.operations.review.plan import goes_on
 from reconciler.render.markup import Style
-from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.sections import Handoff
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_text, drift_verdict
 from reconciler.resources.mirrors.handover import mirror_handover
 from tests.support.builders import cluster, flow, topic, topology, world

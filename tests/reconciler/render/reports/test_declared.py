@@ -7,7 +7,7 @@ import json
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, Refused, Subject, Why
 from reconciler.model.plan import Basis, Plan
-from reconciler.render.reports.edit import valid_json, valid_text
+from reconciler.render.reports.declared import valid_json, valid_text
 from tests.support.builders import topology
 
 FULL = Refused.of(

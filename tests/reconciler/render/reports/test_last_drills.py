@@ -14,7 +14,7 @@ from reconciler.model.environment.flow_settings import Objectives
 from reconciler.model.live import LiveState
 from reconciler.model.schemas import schema
 from reconciler.model.state.last_drill import LastDrill
-from reconciler.render.cutover import Drills
+from reconciler.render.drill import Drills
 from reconciler.render.live.flows import flows_page
 from reconciler.render.live.view import LivePage, LiveReading, LiveView, PageKind
 from reconciler.render.reports.status import StatusInputs, status_json, status_text

@@ -16,7 +16,7 @@ from reconciler.model.environment.flow_settings import AccessSync, Groups
 from reconciler.model.environment.topology import Flow
 from reconciler.model.live import LiveState
 from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from reconciler.replication.handover import Naming
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.derive_from_flows import FlowTopics, carriage_of, derive

@@ -15,8 +15,8 @@ from reconciler.errors import ClusterError, ExitCode, Unknown
 from reconciler.model.changes import About, Subject
 from reconciler.model.plan import Result
 from reconciler.model.principals import AccessRole, Operation, Unsupported
-from reconciler.render.plan.formats import plan_text
-from reconciler.render.reports.edit import explanation_text
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.declared import explanation_text
 from tests.support.access.acls import applied, env, gone, made, rule, rules
 from tests.support.builders import world
 from tests.support.paths import ROOT

@@ -13,8 +13,8 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiftedCopies, Made
 from reconciler.model.plan import Plan
 from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType, Unsupported
-from reconciler.render.plan.formats import plan_text
-from reconciler.render.reports.edit import explanation_text
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.declared import explanation_text
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.read_only import denial, write_denials
 from tests.support.access.acls import applied, env, gone, made, rule, rules

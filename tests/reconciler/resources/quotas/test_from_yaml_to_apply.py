@@ -25,9 +25,9 @@ from reconciler.model.plan import Plan, Result
 from reconciler.model.principals import BYTE_RATES, CLIENT_QUOTAS, CONNECTION_RATE, QUOTA_KEYS, QuotaEntity, entity
 from reconciler.model.reports.drift import History
 from reconciler.operations.adopt.run import is_empty
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.declared import explanation_text
 from reconciler.render.reports.drift import drift_text
-from reconciler.render.reports.edit import explanation_text
 from tests.support.builders import World, world
 from tests.support.fakes.cluster import FakeCluster
 

@@ -16,7 +16,7 @@ from reconciler.errors import ExitCode, TopologyError
 from reconciler.model.changes import DeleteTopic
 from reconciler.model.environment.topology import Tombstone, Topology
 from reconciler.model.plan import Result
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_text
 from reconciler.resources.protected_names import is_protected
 from tests.support.builders import World, codes, flow, ids, topic, topology, world

@@ -7,7 +7,7 @@ import pytest
 from reconciler.errors import ExitCode
 from reconciler.model.changes import AlterConfigs
 from reconciler.model.environment.flow_settings import MirrorMakerTopics
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from tests.support.builders import World, flow, topology, world
 
 WISHED = topology(flow("east", "west", "orders", mirrormaker_topics=MirrorMakerTopics(heartbeats=1_000)))

@@ -21,9 +21,9 @@ from reconciler.model.plan import Plan, Stakes
 from reconciler.model.reports.drift import Cause
 from reconciler.model.schemas import schema
 from reconciler.model.state.left_by_apply import LeftCluster, LeftTopic, dumps, left_on, loads
-from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import plan_markdown
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_json, drift_text
 from tests.support.builders import World, altered, cluster, flow, ids, topic, topology, world
 

@@ -10,7 +10,7 @@ from reconciler.engine.plan.select import retention_steps_only, within
 from reconciler.errors import ExitCode
 from reconciler.model.environment.topology import Topology
 from reconciler.model.options import Autonomy
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from tests.support.builders import World, altered, codes, flow, topic, topology, world
 
 DAY = 86_400_000

@@ -20,7 +20,7 @@ from reconciler.model.live import LiveState, Source
 from reconciler.model.plan import Plan
 from reconciler.model.reports.drift import Cause
 from reconciler.model.state.last_apply import Consent
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.drift import drift_text
 from reconciler.resources.topics.limits import loses_earlier
 from tests.support.builders import World, altered, changed, cluster, codes, flow, ids, rules, topic, topology, world

@@ -23,9 +23,9 @@ from reconciler.model.options import Autonomy
 from reconciler.model.plan import Plan, Result
 from reconciler.model.principals import Mechanism, Unsupported, UserRecord
 from reconciler.operations.adopt.run import is_empty
-from reconciler.render.plan.formats import plan_text
+from reconciler.render.plan.text import plan_text
+from reconciler.render.reports.declared import explanation_json, explanation_text
 from reconciler.render.reports.drift import drift_json, drift_text
-from reconciler.render.reports.edit import explanation_json, explanation_text
 from tests.support.access.users import APP, SHA_256, SHA_512, env, users
 from tests.support.builders import World, codes, ids, rules, world
 from tests.support.fakes.cluster import FakeCluster

@@ -16,8 +16,8 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan, ReadingGroup, Stakes
 from reconciler.model.principals import Operation, Permission, ResourceType
-from reconciler.render.plan.formats import plan_text
 from reconciler.render.plan.markdown import plan_markdown
+from reconciler.render.plan.text import plan_text
 from reconciler.resources.acls.authorizer.after_plan import MOST, reading_questions, with_readers
 from tests.support.access.acls import rules
 from tests.support.access.secured import PLAIN, ROLES, SECURE, env, ran, secured

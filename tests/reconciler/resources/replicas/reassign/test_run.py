@@ -30,7 +30,7 @@ from reconciler.model.replicas import (
     ReassignmentPace,
     ReplicaFacts,
 )
-from reconciler.render.reports.apply import reassignments_json, under_way
+from reconciler.render.reports.reassignments import reassignments_json, under_way
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentWatch
 from reconciler.resources.replicas.reassign.run import cancel
 from tests.support.builders import World, changed, cluster, codes, flow, ids, topic, topology, world
