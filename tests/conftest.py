@@ -212,7 +212,8 @@ def unique() -> str:
 
 
 def _knows(admin: AdminClient, topic: str) -> bool:
-    return topic in admin.list_topics(timeout=30).topics
+    """Asks for it alone: in a cluster of 300 topics that takes half of the CPU of both sides."""
+    return admin.list_topics(topic, timeout=30).topics[topic].error is None
 
 
 @pytest.fixture
