@@ -26,7 +26,7 @@ from reconciler.model.reports.failover import FailoverFacts, FenceSeen, StepResu
 from reconciler.operations.cutover.decide import fence_of
 from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.fence import Fence, ReadOnlyCopies
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.access.acls import rule
 from tests.support.builders import flow, topology
 from tests.support.clusters import CreateTopic as MakeTopic

@@ -145,6 +145,8 @@ class KafkaLock:
                         self._log.write(value, key)
                         return ""
                     except RecordFencedError:
+                        # Another client used the lock's transactional id. Only a renewal shows whether it took the
+                        # lock, or asked for it and lost.
                         self.gone, self.cut_off = self._renew()
                     except ClusterError as error:
                         return error.what

@@ -15,8 +15,7 @@ from reconciler.environment.yaml.nodes import Sequence as YamlSequence
 from reconciler.errors import Problem
 from reconciler.model.environment.topology import Flow, Topic, Topology
 from reconciler.model.principals import AccessRole, AclBinding, PatternType
-from reconciler.resources.acls.derive_from_flows import FlowTopics
-from reconciler.resources.acls.read_only import lets_write, mirror_principals
+from reconciler.resources.acls.derive_from_flows import FlowTopics, lets_write, mirror_principals
 from reconciler.resources.acls.roles import expand_stable
 from reconciler.resources.flows.loops import Unproved, find_loops
 from reconciler.resources.flows.names.automata import MAX_NAME, Intersection, UndecidedError, every_name, names

@@ -64,6 +64,7 @@ class GroupClient:
             await self.cluster.refresh(())
             return await asyncio.gather(*map(listed_by, self.cluster.brokers))
 
+        # Asked again as a whole: the broker that was lost may have handed its groups to one that has answered already.
         parts = await _patiently(ask, ConnectionLostError)
         groups = {group.group: group for part in parts for group in part}
         self._coordinators = {name: group.coordinator for name, group in groups.items()}

@@ -20,7 +20,6 @@ from reconciler.backends.state.audit import AuditFile, AuditTopicLog
 from reconciler.backends.state.environment_records import read_promotion
 from reconciler.backends.state.home import HomeLock
 from reconciler.backends.state.lock import KafkaLock, environment_lock, held_no_longer, this_process
-from reconciler.engine.apply.audit_lines import Actor, begun, ended
 from reconciler.engine.apply.limits import ApplyLimits, Gate, NoRollout, Progress, Silent, WavePromotion, open_gate
 from reconciler.engine.apply.run import apply
 from reconciler.engine.rollout.run import Conductor, RolloutOptions, Settling
@@ -36,7 +35,7 @@ from reconciler.model.reports.probe import Needs
 from reconciler.model.state.last_apply import Applied, Consent, applied_key, dumps
 from reconciler.model.state.rollout_progress import Promotion, promotion_key
 from reconciler.model.state.rollout_progress import dumps as promotion_text
-from reconciler.operations.apply.audit import Audit, Recorder, recorded
+from reconciler.operations.apply.audit import Actor, Audit, Recorder, begun, ended, recorded
 from reconciler.operations.apply.records import keep_left, record_of, require_met, strike
 from reconciler.operations.session.session import NOTHING_AGREED, Session, now_ms
 from reconciler.render.console import say

@@ -18,7 +18,7 @@ from reconciler.model.reports.cutover import (
 )
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, GroupMove, Key, Level
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState
-from reconciler.resources.acls.read_only import denial, write_denials
+from reconciler.resources.acls.derive_from_flows import denial, write_denials
 from reconciler.text import counted, first_of, in_shell, time_words, total
 
 ROLLBACK = "reconciler cutover rollback ENV --plan FILE"

@@ -31,7 +31,7 @@ from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import make_group_selector
 from reconciler.replication.kept_files import reason
-from reconciler.resources.acls.read_only import mirror_principals, write_rules
+from reconciler.resources.acls.derive_from_flows import mirror_principals, write_rules
 from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.text import first_of

@@ -15,7 +15,7 @@ from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiftedCopies, Made
 from reconciler.model.principals import WILDCARD, AclBinding, Unsupported
 from reconciler.model.reports.failover import CopiesSeen, FailoverFacts, FailoverStep, FenceSeen, StepResult
-from reconciler.resources.acls.read_only import denial, denial_grant, denies_writing
+from reconciler.resources.acls.derive_from_flows import denial, denial_grant, denies_writing
 from reconciler.resources.acls.roles import expand_stable
 from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.text import batched, counted

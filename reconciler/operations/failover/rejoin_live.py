@@ -41,7 +41,7 @@ from reconciler.operations.session.session import Session, now_ms
 from reconciler.replication.handover import Start
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.same import above_limit
-from reconciler.resources.acls.read_only import mirror_principals, write_rules
+from reconciler.resources.acls.derive_from_flows import mirror_principals, write_rules
 from reconciler.resources.topics.desired import internal_factor
 from reconciler.resources.topics.internal import internal_topics
 from reconciler.text import BRIEF, counted, first_of

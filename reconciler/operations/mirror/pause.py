@@ -15,12 +15,11 @@ from reconciler.backends.git import revision
 from reconciler.backends.mirror_jobs.status.records import write_records
 from reconciler.backends.state.audit import AuditFile
 from reconciler.backends.state.lock import this_process
-from reconciler.engine.apply.audit_lines import Actor
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
-from reconciler.operations.apply.audit import Audit, recorded
+from reconciler.operations.apply.audit import Actor, Audit, recorded
 from reconciler.operations.session.session import Session, now_ms, open_session
 from reconciler.replication.records.pauses import Pause, Scope, dumps, pause_key
 from reconciler.resources.mirrors.pause_and_seek import (

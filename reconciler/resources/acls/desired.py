@@ -12,7 +12,7 @@ from reconciler.model.changes import About, Grant, Ignored, Subject
 from reconciler.model.environment.topology import OURS, Flow, Topology
 from reconciler.model.live import LiveAccess, LiveCluster, LiveState
 from reconciler.model.principals import AccessRole, AclBinding, Operation, Permission, Unsupported, redundant, word
-from reconciler.resources.acls import derive_from_flows, read_only, roles
+from reconciler.resources.acls import derive_from_flows, roles
 from reconciler.resources.flows.routes import Routing
 from reconciler.text import ANY_FOLDER, counted, first_of
 
@@ -215,7 +215,10 @@ def _read_only(
         return {}, tuple(_open(flow, "no-authorizer", bare) for flow in kept)
     rules, absent, gone = desired.rules[name], desired.absent[name], left_over(access, name, desired)
     standing = [*rules, *(acl for acl in access.acls if acl not in gone and acl not in absent)]
-    spared, users = read_only.mirror_principals(topology, name), read_only.declared_users(topology, name)
+    spared, users = (
+        derive_from_flows.mirror_principals(topology, name),
+        derive_from_flows.declared_users(topology, name),
+    )
 
     # After a failover or cut-over clients write these topics, so denials stay lifted for every flow.
     said: list[Ignored] = []
@@ -223,7 +226,7 @@ def _read_only(
     topics: dict[str, frozenset[str]] = {}
     for flow in arriving:
         topics[flow.name] = frozenset(derive_from_flows.carriage_of(flow, routing.routes, live).topics.values())
-        lifted = {topic for topic in topics[flow.name] if read_only.is_lifted(access.lifted, flow, topic)}
+        lifted = {topic for topic in topics[flow.name] if derive_from_flows.is_lifted(access.lifted, flow, topic)}
         written |= lifted
         if lifted and flow.read_only:
             text = f"{counted(len(lifted), 'remote topic')} may be written by others since a failover or cut-over of it"
@@ -232,10 +235,10 @@ def _read_only(
 
     denied: Rules = {}
     for flow in kept:
-        denials = read_only.write_denials(topics[flow.name] - written, standing, spared, users)
+        denials = derive_from_flows.write_denials(topics[flow.name] - written, standing, spared, users)
         for acl, rule in denials.because.items():
             if acl not in absent and acl not in rules:
-                grant = read_only.denial_grant(flow, acl.principal)
+                grant = derive_from_flows.denial_grant(flow, acl.principal)
                 denied.setdefault(acl, DesiredRule(acl, grant, f"{name}/{rule}", travels=False))
         for rule, names in denials.open.items():
             who = "anyone but declared users" if users else "anyone"

@@ -32,8 +32,8 @@ from reconciler.model.principals import (
     redundant,
 )
 from reconciler.replication.names import is_own_topic
+from reconciler.resources.acls.derive_from_flows import denial
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, desired_rules, left_over
-from reconciler.resources.acls.read_only import denial
 from reconciler.resources.flows.routes import Routing
 from reconciler.resources.shrink_limit import too_many_rules
 from reconciler.text import counted, grouped, nearest

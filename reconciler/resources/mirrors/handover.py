@@ -70,6 +70,8 @@ def submission_of(mirror: Mirror) -> Handover:
 def _flow(topology: Topology, flow: Flow) -> handover.FlowSettings:
     """Settings of the job in canonical form: sorted expressions, flattened filters, no empty parts, so that an edit
     without effect keeps the fingerprint."""
+    # Each part that the flow does not use is None, and left out of the document: a new release may add one without a
+    # restart of every flow.
     conditions = flow.on_condition
     provenance = flow.provenance
     settings = handover.FlowSettings(

@@ -31,12 +31,14 @@ class Tuning:
     memory_far: int = 96 << 20
     fetch_bytes: int = 4 << 20
     fetch_bytes_far: int = 32 << 20
+    """The most that one Fetch answer may bring, from a nearby and from a distant broker."""
     partition_bytes: int = 256 << 10
     """The least that a partition may bring in one Fetch answer, however many share it."""
     partition_share: int = 16
     fetch_wait_ms: int = 500
     """Time that a source broker may hold a request without new records."""
     request_bytes: int = 4 << 20
+    """Size at which a Produce request takes no further batch."""
     requests_in_flight: int = 4
     most_in_flight: int = 256
     bytes_in_flight: int = 48 << 20
@@ -45,6 +47,7 @@ class Tuning:
     transaction_age: float = 0.4
     """Age at which a transaction of partitions with a lag is committed: throughput counts then."""
     transaction_bytes: int = 128 << 20
+    """Size at which a transaction is committed, whatever its age."""
     idle_commit: float = 1.0
     """Delay of a commit that only moves positions, since no reader waits for one."""
     delivery_timeout: float = 20.0

@@ -19,7 +19,7 @@ from confluent_kafka import Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from reconciler_sandbox.handles import ClusterHandle, Sandbox
 
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.access.acls import rules
 from tests.support.access.role_users import PASSWORD, RoleUser, kafka_filter, kafka_rule
 from tests.support.clusters import secured_clusters

@@ -23,7 +23,7 @@ from reconciler_sandbox.handles import ClusterHandle, Sandbox
 from reconciler.model.principals import AclBinding, Operation, PatternType, Permission, ResourceType
 from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.access.role_users import (
     PASSWORD,
     WHOLE,

@@ -18,7 +18,7 @@ from reconciler.backends.clusters.cluster import KafkaCluster
 from reconciler.model.environment.topology import Principal
 from reconciler.model.principals import AclBinding
 from reconciler.replication.names import STATUS_TOPIC
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.access.acls import rules
 from tests.support.access.role_users import kafka_filter, kafka_rule
 from tests.support.clusters import CreateTopic, real_cluster

@@ -31,7 +31,7 @@ from reconciler.model.reports.failover import Key
 from reconciler.operations.session.mirror_runners import MirrorRunners
 from reconciler.replication.names import STATUS_TOPIC, status_key
 from reconciler.replication.records.pauses import Scope
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.clusters import real_cluster
 from tests.support.commands import Ended, two_clusters
 from tests.support.jobs.status_records import FLOW, record

@@ -36,7 +36,7 @@ from reconciler.operations.cutover.run import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.group_offsets import due, written
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 
 ORDERS: Key = ("orders", 0)
 COPY: Key = ("east.orders", 0)

@@ -169,6 +169,7 @@ def _await_switch(runner: Runner, mirror: str, new: RunFolder, progress: Progres
     phase, moved = "", began
     while runner.folder(mirror) != new:
         now, before, phase = time.monotonic(), phase, new.word("driver.json", "phase")
+        # A phase that does not change for long is a hang; one that takes long and changes is a slow cluster.
         moved = now if phase != before else moved
         if new.word("supervisor.json", "state") in ENDED:
             raise _not_replaced(runner, mirror, new, "did not get ready")

@@ -157,6 +157,7 @@ class KnownLogins:
                 logins[kind] = known[kind]
             else:
                 logins[kind] = ProbedLogin(wanted=some, why_not=self.prober.why_not(cluster, kind))
+        # A login that fails before the batch cannot prove anything after it, so it is left out with its reason.
         rights = self._rights(cluster, {kind: login for kind, login in logins.items() if login.before is None})
         for kind, seen in rights.items():
             if seen.failed is None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.engine.apply.audit_lines import changed, ended
 from reconciler.engine.drift.causes import cause_of, history
 from reconciler.model.changes import AddPartitions, AlterConfigs, ConfigChange, CreateTopic, Reason, Role, Why
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Outcome, Planned, Result
 from reconciler.model.reports.drift import Cause, History
+from reconciler.operations.apply.audit import changed, ended
 from reconciler.resources.topics.kind import grown_outside
 
 REF = TopicRef("east", "orders")

@@ -7,7 +7,7 @@ from reconciler.engine.edits.edit_and_plan import EditAndPlan
 from reconciler.engine.edits.effects import lead, without_effect
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.edit import FieldChange
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.access.acls import env, rules
 from tests.support.builders import World, world
 

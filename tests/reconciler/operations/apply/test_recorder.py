@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from reconciler.backends.state.audit import AuditFile, read_lines
-from reconciler.engine.apply.audit_lines import Line, ended
 from reconciler.engine.plan.build import plan
 from reconciler.errors import ReconcilerError
 from reconciler.model.plan import Outcome, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.audit_chain import PREVIOUS
-from reconciler.operations.apply.audit import Audit, Recorder
+from reconciler.operations.apply.audit import Audit, Line, Recorder, ended
 from tests.support.builders import topology, world
 
 

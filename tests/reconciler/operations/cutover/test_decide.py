@@ -51,7 +51,7 @@ from reconciler.operations.failover.decide import move_of
 from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.render.cutover import PLAN_FILE, page_in, plan_page, report_document, report_page
 from reconciler.render.markup import Format
-from reconciler.resources.acls.read_only import denial, mirror_principals
+from reconciler.resources.acls.derive_from_flows import denial, mirror_principals
 from tests.support.access.acls import rules
 from tests.support.builders import flow, topology
 

@@ -26,7 +26,7 @@ from reconciler.operations.cutover.run import exit_code, journal_of
 from reconciler.operations.failover import rejoin_live, steps
 from reconciler.operations.mirror import seek
 from reconciler.replication.offsets.parting import WholeRecord
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.fakes.moving_clients import Clusters, KilledError, plan, read_to_the_end, run, take_back
 
 

@@ -27,7 +27,7 @@ from reconciler.operations.failover.fence import Fence
 from reconciler.operations.failover.survey import Survey
 from reconciler.operations.mirror import pause as steering
 from reconciler.replication.records.pauses import Pause, Scope
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 
 CANARY = "drill.e2w"
 OURS = {CANARY, f"east.{CANARY}", f"west.{CANARY}"}

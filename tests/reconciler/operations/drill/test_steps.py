@@ -32,7 +32,7 @@ from reconciler.operations.cutover.decide import topic_words
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.drill.steps import DrillCourse, DrillRun, take_back
 from reconciler.operations.failover.group_offsets import due, written
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 
 CANARY, COPY, RETURNED = "drill.e2w", "east.drill.e2w", "west.drill.e2w"
 TWO_WAY = DrillPlaces(CANARY, COPY, CANARY, RETURNED, "w2e")

@@ -29,7 +29,7 @@ from reconciler.model.principals import (
 from reconciler.model.reports.failover import CopiesSeen, StepResult
 from reconciler.operations.failover.fence import LIFT, RESTORE, ReadOnlyCopies
 from reconciler.replication.handover import Naming
-from reconciler.resources.acls.read_only import denial, is_lifted
+from reconciler.resources.acls.derive_from_flows import denial, is_lifted
 from tests.support.access.acls import rule
 from tests.support.builders import flow, topology
 

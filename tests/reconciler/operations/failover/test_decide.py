@@ -53,7 +53,7 @@ from reconciler.replication.handover import Naming
 from reconciler.replication.mirrormaker_records import Checkpoint
 from reconciler.replication.offsets.parting import WholeRecord
 from reconciler.replication.offsets.position_metadata import PositionMark
-from reconciler.resources.acls.read_only import denial
+from reconciler.resources.acls.derive_from_flows import denial
 from tests.support.builders import flow, topology
 
 THERE, BACK = flow("east", "west", "orders"), flow("west", "east", "orders")

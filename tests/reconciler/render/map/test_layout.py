@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.reports.topology_map import MapCluster, MapFlow, TopologyMap
-from reconciler.render.map.layout import PAGE, layout, ordered, ranks
 from reconciler.render.map.paths import Box, EdgePath, Layout, Point
+from reconciler.render.map.svg import PAGE, layout, ordered, ranks
 from reconciler.render.map.words import edges_of
 from tests.support.documents.maps import drawn, fans, large
 

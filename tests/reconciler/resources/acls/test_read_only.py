@@ -16,7 +16,7 @@ from reconciler.model.principals import AclBinding, Operation, PatternType, Perm
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.declared import explanation_text
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
-from reconciler.resources.acls.read_only import denial, write_denials
+from reconciler.resources.acls.derive_from_flows import denial, write_denials
 from tests.support.access.acls import applied, env, gone, made, rule, rules
 from tests.support.builders import World, world
 
