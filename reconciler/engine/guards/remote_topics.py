@@ -39,9 +39,11 @@ def with_remote_topics(
     are unknown, or noted if the flow is known to have run before."""
     refused, unknown, notes = list(plan.refused), list(plan.unknown), list(plan.notes)
     for judged in judged_flows:
-        refused += _refusals(topology, live, judged)
+        refusals = list(_refusals(topology, live, judged))
+        refused += refusals
         notes += (*foreign_positions(judged), *copied_beside(judged), *left_out_before_marks(topology, judged, facts))
-        if isinstance(applied, Applied) and judged.flow.name in applied.flows:
+        # A refused flow begins nowhere.
+        if not refusals and isinstance(applied, Applied) and judged.flow.name in applied.flows:
             notes += begins_late_again(judged)
     # Without its positions, a flow may continue only if it is known to have run before: its job checks them itself. A
     # new flow could copy records a second time.

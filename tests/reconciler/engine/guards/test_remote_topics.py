@@ -240,6 +240,11 @@ def test_a_flow_that_ran_before_and_starts_at_the_end_says_what_it_would_leave_o
     assert blocked(NOTHING, applied=before)[0].notes == ()
     some = replace(NOTHING, positions={"east-to-west": {KEYS[0]: PositionMark(Owner("test"))}})
     assert blocked(some, late, applied=before)[0].notes == ()
+    lost, _ = blocked(
+        replace(FILLED, copied={"east-to-west": dict.fromkeys(KEYS, ("east-to-west", 40))}), late, applied=before
+    )
+    assert [refused.reason.code for refused in lost.refused] == [Why.REMOTE_TOPIC_NOT_EMPTY]
+    assert lost.notes == (), "it begins nowhere"
 
 
 def test_a_flow_that_was_renamed_without_moved_learns_its_earlier_name() -> None:
