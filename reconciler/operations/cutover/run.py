@@ -17,6 +17,7 @@ from reconciler.operations.apply.execution import Execution, execution, interrup
 from reconciler.operations.cutover import decide, live, steps
 from reconciler.operations.cutover.decide import group_seen
 from reconciler.operations.cutover.plan import CutoverRequest, flows_back, planned
+from reconciler.operations.cutover.quiet import LOOK_S
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
 from reconciler.operations.failover.group_offsets import otherwise
 from reconciler.operations.session.session import Session, now_ms, open_session
@@ -158,13 +159,9 @@ def _read(file: Path) -> CutoverPlan:
         raise ReconcilerError(problem, "Only a reviewed plan is carried out.", todo) from None
 
 
-# Takes a cut-over back: always before *switch*; after it, while clients have written nothing at the destination.
-
-LOOK_S = 0.5
-
-
 class CutoverRollback:
-    """One run. A run can be repeated, since each step checks first what is left to do."""
+    """Takes a cut-over back: always before *switch*; after it, while clients have written nothing at the destination. A
+    run can be repeated, since each step checks first what is left to do."""
 
     def __init__(
         self, world: CutoverWorld, plan: CutoverPlan, journal: CutoverJournal, now_ms: Callable[[], int]

@@ -16,13 +16,12 @@ from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, Cutover
 from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
 from reconciler.operations.cutover.decide import ROLLBACK, group_seen, topic_words
-from reconciler.operations.cutover.quiet import FenceWatch
+from reconciler.operations.cutover.quiet import LOOK_S, FenceWatch
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
 from reconciler.operations.failover.group_offsets import otherwise
 from reconciler.text import counted, first_of, time_words
 
 DONE, ALREADY, SKIPPED, FAILED = StepResult.DONE, StepResult.ALREADY, StepResult.SKIPPED, StepResult.FAILED
-LOOK_S = 0.5
 _HOOKS = {CutoverStep.BEFORE, CutoverStep.SWITCH, CutoverStep.AFTER}
 _LOOKS = {CutoverStep.VERIFY_FENCE, CutoverStep.DRAIN}
 _BEFORE_SWITCH = tuple(CutoverStep)[: tuple(CutoverStep).index(CutoverStep.SWITCH)]
