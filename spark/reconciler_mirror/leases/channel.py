@@ -64,7 +64,7 @@ class ChannelServer:
         self.address: tuple[str, int] = (listener.advertised, self._socket.getsockname()[1])
         threading.Thread(target=self._accept, name="channel", daemon=True).start()
 
-    def send(self, lease: str, message: Message) -> None:
+    def send(self, lease: str, message: Message | Callable[[], Message]) -> None:
         with self._guard:
             line = self._lines.get(lease)
         if line is not None:
@@ -142,7 +142,7 @@ class ChannelServer:
             before.close()
         elif before is not None:
             before.send(_LEAVE)
-        line.send(self._orders(lease) or orders)  # asked again, for changes from before the line was listed
+        line.send(lambda: self._orders(lease) or orders)  # asked again, for changes from before the line was listed
         # Messages on a replaced line no longer count: the same task repeats everything on its new line, and another
         # task's counters begin at 0.
         while (message := line.receive()) is not None:

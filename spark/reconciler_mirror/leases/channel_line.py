@@ -7,7 +7,7 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 Message = Mapping[str, Any]
@@ -125,9 +125,14 @@ class Line:
     def __init__(self, connection: socket.socket, stream: Stream) -> None:
         self._connection, self._stream = connection, stream
         self._buffer = bytearray()
+        self._ordering = threading.Lock()
 
-    def send(self, message: Message) -> bool:
-        return self.send_raw(json.dumps(message, separators=(",", ":")).encode())
+    def send(self, message: Message | Callable[[], Message]) -> bool:
+        """``message``: perhaps a function that makes it of the present state. Messages are made in the order in which
+        they are sent, so that the other side hears the newest state last."""
+        with self._ordering:
+            content = message() if callable(message) else message
+            return self.send_raw(json.dumps(content, separators=(",", ":")).encode())
 
     def send_raw(self, line: bytes) -> bool:
         try:

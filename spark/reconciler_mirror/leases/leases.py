@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from reconciler.replication.handover import MirrorSettings
@@ -181,15 +182,15 @@ class Leases:
         with self._guard:
             live = self._running.lanes()
         for name, lanes in live.items():
-            if (message := self._lanes.rates(lanes))["rates"]:
-                self._server.send(name, message)
+            if self._lanes.rates(lanes)["rates"]:
+                self._server.send(name, partial(self._lanes.rates, lanes))
 
     def partitions_changed(self) -> None:
         """Sends the board's present partitions and pauses to running leases."""
         with self._guard:
             live = self._running.lanes()
         for name, lanes in live.items():
-            self._server.send(name, self._lanes.partitions(lanes))
+            self._server.send(name, partial(self._lanes.partitions, lanes))
 
     def stop(self, patience_s: float, left: Callable[[], None] = lambda: None) -> bool:
         """Asks every lease to commit and leave. False if it had to cancel any. ``left`` is called once no lane is at

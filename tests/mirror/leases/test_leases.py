@@ -14,17 +14,19 @@ import pytest
 from reconciler_mirror.board import unassigned
 from reconciler_mirror.board.board import Board
 from reconciler_mirror.driver.driver import Driver
+from reconciler_mirror.leases import channel, running
 from reconciler_mirror.leases import leases as module
-from reconciler_mirror.leases import running
 from reconciler_mirror.leases.channel import ROWS, ChannelClient
+from reconciler_mirror.leases.lanes import LaneOrders
 from reconciler_mirror.leases.leases import Leases
 from reconciler_mirror.leases.preflight import Checked
 from reconciler_mirror.leases.running import SignsOfLife
 from reconciler_mirror.leases.task import LeaseSpec
-from reconciler_mirror.model.lane import Discovered, LaneProgress, PartitionProgress, PartitionSpec
+from reconciler_mirror.model.lane import Discovered, LaneKey, LaneProgress, PartitionProgress, PartitionSpec
 from reconciler_mirror.model.views import FlowView
 
 from reconciler.replication.handover_reader import parse
+from reconciler.replication.records.pauses import Pause, Scope
 from tests.support.jobs.loopback import loopback_listener
 from tests.support.lanes.handover import handover
 from tests.support.waiting import until
@@ -43,6 +45,7 @@ class Task:
     over: threading.Event = field(default_factory=threading.Event)
     error: str = ""
     line: ChannelClient | None = None
+    messages: list[Any] = field(default_factory=list)
 
     def mapPartitions(self, _: Any) -> Task:  # noqa: N802 - Spark's name
         return self
@@ -69,6 +72,7 @@ class Task:
             self.line.send({"progress": ROWS.encoded(LaneProgress(lane.flow, lane.lane, rows))})
 
     def heard(self, message: Any) -> None:
+        self.messages.append(message)
         if message.get("over") and self.spec is not None:
             self.end()
 
@@ -264,6 +268,37 @@ def test_a_line_that_breaks_and_comes_back_counts_nothing_twice_and_is_no_loss(
     assert not task.over.is_set()
     monkeypatch.setattr(unassigned, "LOST_S", 0.0)
     assert codes(leases, board) == set()
+
+
+def test_a_task_hears_a_pause_last_that_was_set_while_an_older_message_was_made(
+    spark: Spark, leases: Leases, board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flow finds new topics while a user pauses it: the paused partitions must not be copied on."""
+    tasks = [spark.waiting(slot).run() for slot in range(2)]
+    until(lambda: view(board).figures.records_lag == 0)
+    is_made, go_on, made = threading.Event(), threading.Event(), LaneOrders.partitions
+
+    def slow(orders: LaneOrders, lanes: tuple[LaneKey, ...]) -> channel.Message:
+        message = made(orders, lanes)
+        if not is_made.is_set():
+            is_made.set()
+            go_on.wait(20)
+        return message
+
+    monkeypatch.setattr(LaneOrders, "partitions", slow)
+    threads = [threading.Thread(target=leases.partitions_changed) for _ in range(2)]
+    threads[0].start()
+    until(is_made.is_set)
+    board.set_pauses([Pause(Scope("orders"), 1, "me", "")])
+    threads[1].start()
+    threads[1].join(1.0)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    until(lambda: all(sum("paused" in message for message in task.messages) == 3 for task in tasks))
+    for task in tasks:
+        paused = [message["paused"] for message in task.messages if "paused" in message]
+        assert sum(len(partitions) for _, _, partitions in paused[-1]) == PARTITIONS / 2
 
 
 def test_an_executor_that_is_not_fit_is_named_until_it_is_or_its_lease_ends(
