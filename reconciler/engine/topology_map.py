@@ -62,9 +62,10 @@ def moved_on(drawn: drawing.TopologyMap, topology: Topology, live: LiveState) ->
     job_of = {flow: live.mirrors.get(name) for name, mirror in topology.mirrors.items() for flow in mirror.flows}
     flows = []
     for flow in drawn.flows:
-        bare = drawing.MapFlow(flow.name, flow.source, flow.target, flow.mirror, flow.delivery, topics=flow.topics)
-        bare = replace(bare, mark=flow.mark, plan_why=flow.plan_why, labels=flow.labels)
         job = job_of.get(flow.name)
+        # Without what the job said before, so that a silent one keeps no figures.
+        bare = replace(flow, state=drawing.State.UNKNOWN, said=drawing.NOT_LOOKED_AT, conditions=None, lag_at_least=0)
+        bare = replace(bare, records_per_second=None, bytes_per_second=None, records_lag=None, seconds_lag=None)
         flows.append(_as_reported(bare, job, health) if job is not None else bare)
     clusters = []
     for cluster in drawn.clusters:

@@ -15,7 +15,7 @@ from reconciler.model.changes import COUNTED, About, ConfigChange, Outside, Outs
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Plan, Planned
-from reconciler.model.principals import WILDCARD, Permission, ResourceType
+from reconciler.model.principals import Permission, ResourceType
 from reconciler.model.reports.drift import Cause, Deviation, Difference, FoundCause, History, Line
 from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.resources.flows.routes import selector_of
@@ -219,9 +219,7 @@ def _access(change: changes.Change, place: _Place) -> bool:
         case _:
             return False
     if acl.resource is ResourceType.TOPIC and place.topics:
-        return place.is_here(change.cluster) and any(
-            acl.name == WILDCARD or name.startswith(acl.name) for name in place.names
-        )
+        return place.is_here(change.cluster) and any(map(acl.covers_name, place.names))
     return place.is_here(change.cluster)
 
 

@@ -9,11 +9,15 @@ from dataclasses import replace
 
 from reconciler.engine.edits.compare import compare
 from reconciler.errors import ReconcilerError
+from reconciler.model.environment.flow_settings import AccessSync
 from reconciler.model.environment.topology import Cluster, Flow, Topology, by_name
+from reconciler.model.principals import QuotaEntity, QuotaPart
 from reconciler.model.reports.edit import PromotionReport
 from reconciler.text import suggestion
 
 Names = Mapping[str, str]
+USER = "User:"
+"""Before the name of a SCRAM user or of a quota's user, in a principal of access rules."""
 
 
 def promotion(source: Topology, target: Topology, names: Names) -> PromotionReport:
@@ -68,6 +72,15 @@ def _named_as(topology: Topology, names: Names) -> Topology:
     def all_of(some: Iterable[str]) -> tuple[str, ...]:
         return tuple(map(of, some))
 
+    def user(name: str) -> str:
+        return names.get(name) or of(f"{USER}{name}").removeprefix(USER)
+
+    def limited(part: QuotaPart) -> QuotaPart:
+        return replace(part, name=user(part.name)) if part.kind == "user" and part.name is not None else part
+
+    def synced(access: AccessSync) -> AccessSync:
+        return replace(access, principals={of(here): of(there) for here, there in access.principals.items()})
+
     # Every place that names one of these is renamed. One that was forgotten would show as a difference between the two
     # environments that no file has.
     rollout, audit = topology.rollout, topology.rules.audit
@@ -76,7 +89,8 @@ def _named_as(topology: Topology, names: Names) -> Topology:
         clusters=by_name(replace(it, name=of(it.name)) for it in topology.clusters.values()),
         topics=by_name(replace(it, clusters=all_of(it.clusters)) for it in topology.topics.values()),
         flows=by_name(
-            replace(it, name=of(it.name), source=of(it.source), target=of(it.target)) for it in topology.flows.values()
+            replace(it, name=of(it.name), source=of(it.source), target=of(it.target), access=synced(it.access))
+            for it in topology.flows.values()
         ),
         mirrors=by_name(
             replace(it, name=of(it.name), flows=tuple(sorted(all_of(it.flows)))) for it in topology.mirrors.values()
@@ -85,8 +99,11 @@ def _named_as(topology: Topology, names: Names) -> Topology:
             replace(it, clusters=all_of(it.clusters), principal=of(it.principal), flows=all_of(it.flows))
             for it in topology.access
         ),
-        quotas=tuple(replace(it, clusters=all_of(it.clusters)) for it in topology.quotas),
-        users=tuple(replace(it, clusters=all_of(it.clusters), name=of(it.name)) for it in topology.users),
+        quotas=tuple(
+            replace(it, clusters=all_of(it.clusters), entity=QuotaEntity(tuple(map(limited, it.entity.parts))))
+            for it in topology.quotas
+        ),
+        users=tuple(replace(it, clusters=all_of(it.clusters), name=user(it.name)) for it in topology.users),
         rules=replace(topology.rules, audit=audit and replace(audit, cluster=of(audit.cluster))),
         rollout=rollout
         and replace(rollout, waves=tuple(replace(it, clusters=all_of(it.clusters)) for it in rollout.waves)),
@@ -120,5 +137,7 @@ def _require_names(source: Topology, target: Topology, names: Names) -> None:
 
 def _names(topology: Topology) -> set[str]:
     users = {user.name for user in topology.users}
-    principals = {rule.principal for rule in topology.access}
-    return {*topology.clusters, *topology.flows, *topology.mirrors, *users, *principals}
+    limited = {part.name for quota in topology.quotas for part in quota.entity.parts if part.kind == "user"}
+    principals = {rule.principal for rule in topology.access} | {f"{USER}{name}" for name in users | limited}
+    synced = {name for flow in topology.flows.values() for pair in flow.access.principals.items() for name in pair}
+    return {*topology.clusters, *topology.flows, *topology.mirrors, *users, *principals, *synced}

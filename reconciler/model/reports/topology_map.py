@@ -10,6 +10,9 @@ from types import MappingProxyType
 
 from reconciler.model.environment.rollout import Gates
 
+NOT_LOOKED_AT = "not looked at"
+"""What a flow says before its job was asked."""
+
 
 class State(StrEnum):
     """State of a cluster or flow, as in the verdict. IDLE: a flow that is paused, or whose job the plan starts
@@ -100,7 +103,7 @@ class MapFlow:
     """The application that carries it."""
     delivery: str
     state: State = State.UNKNOWN
-    said: str = "not looked at"
+    said: str = NOT_LOOKED_AT
     """The job's word for the state."""
     topics: int | None = None
     """Number that travel."""

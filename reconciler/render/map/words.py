@@ -47,7 +47,7 @@ class Edge:
     @property
     def figures(self) -> str:
         """Rate and lag; empty if no flow was looked at."""
-        if all(flow.said == "not looked at" for flow in self.flows):
+        if all(flow.said == topology_map.NOT_LOOKED_AT for flow in self.flows):
             return ""
         rates = [flow.records_per_second for flow in self.flows]
         rate = "rate unknown" if None in rates else f"{sum(each or 0.0 for each in rates):,.0f}/s"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.engine.topology_map import topology_map
+from reconciler.engine.topology_map import moved_on, topology_map
 from reconciler.errors import Unknown
+from reconciler.model.environment.flow_settings import OffsetsKept
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, Plan, SeenCluster
 from reconciler.model.reports.topology_map import Chain, PlanMark, State
@@ -128,3 +129,15 @@ def test_waves_show_the_progress_of_the_rollout() -> None:
     assert [wave.state for wave in topology_map(regions()).waves] == ["", ""]
     unread = topology_map(regions(), progress=Unknown("rollout", "no answer"))
     assert [wave.state for wave in unread.waves] == ["unknown", "unknown"]
+
+
+def test_the_live_page_draws_the_same_answers_as_the_map() -> None:
+    """A copy at the same offsets included: what git declares does not change while the page is open."""
+    plain = regions()
+    same = replace(plain.flows["west-to-east"], offsets=OffsetsKept.SAME)
+    declared = replace(plain, flows={**plain.flows, same.name: same})
+    live = observed(plain)
+    for plan in (None, changed_plan()):
+        drawn = topology_map(declared, live, plan)
+        assert [each.name for each in drawn.flows if each.offsets == "same"] == [same.name]
+        assert moved_on(drawn, declared, live) == drawn

@@ -181,7 +181,7 @@ def _known(
     remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     if kind is Principal.MIRROR:
         targets = [flow for flow in topology.flows.values() if flow.target == cluster]
-        lanes = tuple(lane_id(flow.name, lane) for flow in targets for lane in range(flow.lanes))
+        lanes = tuple(lane_id(flow.state_name, lane) for flow in targets for lane in range(flow.lanes))
         return frozenset(remote), lanes
     declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
     internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}

@@ -18,7 +18,7 @@ from reconciler.model.ports import ReplicaAdmin
 from reconciler.model.replicas import Journal, Partition, Placement, ReassignmentPace, ReplicaFacts
 from reconciler.resources.replicas.placement import PartitionReplicas, basis, place
 from reconciler.resources.replicas.reassign.in_flight import ReassignmentStopped, ReassignmentWatch, ReassignmentWindow
-from reconciler.text import BRIEF, first_of, size_words
+from reconciler.text import BRIEF, counted, first_of, size_words
 
 POLL_SECONDS = 1.0
 RELEASE_SECONDS = 5.0
@@ -138,6 +138,12 @@ class ReassignmentRun:
         # Partitions that an earlier step of this plan has added.
         known = {placement.partition for placement in change.placements}
         late = [p for p in topic.partitions if p.index not in known and len(p.replicas) != change.after]
+        if late and change.after > len(live.brokers):
+            self.failures[change_id] = (
+                f"the new partitions of {change.ref} are to have {change.after} replicas, and"
+                f" {counted(len(live.brokers), 'broker')} are there\nA broker stopped since the plan\nRun plan again."
+            )
+            return
         standing = [PartitionReplicas(part.index, part.replicas, part.leader) for part in late]
         late_ones = place(topic.name, standing, change.after, basis(live)) if standing else ()
         for placement in (*change.placements, *late_ones):

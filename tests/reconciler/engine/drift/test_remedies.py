@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from reconciler.engine.diff import diff
-from reconciler.engine.drift.causes import has_remedy, with_remedies
+from reconciler.engine.drift.causes import deviations_behind, has_remedy, with_remedies
 from reconciler.engine.observe.verdict import verdict_of
+from reconciler.model.changes import CreateAcl, Grant, Reason, Why
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
-from reconciler.model.reports.health import VerdictCause
+from reconciler.model.reports.health import Health, VerdictCause
 from reconciler.replication.status import FlowStatus
+from tests.support.access.acls import rules as parsed
 from tests.support.builders import World, flow, topic, topology, world
 from tests.support.documents.live_values import condition
 
@@ -72,6 +74,19 @@ def test_partitions_that_the_copy_lacks_and_a_copy_that_is_gone_are_named() -> N
     del seen.clusters["west"].topics["east.orders"]
     cause = told(seen, "target_topic_missing", "orders is not copied", topic="orders")
     assert "west/east.orders: live no topic, git declares 3 partitions" in cause.todo
+
+
+def test_a_rule_of_a_topic_whose_name_only_begins_so_is_no_remedy() -> None:
+    def behind(*rules: str) -> list[str]:
+        cause = VerdictCause(Health.STOPPED, "flow east-to-west", "", "", code="permission_denied", topic="orders")
+        grant = Grant("User:mirror: mirror", "declared")
+        reason = Reason(Why.DECLARED, "declared")
+        missing = [CreateAcl("east", acl, grant, reason) for acl in parsed(*rules)]
+        return [each.subject for each in deviations_behind(cause, DECLARED, missing)]
+
+    assert behind("allow User:mirror read topic ord", "allow User:mirror read topic orders.v2") == []
+    for rule in ("orders", "ord*", "*"):
+        assert len(behind(f"allow User:mirror read topic {rule}")) == 1, rule
 
 
 @pytest.mark.parametrize("code", ["offsets_diverged", "lane_failed"])

@@ -99,6 +99,24 @@ def test_without_the_map_clusters_are_other_clusters() -> None:
     assert ("-", "cluster", "east") in told(compared(STAGING, names={}))
 
 
+def test_a_mapped_principal_has_its_new_name_wherever_files_name_it() -> None:
+    more = "users:\n  - {clusters: [east], name: app, version: 1, password: '${env:APP}'}\n"
+    prod = PROD.replace("topics: [orders], lanes", "topics: [orders], access: {principals: {User:app: User:b}}, lanes")
+    prod += more
+    staging = (
+        prod.replace("User:app", "User:s-app").replace("user: app", "user: s-app").replace("name: app", "name: s-app")
+    )
+    for name in ("east", "west"):
+        staging = staging.replace(name, f"s-{name}")
+    assert told(compared(staging, prod)) == set()
+    quotas = "quotas:\n  - {clusters: [east], user: app, producer_byte_rate: 1MiB}\n"
+    head = PROD.partition("topics:\n")[0]
+    named = promotion(
+        declared(head + quotas.replace("app", "s-app"), "a"), declared(head + quotas, "b"), {"User:s-app": "User:app"}
+    )
+    assert told(named) == set()
+
+
 @pytest.mark.parametrize(
     ("names", "words"),
     [

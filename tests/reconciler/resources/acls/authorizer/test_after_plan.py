@@ -214,6 +214,18 @@ def test_a_denial_that_hits_ourselves_is_refused_with_the_rule(
     assert f"'{denial}' denies it" in found
 
 
+def test_the_transactional_ids_of_a_renamed_flow_are_those_of_its_first_name() -> None:
+    renamed = "topics: {orders: {clusters: [east], partitions: 1}}\nmirrors: {west: {}}\n"
+    renamed += (
+        "flows: {now: {source: east, target: west, topics: [orders]}}\nmoved: [{flow: now, from: east-to-west}]\n"
+    )
+    text = DENIED.replace("CLUSTER", "west").replace("RESOURCE", "transactional_id").replace("OPERATION", "write")
+    text = text.replace("NAMES", "names: [{prefix: mirror.}],").removeprefix("\naccess:\n")
+    planned = ran(env(SECURE, renamed, f"access:{ROLES}")).plan(env(SECURE, renamed, f"access:{ROLES}{text}"))
+    (found,) = lock_outs(planned)
+    assert "write on transactional_id mirror.east-to-west.0: " in found
+
+
 def test_a_role_that_leaves_git_while_its_principal_works_with_it_is_refused() -> None:
     seen = ran(secured())
     planned = seen.plan(secured(roles="\n".join(ROLES.splitlines()[:-1]) + "\n"))

@@ -334,6 +334,19 @@ def test_new_partitions_of_the_same_plan_get_the_factor_too() -> None:
     assert nothing_left(seen.clusters["east"])
 
 
+def test_new_partitions_that_no_longer_find_enough_brokers_fail_their_change_alone() -> None:
+    """A broker dies between the partitions and their replicas, where they cannot be placed any more."""
+    seen = one_topic(1)
+    east, more = seen.clusters["east"], wished(3, partitions=9)
+    plan = seen.plan(more)
+    east.at_call(3, lambda: east.away.add(3))  # behind the look at the cluster and the new partitions
+    grown, moved = seen.apply(more, plan)
+    assert (grown.result, moved.result) == (Result.DONE, Result.FAILED)
+    assert "2 brokers" in moved.error
+    assert factors(east) == {1}
+    assert nothing_left(east)
+
+
 def test_remote_topics_follow_the_factor_of_their_flow() -> None:
     seen = world("east", "west", brokers=3)
     seen.clusters["east"].put("orders", 2)
