@@ -16,7 +16,7 @@ from reconciler.environment.load import load
 from reconciler.environment.yaml.edit import keys_at, place_of, with_entry
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.config_values import THROTTLES, canonical, human, same
-from reconciler.model.environment.topology import Topic, Topology, Undeclared, by_name
+from reconciler.model.environment.topology import Topic, TopicDefaults, Topology, Undeclared, by_name
 from reconciler.model.live import LiveState, LiveTopic
 from reconciler.resources.topics.defaults import Layers, configs, layers_of, undeclared
 
@@ -214,31 +214,29 @@ def _require_only(before: Topology, after: Topology, accepted: Iterable[Accepted
             topics[value.topic] = replace(topic, replication_factor=int(value.found))
         else:
             topics[value.topic] = replace(topic, configs={**topic.configs, value.field: value.found})
-    asked, written = (_plain(topology) for topology in (replace(before, topics=by_name(topics.values())), after))
-    if asked != written:
+    desired, loaded = (_by_words(topology) for topology in (replace(before, topics=by_name(topics.values())), after))
+    if others := sorted(words for words in desired.keys() | loaded.keys() if desired.get(words) != loaded.get(words)):
         named = ", ".join(f"{it.topic} {it.field} (topic at {before.topics[it.topic].where})" for it in accepted)
-        from deepdiff import DeepDiff  # imported in 0.1 s, which only these words are worth
-
-        others = ", ".join(sorted(DeepDiff(asked, written).affected_root_keys))
         raise ReconcilerError(
             f"nothing was accepted, no file was changed: {named} is written once, used in several places (an anchor)",
-            f"{others} would change with it.",
+            f"{', '.join(others)} would change with it.",
             "Give the topic a value of its own first, such as configs: {<<: *anchor, KEY: VALUE}.",
         )
 
 
-def _plain(topology: Topology) -> dict[str, object]:
-    """What accepted values must not change, by the names of messages."""
+def _by_words(topology: Topology) -> dict[str, object]:
+    """All of a topology, by the words of messages; configs of topics in one spelling."""
     topics = {
-        f"topic {name}": (
-            topic.clusters,
-            topic.partitions,
-            topic.replication_factor,
-            {key: canonical(key, text) for key, text in topic.configs.items()},
-            dict(topic.labels),
-        )
+        name: replace(topic, configs={key: canonical(key, text) for key, text in topic.configs.items()})
         for name, topic in topology.topics.items()
     }
-    parts = {"cluster": topology.clusters, "flow": topology.flows, "mirror": topology.mirrors}
-    nouns = {f"{kind} {name}": noun for kind, part in parts.items() for name, noun in part.items()}
-    return {**topics, **nouns, "deletions": topology.deletions}
+    rules = topology.rules
+    parts = {"topic": topics, "cluster": topology.clusters, "flow": topology.flows, "mirror": topology.mirrors}
+    nouns = {
+        f"{kind} {name}": noun
+        for kind, part in (*parts.items(), ("class", rules.classes))
+        for name, noun in part.items()
+    }
+    rest = replace(rules, classes={}, defaults=TopicDefaults())
+    others = replace(topology, topics={}, clusters={}, flows={}, mirrors={}, rules=rest)
+    return {**nouns, "defaults": rules.defaults, "another section": others}

@@ -147,6 +147,24 @@ def test_a_value_that_others_share_is_not_written() -> None:
     assert "topic sharing would change with it" in told
 
 
+@pytest.mark.parametrize(
+    ("anchored", "alias", "others"),
+    [
+        ("defaults: {configs: &own {retention.ms: 1h}}", "configs: *own", "defaults would change with it"),
+        ("classes: {brief: {configs: &own {retention.ms: 1h}}}", "configs: *own", "class brief would change with it"),
+        ("", "lower_retention_by: &own {retention.ms: 1h}, configs: *own", "topic t would change with it"),
+    ],
+)
+def test_a_value_that_a_layer_shares_is_not_written(anchored: str, alias: str, others: str) -> None:
+    """Another layer of values would change for all topics without anyone having accepted that."""
+    topic = f"topics: {{t: {{clusters: [east], {alias}}}}}"
+    text = f"clusters: {{east: {{bootstrap_servers: [a:9092]}}}}\n{anchored}\n{topic}\n"
+    east = FakeCluster("east")
+    east.put("t", retention_ms="86400000")
+    with pytest.raises(ReconcilerError, match=others):
+        accept({FILE: text}, load({FILE: text}, "env"), LiveState({"east": east.read()}, {}), ["east/t"])
+
+
 def test_a_list_is_left_to_its_author() -> None:
     east = same_east()
     east.topics["listed"].overrides["cleanup.policy"] = "delete"
