@@ -288,6 +288,9 @@ CONNECTION_RATE = "connection_creation_rate"
 CLIENT_QUOTAS = (*BYTE_RATES, "request_percentage", "controller_mutation_rate")
 QUOTA_KEYS = (*CLIENT_QUOTAS, CONNECTION_RATE)
 
+NO_LIMIT = float(1 << 62)
+"""In place of infinity and NaN, which brokers before 4.4 take for some limits and never enforce: JSON has neither."""
+
 QuotaLimits = Mapping[str, float]
 
 
@@ -341,6 +344,8 @@ class Quota:
 
 def limit_words(key: str, value: float) -> str:
     """``10 MiB/s``, ``200 %``; exact."""
+    if value == NO_LIMIT:
+        return "without end"
     plain = f"{int(value)}" if value == int(value) else repr(value)
     if key in BYTE_RATES:
         return f"{exact_size(value) or f'{plain} B'}/s"

@@ -8,6 +8,7 @@ at most an entry too many, never a rule of ours without an entry.
 import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import isfinite
 
 from reconciler.backends.clusters.in_batches import KindControl, not_shown, unless_refused, until_shown
 from reconciler.backends.connections.errors import SECURITY_DISABLED, Asked
@@ -23,6 +24,7 @@ from reconciler.model.changes import AclChange, AlterQuota, CreateAcl, DeleteAcl
 from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import Before, LiveAccess, Made
 from reconciler.model.principals import (
+    NO_LIMIT,
     AclBinding,
     Operation,
     PatternType,
@@ -267,7 +269,7 @@ class QuotaRequests(Requests):
         self.check(answer.error_code, DESCRIBE_QUOTAS, answer.error_message)
         return {
             entity({part.entity_type: part.entity_name for part in entry.entity}): {
-                item.key: float(item.value) for item in entry.values
+                item.key: float(item.value) if isfinite(item.value) else NO_LIMIT for item in entry.values
             }
             for entry in answer.entries or ()
         }

@@ -4,7 +4,6 @@ principals.
 It guesses nothing: unreadable values, and values that a declaration cannot express, are omitted and reported.
 """
 
-import math
 import re
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -130,12 +129,14 @@ def adopt_quotas(cluster: str, live: Mapping[QuotaEntity, QuotaLimits]) -> Adopt
         for key, value in sorted(limits.items()):
             # Exact as an entry of YAML: connections are 32 bits, and whole numbers fit a double up to 53 bits.
             most = (1 << 31) - 1 if key == CONNECTION_RATE else (1 << 53) - 1
-            in_range = math.isfinite(value) and 0 < value <= most
-            if key in fitting and in_range and (value == int(value) or key not in (*BYTE_RATES, CONNECTION_RATE)):
+            if (
+                key in fitting
+                and 0 < value <= most
+                and (value == int(value) or key not in (*BYTE_RATES, CONNECTION_RATE))
+            ):
                 taken[key] = value
             else:
-                words = limit_words(key, value) if math.isfinite(value) else value
-                left_out.append(f"{whom}: {key} {words} cannot be declared")
+                left_out.append(f"{whom}: {key} {limit_words(key, value)} cannot be declared")
         if taken:
             quotas.append(Quota(len(quotas) + 1, (cluster,), whom, MappingProxyType(taken)))
     return Adopted(tuple(quotas), tuple(left_out))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.backends.clusters.acls_and_quotas import QuotaRequests
 from reconciler.engine.explain import explain
 from reconciler.engine.observe.read_all import ReadScope, observe
 from reconciler.engine.plan.build import basis_now, plan, still_true
@@ -18,11 +21,18 @@ from reconciler.environment.adopt.write import texts
 from reconciler.environment.load import load
 from reconciler.errors import ClusterError, ExitCode, TopologyError, Unknown
 from reconciler.model.changes import AlterQuota, Stage
-from reconciler.model.environment.topology import Cluster, Topology
+from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.options import Autonomy
 from reconciler.model.plan import Plan, Result
-from reconciler.model.principals import BYTE_RATES, CLIENT_QUOTAS, CONNECTION_RATE, QUOTA_KEYS, QuotaEntity, entity
+from reconciler.model.principals import (
+    BYTE_RATES,
+    CLIENT_QUOTAS,
+    CONNECTION_RATE,
+    QUOTA_KEYS,
+    QuotaEntity,
+    entity,
+)
 from reconciler.model.reports.drift import History
 from reconciler.operations.adopt.run import is_empty
 from reconciler.render.plan.text import plan_text
@@ -392,3 +402,27 @@ def test_nothing_is_pruned_in_part_of_a_plan_that_is_in_doubt() -> None:
     planned = seen.plan(env(f"quotas:\n{address}"), prune=True)
     assert {one.id for one in known_part(planned).plan.changes} == {"quota:east: ip 10.0.0.7"}
     assert "prune-quota:east: user orders-app" in {one.id for one in planned.changes}
+
+
+def test_a_limit_without_end_is_shown_saved_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers before 4.4 take infinity for a share of time; it once ended each plan with a traceback."""
+
+    def answer(*_: object, **__: object) -> SimpleNamespace:
+        values = [
+            SimpleNamespace(key=key, value=math.inf) for key in ("request_percentage", "controller_mutation_rate")
+        ]
+        whom = [SimpleNamespace(entity_type="user", entity_name="app")]
+        return SimpleNamespace(error_code=0, error_message="", entries=[SimpleNamespace(entity=whom, values=values)])
+
+    monkeypatch.setattr(QuotaRequests, "send", answer)
+    seen = world()
+    described = QuotaRequests(Cluster("east", ("a:9092",)), Principal.PLAN).described()
+    seen.clusters["east"].quotas = {whom: dict(limits) for whom, limits in described.items()}
+    wished = quota("user: app, request_percentage: 50")
+    planned = seen.plan(wished)
+    assert "request_percentage: without end -> 50 %" in plan_text(planned)
+    assert [one.text for one in planned.ignored] == ["user app: controller_mutation_rate without end"]
+    assert loads(dumps(planned)) == planned
+    applied(seen, wished)
+    left_out = adopt_quotas("east", seen.clusters["east"].quotas).left_out
+    assert left_out == ("user app: controller_mutation_rate without end cannot be declared",)
