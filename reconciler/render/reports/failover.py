@@ -1,6 +1,6 @@
 """The report of ``failover`` and ``failback``: verdict, checks, steps, and the records that each group reads again."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from reconciler.model.reports.failover import FailoverCheck, GroupMove, Level, PartedPartition, Report, StepResult
@@ -9,12 +9,11 @@ from reconciler.render.markup import page as safe
 from reconciler.render.page import code, page_html, table
 from reconciler.render.plan.html import report_body
 from reconciler.render.plan.sections import ReportPage, Section, SectionItem
-from reconciler.text import counted, grouped, moment, one_line, total
+from reconciler.text import counted, grouped, moment, one_line, sentence, total
 
 MOST_ROWS = 40
 _SIGNS = {Level.FINE: "ok", Level.WARNS: "note", Level.STOPS: "STOP"}
 _COLOURS = {Level.FINE: "+", Level.WARNS: "~", Level.STOPS: "alarm"}
-_UNREAD = "again, at most (unread at the last checkpoint)"
 _DONE = {result: result.value for result in StepResult} | {StepResult.FAILED: "FAILED", StepResult.PLANNED: "would"}
 
 
@@ -75,53 +74,49 @@ def failover_text(report: Report, style: Style = PLAIN) -> str:
     lines.append(f"environment {report.environment}{', dry run: nothing was changed' if report.dry else ''}")
     lines += ["", "checks"]
     for check in report.checks:
-        sign = style.paint(_COLOURS[check.level], f"{_SIGNS[check.level]:5}")
-        lines.append(f"  {sign} {check.text}" + (f"\n        {check.todo}" if check.todo else ""))
+        lines.append(f"  {style.paint(_COLOURS[check.level], f'{_SIGNS[check.level]:5}')} {check.text}")
+        lines += [f"        {check.todo}"] if check.todo else []
     lines += ["", "steps"]
     for step in report.steps:
         took = f" ({step.seconds:.1f} s)" if step.seconds >= 0.05 else ""
         lines.append(f"  {_DONE[step.result]:8}{step.name:9}{one_line(step.text)}{took}")
-    if rows := _one_sided(report):
-        lines += ["", "records on one side only", *table_lines(rows, style.width, range(1, 6))]
-        lines += _more_parted(report)
-    if report.seen.groups:
-        move = report.seen.move
-        # A checkpoint only gives a bound: the group reads again at most everything that was unread then.
-        again = "again" if report.seen.reachable else "unread"
-        rows = [("group", f"members {move.origin}", f"members {move.destination}", "offsets", again, "missed", "note")]
-        for group in report.seen.groups[:MOST_ROWS]:
-            members = str(group.origin.members) if report.seen.reachable else "?", str(group.destination.members)
-            unread = group_total(group, "again")
-            waiting = f"{unread:,}" if again == "unread" and unread is not None else _bounded(group, "again")
-            records = waiting, _bounded(group, "missed")
-            rows.append((group.group, *members, str(len(group.offsets)), *records, group.note))
-        lines += ["", *table_lines(rows, style.width)]
-        if len(report.seen.groups) > MOST_ROWS:
-            lines.append(f"and {len(report.seen.groups) - MOST_ROWS} more groups; --format json has them all")
-    lines += _left_behind(report)
-    return lines_of(lines, style)
+    for title, rows in _tables(report):
+        lines += ["", title, *table_lines(rows[: MOST_ROWS + 1], style.width, range(1, 6)), *_more(rows)]
+    return lines_of([*lines, *_left_behind(report)], style)
 
 
-def _one_sided(report: Report) -> list[tuple[str, ...]]:
-    """At a failback the destination is the flow's source. Empty where both sides are the same."""
-    if not report.seen.parted:
-        return []
+def _tables(report: Report) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """A title, and rows, of which the first has the heads."""
+    # At a failback the destination is the flow's source.
     source, target = report.seen.move.destination, report.seen.move.origin
     head = ("partition", "from", "up to", f"only on {source}", "up to", f"only on {target}", f"times on {source}")
     rows: list[tuple[str, ...]] = [head]
-    for each in report.seen.parted[:MOST_ROWS]:
+    for each in report.seen.parted:
         numbers = (each.at, each.source_end, each.source_records, each.target_end, each.target_records)
         times = ""
         if each.first_ms is not None and each.last_ms is not None:
             times = f"{moment(each.first_ms)} to {moment(each.last_ms)}"
         shown = ("?",) * 5 if each.unknown else tuple(f"{number:,}" for number in numbers)
         rows.append((each.name, *shown, each.unknown or times))
-    return rows
+    if len(rows) > 1:
+        yield "records on one side only", rows
+
+    # A checkpoint only gives a bound: the group reads again at most everything that was unread then.
+    move, again = report.seen.move, "again" if report.seen.reachable else "unread"
+    rows = [("group", f"members {move.origin}", f"members {move.destination}", "offsets", again, "missed", "note")]
+    for group in report.seen.groups:
+        members = f"{group.origin.members:,}" if report.seen.reachable else "?", f"{group.destination.members:,}"
+        unread = group_total(group, "again")
+        waiting = f"{unread:,}" if again == "unread" and unread is not None else _bounded(group, "again")
+        offsets, missed = f"{len(group.offsets):,}", _bounded(group, "missed")
+        rows.append((group.group, *members, offsets, waiting, missed, group.note))
+    if len(rows) > 1:
+        yield "groups", rows
 
 
-def _more_parted(report: Report) -> list[str]:
-    more = len(report.seen.parted) - MOST_ROWS
-    return [f"and {counted(more, 'more partition')}; --format json has them all"] if more > 0 else []
+def _more(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    more = len(rows) - 1 - MOST_ROWS
+    return [f"and {counted(more, f'more {rows[0][0]}')}; --format json has them all"] if more > 0 else []
 
 
 def _bounded(group: GroupMove, which: str) -> str:
@@ -145,19 +140,14 @@ def _left_behind(report: Report) -> list[str]:
 
 def failover_markdown(report: Report) -> str:
     lines = [f"**{failover_verdict(report)}**", ""]
-    lines += [f"- {_SIGNS[check.level]}: {markdown(check.text)}" for check in report.checks]
+    for check in report.checks:
+        lines.append(f"- {_SIGNS[check.level]}: {markdown(check.text)}")
+        lines += [f"  - {markdown(check.todo)}"] if check.todo else []
     lines += ["", *(f"1. {_DONE[step.result]}: {markdown(one_line(step.text))}" for step in report.steps)]
-    if rows := _one_sided(report):
-        lines += ["", f"| {' | '.join(rows[0])} |", "|---" * len(rows[0]) + "|"]
-        lines += [f"| {' | '.join(map(markdown, row))} |" for row in rows[1:]]
-        lines += _more_parted(report)
-    if report.seen.groups:
-        again = "again" if report.seen.reachable else _UNREAD
-        lines += ["", f"| group | offsets | {again} | missed | note |", "|---|---|---|---|---|"]
-        for group in report.seen.groups[:MOST_ROWS]:
-            records = f"{_bounded(group, 'again')} | {_bounded(group, 'missed')}"
-            name, note = markdown(group.group), markdown(group.note)
-            lines.append(f"| {name} | {len(group.offsets)} | {records} | {note} |")
+    for _, (head, *rows) in _tables(report):
+        cells = (f"| {' | '.join(map(markdown, row))} |" for row in rows[:MOST_ROWS])
+        lines += ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|", *cells]
+        lines += [line for more in _more([head, *rows]) for line in ("", more)]
     return lines_of([*lines, *_left_behind(report)])
 
 
@@ -169,22 +159,9 @@ def failover_html(report: Report) -> str:
     shown = tuple(section for section in (stops, warns, course, fine) if section.items)
     page = ReportPage(report.seen.move.way.value, report.environment, failover_verdict(report), shown)
     body = report_body(page)
-    if parted := _one_sided(report):
-        body.append("<h2>Records on one side only</h2>")
-        body.append(table(tuple(map(safe, parted[0])), [tuple(map(safe, row)) for row in parted[1:]]))
-        body += [f"<p>{safe(line)}</p>" for line in _more_parted(report)]
-    if report.seen.groups:
-        move = report.seen.move
-        body.append(f"<h2>Groups ({len(report.seen.groups):,})</h2>")
-        members = (f"members {safe(move.origin)}", f"members {safe(move.destination)}")
-        again = "again" if report.seen.reachable else _UNREAD
-        rows = []
-        for group in report.seen.groups:
-            at_origin = f"{group.origin.members:,}" if report.seen.reachable else "unknown"
-            counts = (_bounded(group, which).replace("?", "unknown") for which in ("again", "missed"))
-            cells = at_origin, f"{group.destination.members:,}", f"{len(group.offsets):,}", *counts, group.note
-            rows.append((code(group.group), *map(safe, cells)))
-        body.append(table(("group", *members, "offsets", again, "missed", "note"), rows))
+    for title, (head, *rows) in _tables(report):
+        body.append(f"<h2>{sentence(title)} ({len(rows):,})</h2>")
+        body.append(table(tuple(map(safe, head)), [(code(name), *map(safe, cells)) for name, *cells in rows]))
     body += [f"<p>{safe(line)}</p>" for line in _left_behind(report) if line]
     return page_html(f"{report.environment}: {report.seen.move.way}", body)
 

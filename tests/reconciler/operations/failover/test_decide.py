@@ -319,7 +319,21 @@ def test_all_formats_say_the_same(dry: bool) -> None:
         assert all(check["text"] in words for check in document["checks"])
         assert all(step["text"] in words for step in document["steps"])
         assert "it has members there" in words
+        assert all(check["todo"] in words for check in document["checks"])
     assert ("not copied: 3 offsets written on east since" in text) is not dry
+    todo = [check["todo"] for check in document["checks"] if check["todo"]]
+    assert todo
+    assert {" " * 8 + line for line in todo} <= set(text.splitlines()), "each remedy has a line of its own"
+
+
+def test_a_comment_says_how_many_groups_it_leaves_out() -> None:
+    moved = written(group(offset(60, 60)), {})
+    groups = tuple(replace(moved, group=f"g{number}") for number in range(43))
+    report = Report("test", seen(groups=groups), (), (), dry=True, left_behind=0)
+    for words in (failover_text(report), failover_markdown(report)):
+        assert "g39" in words
+        assert "g40" not in words
+        assert "and 3 more groups; --format json has them all" in words
 
 
 def test_a_group_writes_no_markup_and_no_line_of_its_own() -> None:
