@@ -8,7 +8,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from itertools import islice
 from typing import Any, TypeVar
@@ -31,6 +31,8 @@ _SEVERAL = re.compile(r"([0-9]+\s*[A-Za-z]+[\s,]*){2,}")
 _FRACTION = re.compile(r"[0-9]+[.,][0-9]+\s*[A-Za-z]+")
 _NAME = re.compile(r"[\w-]+[.:/_][\w$]")
 """A word with a mark inside it, which no word of a sentence has."""
+_MILLISECONDS = re.compile(r"[0-9]{1,18}")
+_EPOCH = datetime.fromtimestamp(0, UTC)
 LARGEST = (1 << 63) - 1
 PACE_AFTER_S = 3.0
 """A mean over less than this jumps."""
@@ -70,6 +72,23 @@ def _read(text: str, units: dict[str, int], wanted: str) -> int:
     if len(number) > 19 or int(number) * units[unit] > LARGEST:
         raise ValueError(f"write {wanted}; this one is beyond what Kafka can hold")
     return int(number) * units[unit]
+
+
+def moment_ms(text: str, zone: tzinfo | None = None) -> int:
+    """``2026-01-01T00:00:00Z``, or milliseconds since 1970 as they are. ``zone``: of a time without one, which is
+    refused by default. Raises ValueError with the reason."""
+    if _MILLISECONDS.fullmatch(text):
+        return int(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("It is not a time") from None
+    if at.tzinfo is None and zone is None:
+        raise ValueError("Without a zone it would mean another moment on another machine")
+    since = (at if at.tzinfo is not None else at.replace(tzinfo=zone)) - _EPOCH
+    if since < timedelta():
+        raise ValueError("No record is of a time before 1970, and Kafka reads -1 as latest")
+    return since // timedelta(milliseconds=1)
 
 
 def looks_like_duration(text: str) -> bool:

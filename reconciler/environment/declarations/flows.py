@@ -3,7 +3,6 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from types import MappingProxyType
 
 from reconciler.environment.declarations.entry import MIN_INTERVAL_MS, Reading
@@ -21,7 +20,7 @@ from reconciler.replication.handover import Naming, Start
 from reconciler.replication.names import CONTINUABLE
 from reconciler.replication.policy import canonical_policy
 from reconciler.resources.flows.names.carried import FlowNaming, policy_fault
-from reconciler.text import nearest, sentence, size_bytes
+from reconciler.text import moment_ms, nearest, sentence, size_bytes
 
 Path = tuple[Step, ...]
 
@@ -129,12 +128,8 @@ def _start(reading: Reading) -> Start:
         reading.wrong(("start", "otherwise"), Wrong("bad-value", problem, why, "Remove it"))
     written = node.entries["timestamp"].value
     assert isinstance(written, Scalar)
-    moment = _time_ms(written.text)
-    if isinstance(moment, Wrong):
-        description = f"start.timestamp is {moment.what}"
-        reading.wrong(("start", "timestamp"), Wrong(moment.code, description, moment.why, moment.todo))
-        return Start("earliest")
-    return Start("timestamp", moment)
+    moment = _time(written.text, "start.timestamp", ("start", "timestamp"), reading)
+    return Start("earliest") if moment is None else Start("timestamp", moment)
 
 
 def _objectives(reading: Reading) -> flow_settings.Objectives | None:
@@ -208,19 +203,14 @@ def check_starts(travels: Mapping[str, FlowNaming], places: Places) -> Iterator[
 # where and headers
 
 
-def _time_ms(text: str) -> int | Wrong:
-    """Milliseconds since 1970 of a time with its zone, or of the number itself."""
-    if re.fullmatch(r"[0-9]{1,15}", text):
-        return int(text)
+def _time(text: str, field: str, path: Path, reading: Reading) -> int | None:
+    """Milliseconds since 1970; None for a text that is no time, which is noted."""
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is not None and moment.tzinfo is not None:
-        return int(moment.astimezone(UTC).timestamp() * 1000)
-    why = "Without a zone it would mean another moment on another machine" if moment else "It is not a time"
-    todo = "Write a time with its zone such as 2026-01-01T00:00:00Z, or milliseconds since 1970"
-    return Wrong("bad-timestamp", f'"{text}"', why, todo)
+        return moment_ms(text)
+    except ValueError as error:
+        todo = "Write a time with its zone such as 2026-01-01T00:00:00Z, or milliseconds since 1970"
+        reading.wrong(path, Wrong("bad-timestamp", f'{field} is "{text}"', str(error), todo))
+        return None
 
 
 def _selection(node: Node, reading: Reading, path: Path = ("where",)) -> record_filter.Where:
@@ -295,16 +285,10 @@ def _operand(node: Node, reading: Reading, path: Path) -> bytes:
 def _between(node: YamlMapping, reading: Reading, path: Path) -> record_filter.Timestamp:
     """``from`` counts, ``to`` does not (milliseconds). A range without a moment is refused, since no record could
     pass."""
-    by_name: dict[str, int] = {}
+    by_name: dict[str, int | None] = {}
     for side, entry in node.entries.items():
         assert isinstance(entry.value, Scalar)
-        moment = _time_ms(entry.value.text)
-        if isinstance(moment, Wrong):
-            reading.wrong(
-                (*path, side), Wrong(moment.code, f"timestamp.{side} is {moment.what}", moment.why, moment.todo)
-            )
-        else:
-            by_name[side] = moment
+        by_name[side] = _time(entry.value.text, f"timestamp.{side}", (*path, side), reading)
     low, high = by_name.get("from"), by_name.get("to")
     if low is not None and high is not None and low >= high:
         description = "timestamp.from is not before timestamp.to"

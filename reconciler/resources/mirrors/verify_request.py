@@ -1,30 +1,28 @@
 """Builds requests to the verify job, and parses its answer (schemas/verify.schema.json)."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.live import LiveCluster
 from reconciler.model.reports.verify import SampleSize, VerificationRequest
 from reconciler.replication.runs import verification
+from reconciler.text import moment_ms
 
 
 def time_ms(text: str | None, option: str) -> int | None:
     """``2026-05-01T12:00:00Z`` (UTC where no zone is given) or milliseconds since 1970. Raises ReconcilerError."""
     if text is None:
         return None
-    if text.isascii() and text.isdigit() and len(text) < 20:
-        return int(text)
     try:
-        at = datetime.fromisoformat(text)
+        return moment_ms(text, UTC)
     except ValueError:
         raise ReconcilerError(
             f"{option} {text!r} is not a time",
             "Records are chosen by their timestamps.",
             "Write it as 2026-05-01T12:00:00Z, or as milliseconds since 1970.",
         ) from None
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def sample_size(text: str | None) -> SampleSize | None:

@@ -180,11 +180,29 @@ def test_a_flow_with_nothing_has_the_defaults_of_the_noun() -> None:
         ("latest", Start("latest")),
         ("{timestamp: 1767225600000}", Start("timestamp", 1_767_225_600_000)),
         ("{timestamp: 2026-01-01T00:00:00Z}", Start("timestamp", 1_767_225_600_000)),
+        ("{timestamp: 2026-01-01T01:00:00.001+01:00}", Start("timestamp", 1_767_225_600_001)),
     ],
 )
 def test_where_a_flow_starts(written: str, start: Start) -> None:
     text = f"flows: {{f: {{source: east, target: west, topics: [a], start: {written}}}}}"
     assert _load(c=CLUSTERS, f=text).flows["f"].start == start
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ("0001-01-01T00:00:00+01:00", "before 1970"),
+        ("1969-12-31T23:59:59.999Z", "before 1970"),  # -1 asks a broker for the end
+        ("2026-01-01T00:00:00", "Without a zone"),
+        ("yesterday", "It is not a time"),
+    ],
+)
+def test_a_time_that_none_can_start_at(written: str, why: str) -> None:
+    for field in ("start: {timestamp: %s}", "where: {timestamp: {from: %s}}"):
+        text = f"flows: {{f: {{source: east, target: west, topics: [a], {field % repr(written)}}}}}"
+        [problem] = _problems(c=CLUSTERS, f=text)
+        assert problem.code == "bad-timestamp"
+        assert why in problem.why
 
 
 def test_each_target_has_a_mirror_and_mirrors_may_share_the_flows() -> None:
