@@ -6,7 +6,7 @@ because the user keeps typing.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -69,20 +69,13 @@ def _folders(root: str, depth: int) -> Iterator[str]:
 
 def _names(ctx: Any, section: str) -> set[str]:
     """The keys of a section over all files of the environment named earlier on the command line."""
-    import yaml
-
     from reconciler.backends.files import read_readable
+    from reconciler.environment.yaml.nodes import Mapping, node_at
+    from reconciler.environment.yaml.read import read
 
     # behind an option that has no value yet nothing is parsed, and the words are left over
     env = ctx.params.get("env") or next((word for word in ctx.args if Path(word).is_dir()), None)
     if env is None:
         return set()
-    names: set[str] = set()
-    for text in read_readable(Path(env))[0].values():
-        try:
-            document = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both safe
-        except yaml.YAMLError:
-            continue
-        entries = document.get(section) if isinstance(document, Mapping) else None
-        names |= {str(name) for name in entries} if isinstance(entries, Mapping) else set()
-    return names
+    parts = [node_at(read(file, text).root, section) for file, text in read_readable(Path(env))[0].items()]
+    return {name for part in parts if isinstance(part, Mapping) for name in part.entries}

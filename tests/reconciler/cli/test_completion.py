@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from reconciler.cli.main import main
-from reconciler.render.completion import environments
+from reconciler.render.completion import environments, topics
 
 YAML = """
 clusters: {east: {bootstrap_servers: [east.invalid:9092]}, west: {bootstrap_servers: [west.invalid:9092]}}
@@ -60,6 +61,15 @@ def test_environments_are_folders_that_declare_clusters() -> None:
     assert environments("envs/l") == ["envs/live"]
     assert environments("./envs/p") == ["./envs/prod"]
     assert environments("nowhere/x") == []
+
+
+def test_names_come_from_files_with_slips_too(repository: Path) -> None:
+    """A day that no calendar has, and brackets without end, are for validate to report."""
+    slips = "deletions: [{cluster: east, topic: old, expires: 2026-02-30}]\ntopics: {2026-01-01: {}, on: {}}\n"
+    (repository / "envs/prod/slips.yaml").write_text(slips)
+    (repository / "envs/prod/deep.yaml").write_text("topics: " + "[" * 100_000)
+    asked = SimpleNamespace(params={"env": repository / "envs/prod"}, args=[])
+    assert topics(asked) == ["2026-01-01", "clicks", "on", "orders"]
 
 
 @pytest.mark.long
