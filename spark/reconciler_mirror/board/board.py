@@ -49,6 +49,7 @@ class Board:
                     keys = {(spec.topic, spec.partition) for spec in specs}
                     state_of_lane.partitions = {key: p for key, p in state_of_lane.partitions.items() if key in keys}
                     state_of_lane.counts = {key: c for key, c in state_of_lane.counts.items() if key in keys}
+                    state_of_lane.since = {key: since for key, since in state_of_lane.since.items() if key in keys}
                     flow_state.renew_views(state_of_lane)
             return changed
 
@@ -137,7 +138,7 @@ class Board:
         """A new lease of the lane counts from 0."""
         with self._guard:
             state_of_lane = self._flows[lane[0]].lanes[lane[1]]
-            state_of_lane.lease_counts, state_of_lane.lease = {}, None
+            state_of_lane.lease_rows, state_of_lane.lease = {}, None
 
     def progress(self, progress: LaneProgress) -> None:
         """Takes a report; partitions that it does not name are unchanged."""

@@ -69,8 +69,9 @@ class LaneState:
     """The newest row of each partition, by source topic and number."""
     conditions: tuple[Condition, ...] = ()
     """Conditions of the running lease, about the lane or its partitions."""
-    lease_counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-    """Records and bytes that the running lease has reported, by partition; a report's excess is added to ``counts``."""
+    lease_rows: dict[tuple[str, int], PartitionProgress] = field(default_factory=dict)
+    """By partition, the row of the running lease with the largest counts; a report's excess is added to the sums.
+    Partitions that have left stay: they may come back, and count on then."""
     lease: LaneProgress | None = None
     """The running lease's last report; None before the first."""
     counts: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
@@ -149,20 +150,19 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
     for p in progress.partitions:
         key = (p.topic, p.partition)
         # A report has totals of its lease: the excess over the last one is new, and a lower total is an older report.
-        records, size = lane.lease_counts.get(key, (0, 0))
-        more_records, more_bytes = max(0, p.records - records), max(0, p.bytes - size)
+        before = lane.lease_rows.get(key) or PartitionProgress(*key, None, None)
+        lane.lease_rows[key] = max(p, before, key=lambda row: row.records + row.filtered + row.returning)
+        more_records, more_bytes = max(0, p.records - before.records), max(0, p.bytes - before.bytes)
         copied, copied_bytes = lane.counts.get(key, (0, 0))
         lane.counts[key] = (copied + more_records, copied_bytes + more_bytes)
         lane.records += more_records
         lane.bytes += more_bytes
         if more_records:
             lane.committed_ms = int(time.time() * 1000)
-        before = lane.partitions.get(key) if key in lane.lease_counts else None
-        lane.filtered += max(0, p.filtered - (before.filtered if before else 0))
-        lane.returning += max(0, p.returning - (before.returning if before else 0))
-        if lost := since(p.losses, before.losses if before else ()):
+        lane.filtered += max(0, p.filtered - before.filtered)
+        lane.returning += max(0, p.returning - before.returning)
+        if lost := since(p.losses, before.losses):
             lane.losses[key] = added(lane.losses.get(key, ()), lost)
-        lane.lease_counts[key] = (max(records, p.records), max(size, p.bytes))
         # A new lease does not know since when records of a paused partition wait, but the former row does.
         former = lane.partitions.get(key)
         if former is not None and former.paused and p.paused and former.position == p.position:

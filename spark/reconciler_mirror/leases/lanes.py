@@ -115,7 +115,8 @@ class LanePlacement:
     def leave(self, slots: Collection[int], loads: Mapping[LaneKey, float], at_work: Collection[int]) -> frozenset[int]:
         """Gives the lanes of ``slots`` to slots with tasks; returns the receivers."""
         moved = taken_over(self._slots, loads, slots, at_work)
-        self._home |= {lane: self._slots[lane] for lane in moved}
+        # A lane that is moved on comes back to where it was first: the slot in between has lanes of its own.
+        self._home = {lane: self._slots[lane] for lane in moved} | self._home
         self._slots |= moved
         self.vacated |= {*slots}
         return frozenset(moved.values())

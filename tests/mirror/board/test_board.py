@@ -19,7 +19,7 @@ from reconciler_mirror.board.board import Board
 from reconciler_mirror.board.flow_state import SILENT_S
 from reconciler_mirror.board.unassigned import WithoutTask
 from reconciler_mirror.conditions.flow import STALLED_S, ConditionLog, partitions_stalled
-from reconciler_mirror.model.counters import BOUNDS_MS, LatencyCounter
+from reconciler_mirror.model.counters import BOUNDS_MS, LatencyCounter, Loss
 from reconciler_mirror.model.lane import (
     Condition,
     Discovered,
@@ -88,6 +88,35 @@ def test_records_count_on_over_leases_and_are_never_counted_twice(board: Board) 
     for records in (0, 5, 5):
         board.progress(told(0, 25 + records, 100, records))
     assert board.view()[0].figures.records_total == 30
+
+
+def test_a_partition_that_leaves_and_comes_back_counts_nothing_twice(board: Board, clock: Clock) -> None:
+    """As where the source's listing lacks a topic for a moment: the lane keeps its counters."""
+    lost = Loss("source_truncated", 60, text="text")
+
+    def progress(filtered: int, offsets: int) -> None:
+        [row] = told(0, 5, 9, 5).partitions
+        row = replace(row, filtered=filtered, returning=1, losses=(replace(lost, offsets=offsets),))
+        board.progress(replace(told(0, 5, 9), partitions=(row,)))
+
+    def counted() -> tuple[int, int, int, list[int]]:
+        [lane] = [lane for lane in board._flows["orders"].lanes.values() if lane.losses]
+        offsets = [loss.offsets for loss in board.view()[0].figures.lost]
+        return (lane.records, lane.filtered, lane.returning, offsets)
+
+    board.progress(told(1, 3, 3))
+    progress(3, 60)
+    assert counted() == (5, 3, 1, [60])
+    board.discovered("orders", Discovered(SPECS[1:], (), 1, complete=True))
+    assert clock.passes(board, STALLED_S).figures.partitions == 1
+    board.discovered("orders", Discovered(SPECS, (), 1, complete=True))
+    progress(3, 60)
+    assert counted() == (5, 3, 1, [60])
+    assert clock.passes(board, 4).figures.stalled_partitions == 0, "it was gone meanwhile, and begins now"
+    progress(4, 70)
+    progress(3, 60)  # an older one, late
+    progress(4, 70)
+    assert counted() == (5, 4, 1, [70])
 
 
 def test_a_lane_that_was_hot_once_weighs_less_than_the_one_that_is_hot_now(board: Board) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler_mirror.lane.positions import LanePosition, SameOffsetsPosition, decode, encode, is_of_topic
 from reconciler_mirror.leases import channel
 from reconciler_mirror.leases.channel import ROWS
-from reconciler_mirror.leases.lanes import best_move, pack
+from reconciler_mirror.leases.lanes import LanePlacement, best_move, pack
 from reconciler_mirror.model.counters import BOUNDS_MS, Latency
 from reconciler_mirror.model.lane import (
     NO_CLAIM,
@@ -86,6 +86,21 @@ def test_a_packed_set_is_not_moved_for_ever(loads: dict[tuple[str, int], float],
 def _spread(placed: dict[tuple[str, int], int], loads: dict[tuple[str, int], float], leases: int) -> float:
     totals = [sum(loads[lane] for lane, at in placed.items() if at == lease) for lease in range(leases)]
     return sum(total * total for total in totals)
+
+
+def test_lanes_that_were_moved_twice_come_back_to_where_they_began() -> None:
+    """Else the slot that was lost first would stay without lanes for good."""
+    lanes = {("f", number): 1.0 for number in range(3)}
+    placed = LanePlacement(lanes, 3)
+    began = {lane: placed[lane] for lane in lanes}
+    (of_0,) = placed.lanes_of(0)
+    assert placed.leave({0}, lanes, {1}) == {1}
+    assert placed.leave({1}, lanes, {2}) == {2}
+    placed.come_back(1)
+    assert placed[of_0] == 2, "slot 0 has no place yet"
+    assert placed.come_back(0) == {2}
+    assert {lane: placed[lane] for lane in lanes} == began
+    assert placed.vacated == set()
 
 
 KEY = ("east.orders", 3)
