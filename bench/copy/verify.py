@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Claim, LaneProgress, PartitionSpec, lane_spec
 from reconciler_mirror.verify.bounds import bounds_of
-from reconciler_mirror.verify.in_order.compare import whole
+from reconciler_mirror.verify.in_order.compare import Continued, compared
 from reconciler_mirror.verify.model import PartitionRange, TimeWindow
 from reconciler_mirror.verify.read_partition import Readers
 from reconciler_sandbox.brokers.up_down import running
@@ -71,7 +71,7 @@ def copied(flow: FlowSettings, sandbox: Sandbox) -> None:
 def proof(ranges: Iterable[PartitionRange]) -> int:
     """How many records equal batches prove."""
     with closing(Readers()) as readers:
-        readings = [reading for one in ranges for reading in whole(one, readers)]
+        readings = [reading for one in ranges for reading in compared(Continued(one), readers)]
     if any(reading.error or reading.differing for reading in readings):
         sys.exit(f"not proved: {readings}")
     return sum(reading.by_bytes for reading in readings)

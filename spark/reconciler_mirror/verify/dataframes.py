@@ -132,7 +132,10 @@ class DataFrameComparison:
     def __init__(self, session: Any, so_far: ReadSoFar, kept: Callable[[], None] = lambda: None) -> None:
         self._session, self._so_far, self._kept = session, so_far, kept
         self._read = so_far.readings
-        self._states = _rows(session, [p for p in so_far.plans.values() if p.compacted], entries_of)
+        # Surviving records are read from Kafka once, and spilled to disk where memory ends.
+        loads = [(plan, _BEGINNING + offsets_of(plan)) for plan in so_far.plans.values() if plan.compacted]
+        states = self._spread(loads, _TASKS_A_CORE, partial(_in_worker, entries_of))
+        self._states = states.persist(StorageLevel.MEMORY_AND_DISK)
 
     def read(self) -> None:
         """Reads everything once."""
@@ -140,8 +143,7 @@ class DataFrameComparison:
         context.setJobDescription("verify: comparing both sides")
         while left := self._so_far.unfinished():
             loads = [(self._so_far.continued(plan), _BEGINNING + self._so_far.left(plan)) for plan in left]
-            bundles = bundled(loads, _PIECES_A_CORE * int(context.defaultParallelism))
-            pieces = context.parallelize(bundles, len(bundles)).flatMap(_piece_in_worker).collect()
+            pieces = self._spread(loads, _PIECES_A_CORE, _piece_in_worker).collect()
             for row in pieces:
                 self._so_far.take(row)
             self._kept()
@@ -154,35 +156,6 @@ class DataFrameComparison:
     def counts(self) -> Mapping[int, KeyCounts]:
         """Counts of compacted partitions with any record, by index."""
         self._session.sparkContext.setJobDescription("verify: comparing keys")
-        return self._state_counts()
-
-    def locate(self, suspects: Sequence[Suspect]) -> Mapping[int, Located]:
-        """Reads the suspects again, to name the first difference of each; bundles for Spark tasks have about the same
-        number of offsets."""
-        if not suspects:
-            return {}
-        context = self._session.sparkContext
-        context.setJobDescription("verify: looking for the first difference")
-        bundles = bundled([(s, float(s.plan.source.end + s.plan.target.end)) for s in suspects], _most(context))
-        document = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, locate)).collect()
-        return {row.index: row for row in document}
-
-    def write_chunks(self, folder: str) -> None:
-        """Writes ``chunks`` in ``folder``: one row per partition for its equal part, and one per different stretch."""
-        self._session.sparkContext.setJobDescription("verify: writing the chunk table")
-        rows = [
-            (p.flow, p.source.topic, p.target.topic, p.source.partition, number, *astuple(stretch))
-            for p in self._so_far.plans.values()
-            if (reading := self._read.get(p.index)) is not None
-            for number, stretch in enumerate(reading.stretches)
-        ]
-        table = self._session.createDataFrame(rows, CHUNKS).orderBy("flow", "source_topic", "partition", "chunk")
-        table.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/chunks")
-
-    def close(self) -> None:
-        self._states.unpersist()
-
-    def _state_counts(self) -> Mapping[int, KeyCounts]:
         compacted = {index: plan for index, plan in self._so_far.plans.items() if plan.compacted}
         if not compacted:
             return {}
@@ -200,16 +173,35 @@ class DataFrameComparison:
         entries, cut = self._session.createDataFrame(rows, ENTRIES), self._session.createDataFrame(cuts, CUTS)
         return state_counts(entries, cut, compacted)
 
+    def locate(self, suspects: Sequence[Suspect]) -> Mapping[int, Located]:
+        """Reads the suspects again, to name the first difference of each."""
+        if not suspects:
+            return {}
+        self._session.sparkContext.setJobDescription("verify: looking for the first difference")
+        loads = [(suspect, float(suspect.plan.source.end + suspect.plan.target.end)) for suspect in suspects]
+        return {row.index: row for row in self._spread(loads, _TASKS_A_CORE, partial(_in_worker, locate)).collect()}
 
-def _rows(session: Any, plans: Sequence[PartitionRange], read: Any) -> Any:
-    """An RDD with what ``read`` gives for each plan; read from Kafka once, and spilled to disk where memory ends."""
-    context = session.sparkContext
-    if not plans:
-        return context.emptyRDD()
-    # A load counts offsets; the start of a partition costs as much as some thousand of them.
-    bundles = bundled([(plan, _BEGINNING + offsets_of(plan)) for plan in plans], _most(context))
-    rows = context.parallelize(bundles, len(bundles)).flatMap(partial(_in_worker, read))
-    return rows.persist(StorageLevel.MEMORY_AND_DISK)
+    def write_chunks(self, folder: str) -> None:
+        """Writes ``chunks`` in ``folder``: one row per partition for its equal part, and one per different stretch."""
+        self._session.sparkContext.setJobDescription("verify: writing the chunk table")
+        rows = [
+            (p.flow, p.source.topic, p.target.topic, p.source.partition, number, *astuple(stretch))
+            for p in self._so_far.plans.values()
+            if (reading := self._read.get(p.index)) is not None
+            for number, stretch in enumerate(reading.stretches)
+        ]
+        table = self._session.createDataFrame(rows, CHUNKS).orderBy("flow", "source_topic", "partition", "chunk")
+        table.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/chunks")
+
+    def close(self) -> None:
+        self._states.unpersist()
+
+    def _spread(self, loads: Sequence[tuple[Any, float]], tasks_a_core: int, work: Callable[[Any], Any]) -> Any:
+        """An RDD with what ``work`` gives, in tasks of about the same load: so many that all cores are busy beside a
+        long task, and so few that Spark's overhead stays small."""
+        context = self._session.sparkContext
+        bundles = bundled(loads, tasks_a_core * int(context.defaultParallelism))
+        return context.parallelize(bundles, max(1, len(bundles))).flatMap(work)
 
 
 def _in_worker(read: Any, bundle: Any) -> Any:
@@ -221,8 +213,3 @@ def _piece_in_worker(bundle: Sequence[Continued]) -> Any:
     with stderr_while_at_work():
         over = after(PIECE_S)
         yield from each(lambda given, readers: compared(given, readers, over), bundle, over)
-
-
-def _most(context: Any) -> int:
-    """Most tasks: enough to keep all cores busy beside a long task, and few enough to keep Spark's overhead small."""
-    return _TASKS_A_CORE * int(context.defaultParallelism)

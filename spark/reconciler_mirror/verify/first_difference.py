@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import islice
+from itertools import islice, zip_longest
 
 from reconciler.replication.runs.verification import FieldDigest, FirstDifference, ShownRecord
 from reconciler_mirror.verify.model import SOURCE, PartitionRange, VerifiedRecord, digest, encoded
@@ -20,19 +20,29 @@ def first_difference(
     source: Iterable[VerifiedRecord], target: Iterable[VerifiedRecord], skipped: int = 0, *, offsets: bool = False
 ) -> FirstDifference | None:
     """``skipped``: number of equal records before the two streams. ``offsets``: compared, too."""
-    ours, theirs = _Ahead(source), _Ahead(target)
-    number = skipped
-    while True:
-        record, copy = ours.peek(0), theirs.peek(0)
-        if record is None and copy is None:
-            return None
-        if record is None or copy is None or not same(record, copy):
-            return _difference(number, ours, theirs)
+    ours, theirs = iter(source), iter(target)
+    for number, (record, copy) in enumerate(zip_longest(ours, theirs), skipped):
+        if record is None or copy is None:
+            return difference(number, ("missing",) if record else ("extra",), record, copy)
+        if record[1:] != copy[1:]:
+            # The later records of the other side distinguish a missing record from a changed one.
+            missing, extra = _distance(copy, ours), _distance(record, theirs)
+            if missing is not None and missing == extra:
+                return difference(number, ("swapped",), record, copy)
+            if missing is not None and (extra is None or missing < extra):
+                return difference(number, ("missing",), record, copy, missing)
+            if extra is not None:
+                return difference(number, ("extra",), record, copy, extra)
+            return difference(number, fields_that_differ(record, copy), record, copy)
         if offsets and record.offset != copy.offset:
             return difference(number, ("offset",), record, copy)
-        ours.drop()
-        theirs.drop()
-        number += 1
+    return None
+
+
+def _distance(wanted: VerifiedRecord, following: Iterable[VerifiedRecord]) -> int | None:
+    """Where ``wanted`` is among the ``following`` records, counted from 1; None if not in the next ``LOOK_AHEAD``."""
+    ahead = enumerate(islice(following, LOOK_AHEAD - 1), 1)
+    return next((distance for distance, record in ahead if record[1:] == wanted[1:]), None)
 
 
 def differences(
@@ -59,16 +69,8 @@ def differences(
             yield difference(skipped + at + index, fields_that_differ(a, b) or ("offset",), a, b)
         number, at, begin = skipped + at + both, at + both, begin + both
         if count := max(end - at, until - begin):
-            record, copy = _get(source, at), _get(target, begin)
+            record, copy = (next(iter(side[i : i + 1]), None) for side, i in ((source, at), (target, begin)))
             yield difference(number, ("missing",) if end > at else ("extra",), record, copy, count)
-
-
-def _get(records: Sequence[VerifiedRecord], at: int) -> VerifiedRecord | None:
-    return records[at] if at < len(records) else None
-
-
-def same(record: VerifiedRecord, copy: VerifiedRecord) -> bool:
-    return record[1:] == copy[1:]
 
 
 def shown(record: VerifiedRecord) -> ShownRecord:
@@ -98,48 +100,6 @@ def fields_that_differ(record: VerifiedRecord, copy: VerifiedRecord) -> tuple[st
 
 def _part(data: bytes | None) -> FieldDigest:
     return FieldDigest(None, "") if data is None else FieldDigest(len(data), digest(data).hex())
-
-
-class _Ahead:
-    """A stream with a look at its next records before they are taken."""
-
-    def __init__(self, records: Iterable[VerifiedRecord]) -> None:
-        self._stream: Iterator[VerifiedRecord] = iter(records)
-        self._held: list[VerifiedRecord] = []
-
-    def peek(self, index: int) -> VerifiedRecord | None:
-        if len(self._held) <= index:
-            self._held += islice(self._stream, index + 1 - len(self._held))
-        return self._held[index] if index < len(self._held) else None
-
-    def drop(self) -> None:
-        del self._held[:1]
-
-    def find(self, wanted: VerifiedRecord) -> int | None:
-        """The distance to ``wanted`` on this side; None if it is not among the next ``LOOK_AHEAD`` records. This
-        distinguishes a missing record from a changed one."""
-        for index in range(1, LOOK_AHEAD):
-            record = self.peek(index)
-            if record is None:
-                return None
-            if same(record, wanted):
-                return index
-        return None
-
-
-def _difference(number: int, ours: _Ahead, theirs: _Ahead) -> FirstDifference:
-    """The difference of the next records. The later records of the other side show which one is missing."""
-    record, copy = ours.peek(0), theirs.peek(0)
-    if record is None or copy is None:
-        return difference(number, ("missing",) if record else ("extra",), record, copy)
-    missing, extra = ours.find(copy), theirs.find(record)
-    if missing is not None and missing == extra:
-        return difference(number, ("swapped",), record, copy)
-    if missing is not None and (extra is None or missing < extra):
-        return difference(number, ("missing",), record, copy, missing)
-    if extra is not None:
-        return difference(number, ("extra",), record, copy, extra)
-    return difference(number, fields_that_differ(record, copy), record, copy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ nothing else.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from reconciler.kafka.client import errors, small_topics
@@ -63,21 +64,27 @@ class OwnClient:
     def require_openable(self, span: OffsetSpan, *, to_end: bool = False) -> None:
         """Raises UnreadableError, also for the first batch with more than ``codecs.MOST_OPENED`` bytes decompressed."""
         at = span.start
-        for answer in self._answers(span, committed=False, to_end=to_end):
-            refuse_too_large(span, answer.records, at)
-            at = small_topics.next_offset(answer, at)
+        with suppress(errors.MalformedResponseError):  # what is no batch is left to the reader
+            for answer in self._answers(span, committed=False, to_end=to_end):
+                refuse_too_large(span, answer.records, at)
+                at = small_topics.next_offset(answer, at)
 
     def records(self, span: OffsetSpan, *, timestamps: bool = True, to_end: bool = False) -> Iterator[VerifiedRecord]:
         """As ``read_partition.records``."""
         committed = span.isolation == "read_committed"
         for answer in self._answers(span, committed=committed, to_end=to_end):
             keep = CommittedFilter(answer.records, answer.aborted if committed else ())
-            for batch in scan(answer.records):
-                if batch.magic == 2 and batch.base >= span.end and not to_end:
-                    return  # a defect of a later batch does not matter
-                for record in _opened(span, answer.records, batch) if keep.delivers(batch) else ():
-                    if span.start <= record.offset and (to_end or record.offset < span.end):
-                        yield _verified(span, record, timestamps)
+            try:
+                for batch in scan(answer.records):
+                    if batch.magic == 2 and batch.base >= span.end and not to_end:
+                        return  # a defect of a later batch does not matter
+                    for record in records_of(answer.records, batch) if keep.delivers(batch) else ():
+                        if span.start <= record.offset and (to_end or record.offset < span.end):
+                            yield _verified(span, record, timestamps)
+            except TooMuchToOpenError:
+                raise too_large(span, batch.base, codecs.MOST_OPENED >> 20) from None
+            except (errors.MalformedResponseError, CorruptBatchError) as error:
+                raise unread(span, str(error)) from None
 
     def pieces(self, span: OffsetSpan) -> Iterator[SidePiece]:
         """The batches with records of ``span`` for a reader at its isolation."""
@@ -168,14 +175,17 @@ def refuse_too_large(span: OffsetSpan, view: memoryview, start: int) -> None:
 
 
 def pieces_in(span: OffsetSpan, view: memoryview, aborted: Sequence[tuple[int, int]]) -> Iterator[SidePiece]:
-    """Batches of one answer with records of ``span``. Raises MalformedResponseError."""
+    """Batches of one answer with records of ``span``. Raises NotOpenedError."""
     keep = CommittedFilter(view, aborted)
-    for batch in scan(view):
-        delivers = keep.delivers(batch)
-        if delivers and batch.base < span.end and (batch.magic != 2 or batch.next_offset > span.start):
-            whole = batch.magic == 2 and batch.base >= span.start and batch.next_offset <= span.end
-            decoded = partial(_within, span, view, batch)
-            yield SidePiece(decoded, batch, view[batch.start : batch.end], whole)
+    try:
+        for batch in scan(view):
+            delivers = keep.delivers(batch)
+            if delivers and batch.base < span.end and (batch.magic != 2 or batch.next_offset > span.start):
+                whole = batch.magic == 2 and batch.base >= span.start and batch.next_offset <= span.end
+                decoded = partial(_within, span, view, batch)
+                yield SidePiece(decoded, batch, view[batch.start : batch.end], whole)
+    except errors.MalformedResponseError:
+        raise NotOpenedError from None
 
 
 def _within(span: OffsetSpan, view: memoryview, batch: Batch) -> list[SeenRecord]:
@@ -198,15 +208,6 @@ def canonical(content: bytes) -> object:
         return key_and_value(Record(0, 0, 0, tail)), headers_of(tail, headers_at(tail))
     except (errors.MalformedResponseError, IndexError):
         return content
-
-
-def _opened(span: OffsetSpan, view: memoryview, batch: Batch) -> list[Record]:
-    try:
-        return records_of(view, batch)
-    except TooMuchToOpenError:
-        raise too_large(span, batch.base, codecs.MOST_OPENED >> 20) from None
-    except (errors.MalformedResponseError, CorruptBatchError) as error:
-        raise unread(span, str(error)) from None
 
 
 def _verified(span: OffsetSpan, record: Record, timestamps: bool) -> VerifiedRecord:

@@ -11,7 +11,7 @@ from typing import Any
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.errors import WireError
-from reconciler.kafka.records.batches import Batch, scan
+from reconciler.kafka.records.batches import Batch
 from reconciler.replication.runs import verification
 from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.verify.model import OffsetSpan, PartitionRange, PartitionReading, Unread
@@ -52,28 +52,25 @@ def writers_of(differences: Iterable[tuple[PartitionRange, verification.FirstDif
 
 
 async def _writers(wanted: Mapping[int, tuple[OffsetSpan, int]]) -> Mapping[int, Writer]:
-    """Reads the batch header at each offset. One cluster after the other, and one partition at a time: differences are
-    rare, and the reader may stop at the first batch."""
+    """Reads the batch header at each offset, one after the other: differences are rare."""
     writers: dict[int, Writer] = {}
     for index, (span, offset) in wanted.items():
-        writers[index] = Writer(unknown=f"offset {offset} no longer exists")
         try:
             with closing(cluster_of(span.endpoint)) as cluster:
-                key = (span.topic, span.partition)
                 await logs.leaders(cluster, [span.topic])
-                async for answer in logs.read(cluster, {key: offset}, {key: offset + 1}):
-                    if (writer := writer_at(scan(answer.records), offset)) is not None:
-                        writers[index] = writer
-                        break
+                batches = await logs.batches_at(cluster, {(span.topic, span.partition): offset})
         except (WireError, LookupError) as error:
             writers[index] = Writer(unknown=str(error))
+        else:
+            writers[index] = writer_at(next(iter(batches.values()), None), offset)
     return writers
 
 
-def writer_at(batches: Iterable[Batch], offset: int) -> Writer | None:
-    """The writer of the batch with ``offset``; None without such a batch."""
-    batch = next((batch for batch in batches if batch.base <= offset < batch.next_offset), None)
-    return None if batch is None else Writer(batch.producer_id, batch.producer_epoch)
+def writer_at(batch: Batch | None, offset: int) -> Writer:
+    """The writer of the batch at ``offset``, or of none: compaction may have left only a later one."""
+    if batch is None or batch.base > offset:
+        return Writer(unknown=f"offset {offset} no longer exists")
+    return Writer(batch.producer_id, batch.producer_epoch)
 
 
 def words(plan: PartitionRange, difference: verification.FirstDifference, writer: Writer | None) -> tuple[str, str]:

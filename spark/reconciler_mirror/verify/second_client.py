@@ -31,9 +31,6 @@ _SAMPLE = {"queued.min.messages": 1, "queued.max.messages.kbytes": 1_024, "fetch
 _PRODUCER_ONLY = ("compression.", "linger.", "batch.", "queue.buffering.", "acks", "request.required", "message.send")
 _AT_ONCE = 2_000
 _SILENCE_S = 60.0
-_WATERMARKS_S = 20.0
-_MOVING_S = 10.0
-"""How long a leader may be unknown."""
 # Transient errors while a leader moves or a connection breaks.
 _MOVING = frozenset(
     {
@@ -108,30 +105,16 @@ class SecondClient:
         """Fetches nothing until the next stream."""
         self._consumer.unassign()
 
-    def low(self, span: OffsetSpan) -> int:
-        """The present log start offset."""
-        place = TopicPartition(span.topic, span.partition)
-        until = time.monotonic() + _MOVING_S
-        while True:
-            try:
-                return int(self._consumer.get_watermark_offsets(place, timeout=_WATERMARKS_S)[0])
-            except KafkaException as error:
-                if not _is_moving(error.args[0]) or time.monotonic() > until:
-                    raise _in_words(span, error.args[0]) from None
-            time.sleep(0.1)
-
     def records(self, span: OffsetSpan, *, timestamps: bool = True, to_end: bool = False) -> Iterator[VerifiedRecord]:
         """As ``read_partition.records``."""
-        low = self.low(span)
-        if low > span.start:
-            raise unreadable.removed(span, f"it begins at {low} now")
         try:
             for message in self._messages(span, to_end):
                 headers = tuple(message.headers() or ())
                 timestamp = message.timestamp()[1] if timestamps else 0
                 yield VerifiedRecord(message.offset(), timestamp, message.key(), message.value(), headers)
         except KafkaException as error:
-            raise _in_words(span, error.args[0]) from None
+            gone = error.args[0].code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+            raise (unreadable.removed if gone else unreadable.unread)(span, error.args[0].str()) from None
         except UnicodeDecodeError:
             raise unreadable.unread(span, "a header name is not UTF-8") from None
 
@@ -166,8 +149,3 @@ class SecondClient:
 
 def _is_moving(error: KafkaError) -> bool:
     return error.code() in _MOVING
-
-
-def _in_words(span: OffsetSpan, error: KafkaError) -> unreadable.UnreadableError:
-    gone = error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
-    return (unreadable.removed if gone else unreadable.unread)(span, error.str())

@@ -22,7 +22,7 @@ from reconciler_mirror.lane.run import batch_path
 from reconciler_mirror.model.lane import Discovered, LaneProgress, lane_spec
 from reconciler_mirror.report.status import StatusWriter
 from reconciler_mirror.verify.bounds import bounds_of
-from reconciler_mirror.verify.in_order.compare import whole
+from reconciler_mirror.verify.in_order.compare import Continued, compared
 from reconciler_mirror.verify.model import TimeWindow
 from reconciler_mirror.verify.tasks import each
 from reconciler_sandbox.handles import Sandbox
@@ -89,7 +89,7 @@ class Mirror:
         bounds = bounds_of(self.settings.flows[0], TimeWindow(), {})
         if bounds.unread or not bounds.ranges:
             return " ".join(f"{unread.reason}. {unread.todo}" for unread in bounds.unread)
-        rows = list(each(whole, bounds.ranges))
+        rows = list(each(compared, [*map(Continued, bounds.ranges)]))
         errors = [row.error for row in rows if row.error]
         return " ".join(errors) or ("different" if any(row.differing for row in rows) else "equal")
 

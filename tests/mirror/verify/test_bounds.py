@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from reconciler_mirror.verify import bounds, own_client
 from reconciler_mirror.verify.bounds import bounds_of
 from reconciler_mirror.verify.in_order import compare
-from reconciler_mirror.verify.in_order.compare import Continued, whole
+from reconciler_mirror.verify.in_order.compare import Continued
 from reconciler_mirror.verify.model import PartitionRange, PartitionReading, TimeWindow, Unread
 from reconciler_mirror.verify.report import NO_PRODUCER, Writer, words, writers_of
 from reconciler_mirror.verify.tasks import each, entries_of
@@ -60,7 +60,7 @@ def one_unread(
 
 def compared(plan: PartitionRange) -> tuple[bool, int, PartitionReading]:
     """(equal, source records, how far)"""
-    [end] = each(whole, [plan])
+    [end] = each(compare.compared, [Continued(plan)])
     assert end.equal + end.differing >= end.source_records
     return not (end.differing or end.error), end.source_records, end
 
@@ -137,7 +137,7 @@ def test_one_task_reads_many_partitions_and_mixes_nothing(flow: HandMadeFlow, mo
         found = bounds_of(flow.settings(f"{flow.name}-{number}"), TimeWindow(), {}, number)
         plans += found.ranges
     strange = replace(plans[2], index=9, target=replace(plans[2].target, topic="not-there"))
-    rows = list(each(whole, [*plans[:3], strange, *plans[3:], plans[0]]))
+    rows = list(each(compare.compared, [*map(Continued, (*plans[:3], strange, *plans[3:], plans[0]))]))
     assert {row.index for row in rows if row.error} == {9}
     for plan in plans:
         mine = [row for row in rows if row.index == plan.index]
@@ -222,7 +222,7 @@ def test_a_partition_that_cannot_be_read_says_so_in_its_row(
     flow.fill(topic_of(flow), numbered(5), numbered(5))
     plan = one_range(flow)
     strange = replace(plan, target=replace(plan.target, topic="not-there"))
-    [row] = [row for row in each(whole, [strange]) if isinstance(row, PartitionReading)]
+    [row] = [row for row in each(compare.compared, [Continued(strange)]) if isinstance(row, PartitionReading)]
     assert "not-there" in row.error
     assert row.todo
     [row] = [row for row in each(entries_of, [strange]) if isinstance(row, PartitionReading)]
@@ -249,7 +249,7 @@ def test_a_batch_that_would_take_the_memory_is_not_opened(
     plan = one_range(flow)
     assert not compared(plan)[2].error, "four MiB are nothing yet"
     monkeypatch.setattr(codecs, "MOST_OPENED", 1 << 20)
-    for read in (whole, entries_of):
-        [row] = [row for row in each(read, [plan]) if isinstance(row, PartitionReading)]
+    for found in (each(compare.compared, [Continued(plan)]), each(entries_of, [plan])):
+        [row] = [row for row in found if isinstance(row, PartitionReading)]
         assert "the batch at offset 5 is more than 1 MiB once decompressed" in row.error
         assert handle.name in row.error

@@ -26,6 +26,7 @@ from reconciler.replication.handover import Endpoint
 from tests.support.lanes.batches import batch_of
 
 ROOM = 1 << 20
+next_offset = small_topics.next_offset
 SPAN = OffsetSpan(Endpoint("east", ("e:1",), {}), "orders", 3, "read_committed", 0, 30)
 
 
@@ -111,6 +112,25 @@ def test_no_client_opens_it_and_the_partition_is_unread_with_words(
     with pytest.raises(UnreadableError, match="orders-3 at east is not read: the batch at offset 0") as caught:
         list(records(SPAN, readers))
     assert "--from" in caught.value.todo
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["our own client", "librdkafka"])
+def test_what_is_no_batch_makes_its_partition_unknown_and_ends_no_other(
+    log: list[bytes | BrokerError], readers: Readers, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """Without librdkafka its words are ours; with it, librdkafka decides."""
+    read = [VerifiedRecord(0, 1, b"k", b"v", ())]
+    second = SimpleNamespace(records=lambda *_, **__: iter(read), rest=lambda: None, close=lambda: None)
+    monkeypatch.setattr(second_client, "SecondClient", lambda *_, **__: second)
+    if alone:
+        readers.one_client["east"] = "no mechanism"
+    monkeypatch.setattr(small_topics, "next_offset", next_offset)
+    log += [b"\xff" * 100] * 3
+    if alone:
+        with pytest.raises(UnreadableError, match="orders-3 at east cannot be read: a batch announces a length of"):
+            list(records(SPAN, readers))
+    else:
+        assert list(records(SPAN, readers)) == read
 
 
 def test_records_that_are_gone_are_reported_as_before(log: list[bytes | BrokerError], readers: Readers) -> None:

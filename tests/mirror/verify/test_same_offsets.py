@@ -123,10 +123,10 @@ def batch(base: int, last: int, producer: tuple[int, int]) -> Batch:
 
 
 def test_who_wrote_is_reported_by_the_batch_that_holds_the_offset() -> None:
-    batches = [batch(0, 4, (7, 1)), batch(5, 0, (-1, -1))]
-    assert writer_at(batches, 3) == Writer(7, 1)
-    assert writer_at(batches, 5) == Writer()
-    assert writer_at(batches, 6) is None
+    assert writer_at(batch(0, 4, (7, 1)), 3) == Writer(7, 1)
+    assert writer_at(batch(5, 0, (-1, -1)), 5) == Writer()
+    for gone in (None, batch(7, 0, (7, 1))):
+        assert writer_at(gone, 6) == Writer(unknown="offset 6 no longer exists")
 
 
 @pytest.mark.parametrize(

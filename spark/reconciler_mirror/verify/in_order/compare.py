@@ -12,17 +12,8 @@ from itertools import islice
 from reconciler.replication.runs.verification import FirstDifference
 from reconciler_mirror.verify import model
 from reconciler_mirror.verify.first_difference import difference, differences, fields_that_differ, first_difference
-from reconciler_mirror.verify.in_order.sides import SeenRecord, SidePiece
+from reconciler_mirror.verify.in_order.sides import NotOpenedError, SeenRecord, SidePiece
 from reconciler_mirror.verify.in_order.walk import SURE, DifferingStretch, Walk, Walked, WalkState
-from reconciler_mirror.verify.model import (
-    MOST_NAMED,
-    SOURCE,
-    TARGET,
-    ComparedStretch,
-    PartitionRange,
-    PartitionReading,
-    together,
-)
 from reconciler_mirror.verify.own_client import canonical
 from reconciler_mirror.verify.read_partition import Readers, records
 from reconciler_mirror.verify.tasks import as_it_is_now, own, with_clients
@@ -44,7 +35,15 @@ class Continued:
     target_next: int | None = None
 
 
-def compared(given: Continued, readers: Readers, over: Over = lambda: False) -> Iterator[PartitionReading]:
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Numbers of records before the first common one; at most one side has any."""
+
+    source: int = 0
+    target: int = 0
+
+
+def compared(given: Continued, readers: Readers, over: Over = lambda: False) -> Iterator[model.PartitionReading]:
     """One reading, which covers only a part if it is not ``done``."""
     plan = given.plan
     try:
@@ -55,69 +54,69 @@ def compared(given: Continued, readers: Readers, over: Over = lambda: False) -> 
         else:
             yield with_clients(_piece(_from(plan, given.source_next, given.target_next), readers, over), readers)
     except UnreadableError as error:
-        yield PartitionReading(plan.index, error=str(error), todo=error.todo)
+        yield model.PartitionReading(plan.index, error=str(error), todo=error.todo)
 
 
-def whole(plan: model.PartitionRange, readers: Readers) -> Iterator[PartitionReading]:
-    return compared(Continued(plan), readers)
-
-
-def _begun(plan: model.PartitionRange, readers: Readers, over: Over) -> PartitionReading:
+def _begun(plan: model.PartitionRange, readers: Readers, over: Over) -> model.PartitionReading:
     """The first reading. If retention has cut a side, it counts the records before the first common one."""
     now = as_it_is_now(plan, readers)
     # Copies at the source's offsets begin at the same offset on both sides, without a search.
-    cut = (now.source.cut or now.target.cut) and not now.same_offsets
-    if not cut:
+    if now.same_offsets or not (now.source.cut or now.target.cut):
         return _piece(now, readers, over)
-
-    def digests(side: str) -> Iterator[tuple[int, bytes]]:
-        return (
-            (item.offset, model.digest(b"%d %b" % (item.timestamp, item.content)))
-            for item in _items(now, side, readers)
-        )
-
-    older = beginning_of(now, digests)
-    begun = now
-    if older.source:
-        begun = _from(now, offset_behind(digests(model.SOURCE), older.source, now.source.end), now.target.start)
-    if older.target:
-        begun = _from(now, now.source.start, offset_behind(digests(model.TARGET), older.target, now.target.end))
-    if older.source and begun.source.start > now.position:  # every copied record is older
-        begun = _from(begun, now.position, now.target.start)
-    reading = _piece(begun, readers, over)
+    try:
+        older, source, target = _first_common(now, readers, by_own=by_batches(now))
+    except NotOpenedError:  # librdkafka has to read what our code cannot open
+        older, source, target = _first_common(now, readers, by_own=False)
+    reading = _piece(_from(now, source, target), readers, over)
     starts = replace(reading, source_start=now.source.start, target_start=now.target.start)
     return replace(starts, older_source=older.source, older_target=older.target)
+
+
+def _first_common(plan: model.PartitionRange, readers: Readers, *, by_own: bool) -> tuple[Beginning, int, int]:
+    """The records before the first common one, and its offsets on both sides. ``by_own``: our own client reads. Raises
+    NotOpenedError."""
+
+    def digests(side: str) -> Iterator[tuple[int, bytes]]:
+        items = _items(plan, side, readers, by_own)
+        return ((item.offset, model.digest(b"%d %b" % (item.timestamp, item.content))) for item in items)
+
+    older, source, target = beginning_of(plan, digests), plan.source.start, plan.target.start
+    if older.source:  # at most the position: then every copied record is older
+        source = min(offset_behind(digests(model.SOURCE), older.source, plan.source.end), plan.position)
+    if older.target:
+        target = offset_behind(digests(model.TARGET), older.target, plan.target.end)
+    return older, source, target
 
 
 def _from(plan: model.PartitionRange, source: int, target: int) -> model.PartitionRange:
     """The plan from these offsets on. The window's begin applies only to the plan's own start."""
     ours = replace(plan.source, start=min(source, plan.source.end), cut=False)
     theirs = replace(plan.target, start=min(target, plan.target.end), cut=False)
-    window = (
-        replace(plan.window, from_ms=None)
-        if (source, target) != (plan.source.start, plan.target.start)
-        else plan.window
-    )
+    moved = (source, target) != (plan.source.start, plan.target.start)
+    window = replace(plan.window, from_ms=None) if moved else plan.window
     return replace(plan, source=ours, target=theirs, window=window)
 
 
-def _piece(plan: model.PartitionRange, readers: Readers, over: Over, *, part: bool = False) -> PartitionReading:
+def _piece(plan: model.PartitionRange, readers: Readers, over: Over, *, part: bool = False) -> model.PartitionReading:
     """Compares from the plan's beginning on, until time is over."""
+
+    def by_second(given: model.PartitionRange) -> model.PartitionReading:
+        ours, theirs = (_pieces(_second(given, side, readers)) for side in (model.SOURCE, model.TARGET))
+        return _reading(given, Walk(given, (ours, theirs), part=part).run(over), readers)
+
     if not by_batches(plan):
-        return _reading(plan, Walk(plan, _by_second(plan, readers), part=part).run(over), readers)
-    sides = (readers.own(span.endpoint).pieces(span) for span in (plan.source, plan.target))
-    ours, theirs = sides
+        return by_second(plan)
+    ours, theirs = (readers.own(span.endpoint).pieces(span) for span in (plan.source, plan.target))
     walked = Walk(plan, (ours, theirs), canonical, part=part).run(over)
     # If librdkafka reads the sample differently, our client is wrong somewhere: librdkafka then reads everything.
     again = _seen_again(plan, walked, readers)
     if again is None:
-        return _reading(plan, Walk(plan, _by_second(plan, readers), part=part).run(over), readers)
+        return by_second(plan)
     reading = replace(_reading(plan, walked, readers), sampled=again)
     if walked.state is not WalkState.NOT_OPENED:
         return reading
-    left = _from(plan, walked.source_next, walked.target_next)
     try:
-        return together(reading, _reading(left, Walk(left, _by_second(left, readers), part=part).run(over), readers))
+        return model.together(reading, by_second(_from(plan, walked.source_next, walked.target_next)))
     except UnreadableError as error:  # earlier findings stay known
         return replace(reading, error=str(error), todo=error.todo)
 
@@ -127,16 +126,16 @@ def by_batches(plan: model.PartitionRange) -> bool:
     return plan.worker is None and not plan.compacted and plan.window == model.TimeWindow()
 
 
-def _items(plan: model.PartitionRange, side: str, readers: Readers) -> Iterator[SeenRecord]:
-    """The records of one side, from our own client if the plan compares batches, else from librdkafka. Without
-    timestamps if the target's topic sets its own (LogAppendTime)."""
-    if by_batches(plan):
+def _items(plan: model.PartitionRange, side: str, readers: Readers, by_own: bool) -> Iterator[SeenRecord]:
+    """The records of one side, from our own client or librdkafka. Without timestamps if the target's topic sets its own
+    (LogAppendTime). Raises NotOpenedError."""
+    if by_own:
         span = plan.source if side == model.SOURCE else plan.target
         for piece in readers.own(span.endpoint).pieces(span):
             timed = plan.timestamps
             yield from (item if timed else item._replace(timestamp=0) for item in piece.decoded())
         return
-    yield from (_item(record) for record in _second(plan, side, readers))
+    yield from map(_item, _second(plan, side, readers))
 
 
 def _item(record: model.VerifiedRecord) -> SeenRecord:
@@ -148,24 +147,21 @@ def _second(plan: model.PartitionRange, side: str, readers: Readers) -> Iterator
     return model.within(own(plan, side, span, readers), plan.window)
 
 
-def _by_second(plan: model.PartitionRange, readers: Readers) -> tuple[Iterator[SidePiece], Iterator[SidePiece]]:
-    return _pieces(_second(plan, model.SOURCE, readers)), _pieces(_second(plan, model.TARGET, readers))
-
-
 def _pieces(side: Iterator[model.VerifiedRecord]) -> Iterator[SidePiece]:
-    while items := [_item(record) for record in islice(side, _AT_ONCE)]:
+    while items := [*map(_item, islice(side, _AT_ONCE))]:
         yield SidePiece(lambda items=items: items)  # type: ignore[misc]
 
 
 def _seen_again(plan: model.PartitionRange, walked: Walked, readers: Readers) -> int | None:
-    """The number of equal records that librdkafka has read, too; None if it reads other records."""
+    """The number of equal records that librdkafka has read, too, on both sides; None if it reads other records."""
     count = 0
     for bounds in walked.samples:
         spans = [_cut(span, at) for span, at in zip((plan.source, plan.target), bounds, strict=True)]
         ours, theirs = (list(records(span, readers, timestamps=plan.timestamps, sample=True)) for span in spans)
         if [record[1:] for record in ours] != [record[1:] for record in theirs]:
             return None
-        count += len(ours)
+        if not readers.one_client.keys() & {span.endpoint.cluster for span in spans}:
+            count += len(ours)
     return count
 
 
@@ -173,18 +169,18 @@ def _cut(span: model.OffsetSpan, bounds: tuple[int, int]) -> model.OffsetSpan:
     return replace(span, start=max(bounds[0], span.start), end=min(bounds[1], span.end), cut=False)
 
 
-def _reading(plan: model.PartitionRange, walked: Walked, readers: Readers) -> PartitionReading:
+def _reading(plan: model.PartitionRange, walked: Walked, readers: Readers) -> model.PartitionReading:
     """The result of a walk. Differences are read a second time before they are named: a difference in only one reading
     must not be reported as a fault of the copy."""
     named: list[FirstDifference] = []
     unconfirmed = False
-    for stretch in walked.stretches[:MOST_NAMED]:
+    for stretch in walked.stretches[: model.MOST_NAMED]:
         again = _named(plan, stretch, readers)
         unconfirmed = unconfirmed or not again
         named += again
     # A second reading without the difference is reported as unconfirmed, neither as equal nor as differing.
     lost = walked.state is WalkState.LOST
-    return PartitionReading(
+    return model.PartitionReading(
         plan.index,
         plan.source.start,
         plan.target.start,
@@ -197,7 +193,7 @@ def _reading(plan: model.PartitionRange, walked: Walked, readers: Readers) -> Pa
         source_records=walked.source_records,
         target_records=walked.target_records,
         differing=sum(stretch.differing for stretch in walked.stretches),
-        differences=tuple(named[:MOST_NAMED]),
+        differences=tuple(named[: model.MOST_NAMED]),
         unconfirmed=unconfirmed,
         rest=walked.source_next if lost else None,
         stretches=_rows(plan, walked),
@@ -226,26 +222,21 @@ def _named(plan: model.PartitionRange, stretch: DifferingStretch, readers: Reade
             return []
 
 
-def _rows(plan: model.PartitionRange, walked: Walked) -> tuple[ComparedStretch, ...]:
+def _rows(plan: model.PartitionRange, walked: Walked) -> tuple[model.ComparedStretch, ...]:
     """Rows of the Parquet file: one for all equal records, and one for each different stretch."""
-    rows = (
-        [ComparedStretch(True, walked.equal, walked.equal, plan.source.start, plan.target.start)]
-        if walked.equal
-        else []
-    )
+    equal = model.ComparedStretch(True, walked.equal, walked.equal, plan.source.start, plan.target.start)
+    rows = [equal] if walked.equal else []
     for stretch in walked.stretches:
-        starts = [
-            bounds[0] if count else None
-            for bounds, count in zip((stretch.source, stretch.target), stretch.counts, strict=True)
-        ]
-        rows.append(ComparedStretch(False, *stretch.counts, *starts))
+        sides = zip((stretch.source, stretch.target), stretch.counts, strict=True)
+        starts = (bounds[0] if count else None for bounds, count in sides)
+        rows.append(model.ComparedStretch(False, *stretch.counts, *starts))
     return tuple(rows)
 
 
-def _sampled(plan: model.PartitionRange, readers: Readers) -> PartitionReading:
+def _sampled(plan: model.PartitionRange, readers: Readers) -> model.PartitionReading:
     """Compares only ``plan.parts``, each from its first common record on."""
     now = as_it_is_now(plan, readers)
-    reading: PartitionReading | None = None
+    reading: model.PartitionReading | None = None
     for start, end in plan.parts or ():
         begin = max(start, now.source.start)
         if begin >= end:
@@ -254,15 +245,14 @@ def _sampled(plan: model.PartitionRange, readers: Readers) -> PartitionReading:
         part = replace(now, source=source, position=min(now.position, end), window=model.TimeWindow(), parts=None)
         # Without equal offsets the part has to be found in the copy. A place that most records agree on is likely and
         # not sure, so differences there are reported with that doubt.
-        place = (begin, begin, True) if now.same_offsets else _where_both_begin(part, now, readers)
-        ours, theirs, sure = place
+        ours, theirs, sure = (begin, begin, True) if now.same_offsets else _where_both_begin(part, now, readers)
         source = replace(source, start=ours)
         part = replace(part, source=source, target=replace(now.target, start=max(theirs, now.target.start), cut=False))
         piece = _piece(part, readers, lambda: False, part=True)
         unsure = (max(now.source.start, begin - HEAD), min(end, now.source.end)) if piece.differences else None
-        reading = together(reading, piece if sure else replace(piece, unsure=unsure))
+        reading = model.together(reading, piece if sure else replace(piece, unsure=unsure))
     if reading is None:
-        return PartitionReading(plan.index, now.source.start, now.target.start, source_end=now.position)
+        return model.PartitionReading(plan.index, now.source.start, now.target.start, source_end=now.position)
     return replace(reading, source_end=now.position)
 
 
@@ -336,31 +326,30 @@ Digests = Callable[[str], Iterator[tuple[int, bytes]]]
 """Opens a side again, from its beginning to its bound: offset and digest of each record."""
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
-    """Numbers of records before the first common one; at most one side has any."""
-
-    source: int = 0
-    target: int = 0
-
-
-def beginning_of(plan: PartitionRange, open_side: Digests) -> Beginning:
+def beginning_of(plan: model.PartitionRange, open_side: Digests) -> Beginning:
     """Forgives missing first records only on a side that may have lost its oldest records; otherwise they are a
     difference."""
     if not (plan.source.cut or plan.target.cut):
         return Beginning()
-    ours, theirs = ([digest for _, digest in islice(open_side(side), HEAD)] for side in (SOURCE, TARGET))
+
+    def digests(side: str) -> Iterator[bytes]:
+        return (digest for _, digest in open_side(side))
+
+    def copied() -> Iterator[int]:
+        return (offset for offset, _ in open_side(model.SOURCE) if offset < plan.position)
+
+    ours, theirs = (list(islice(digests(side), HEAD)) for side in (model.SOURCE, model.TARGET))
     same = min(len(ours), len(theirs))
     if same and ours[:same] == theirs[:same]:
         return Beginning()
     if not theirs:
-        return Beginning(source=_count(_below(open_side(SOURCE), plan.position)) if plan.target.cut else 0)
-    behind, behind_votes = shift_of(ours, _digests(open_side(TARGET))) if plan.source.cut else (0, 0)
-    if plan.source.cut and not behind_votes and not any(True for _ in _below(open_side(SOURCE), plan.position)):
-        return Beginning(target=_count(open_side(TARGET)))  # the source has lost every copied record
+        return Beginning(source=sum(1 for _ in copied()) if plan.target.cut else 0)
+    behind, behind_votes = shift_of(ours, digests(model.TARGET)) if plan.source.cut else (0, 0)
+    if plan.source.cut and not behind_votes and next(copied(), None) is None:
+        return Beginning(target=sum(1 for _ in digests(model.TARGET)))  # the source has lost every copied record
     if behind > 0 and behind_votes == len(ours):
         return Beginning(target=behind)
-    ahead, ahead_votes = shift_of(theirs, _digests(open_side(SOURCE))) if plan.target.cut else (0, 0)
+    ahead, ahead_votes = shift_of(theirs, digests(model.SOURCE)) if plan.target.cut else (0, 0)
     if ahead > 0 and ahead_votes >= behind_votes:
         return Beginning(source=ahead)
     return Beginning(target=behind) if behind > 0 and behind_votes > ahead_votes else Beginning()
@@ -393,15 +382,3 @@ def shift_of(head: Sequence[bytes], other: Iterable[bytes]) -> tuple[int, int]:
         return 0, 0
     most = max(votes.values())
     return min((shift for shift, count in votes.items() if count == most), key=abs), most
-
-
-def _below(side: Iterable[tuple[int, bytes]], position: int) -> Iterator[tuple[int, bytes]]:
-    return ((offset, digest) for offset, digest in side if offset < position)
-
-
-def _digests(side: Iterable[tuple[int, bytes]]) -> Iterator[bytes]:
-    return (digest for _, digest in side)
-
-
-def _count(side: Iterable[object]) -> int:
-    return sum(1 for _ in side)

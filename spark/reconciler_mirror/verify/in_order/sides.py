@@ -74,10 +74,7 @@ class ComparedSide:
 
     def peek(self) -> SidePiece | None:
         if self.ahead is None:
-            try:
-                self.ahead = next(self.pieces, None)
-            except MalformedResponseError:
-                raise NotOpenedError from None
+            self.ahead = next(self.pieces, None)
         return self.ahead
 
     def fill(self) -> bool:
@@ -85,11 +82,14 @@ class ComparedSide:
         while self.between:
             if (piece := self.peek()) is None:
                 return False
-            self.batch = _opened(piece)
-            if self.batch is None:
-                self._add(piece.decoded(), None)
-            self.ahead = None
+            self._take(piece)
         return True
+
+    def _take(self, piece: SidePiece) -> None:
+        self.batch = _opened(piece)
+        if self.batch is None:
+            self._add(piece.decoded(), None)
+        self.ahead = None
 
     def _add(self, items: Sequence[SeenRecord], batch: OpenBatch | None) -> None:
         if not self.left:
@@ -127,10 +127,7 @@ class ComparedSide:
         while self.left < count and (piece := self.peek()) is not None:
             if self.bytes > AHEAD_BYTES:
                 return False
-            self.batch = _opened(piece)
-            if self.batch is None:
-                self._add(piece.decoded(), None)
-            self.ahead = None
+            self._take(piece)
             self.loosen()
         return True
 

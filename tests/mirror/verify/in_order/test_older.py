@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reconciler_mirror.verify import tasks
 from reconciler_mirror.verify.first_difference import differences, first_difference
-from reconciler_mirror.verify.in_order.compare import HEAD, Beginning, beginning_of, offset_behind, shift_of
+from reconciler_mirror.verify.in_order import compare
+from reconciler_mirror.verify.in_order.compare import HEAD, Beginning, Continued, beginning_of, offset_behind, shift_of
+from reconciler_mirror.verify.in_order.sides import NotOpenedError, SeenRecord, SidePiece
+from reconciler_mirror.verify.in_order.walk import Walked, WalkState
 from reconciler_mirror.verify.model import (
     SOURCE,
     OffsetSpan,
     PartitionRange,
+    PartitionReading,
     TimeWindow,
     VerifiedRecord,
     digest,
     encoded,
     within,
 )
+from reconciler_mirror.verify.read_partition import Readers
 
 from reconciler.replication.handover import Endpoint
 from reconciler.replication.runs.verification import FirstDifference
@@ -117,6 +124,53 @@ def test_shift_is_found_among_repeated_records(head: list[int], before: int) -> 
     digests = [b"%d" % one for one in head] + [b"only here"]
     other = [b"older%d" % i for i in range(before)] + digests
     assert shift_of(digests, other) == (before, len({d for d in digests if digests.count(d) == 1}))
+
+
+OLDER, BOTH = 70, 30
+
+
+def read_from(
+    monkeypatch: pytest.MonkeyPatch,
+    ours: Sequence[VerifiedRecord],
+    theirs: Sequence[VerifiedRecord],
+    own: list[SidePiece],
+) -> PartitionReading:
+    """By the comparison itself. Librdkafka reads ``ours`` and ``theirs``, our own client gets ``own``."""
+    wanted = plan(OLDER + BOTH, target_cut=True)
+
+    def by_librdkafka(span: OffsetSpan, *_: object, **__: object) -> Iterator[VerifiedRecord]:
+        side = ours if span.endpoint == EAST else theirs
+        return (record for record in side if span.start <= record.offset < span.end)
+
+    monkeypatch.setattr(tasks, "records", by_librdkafka)
+    monkeypatch.setattr(compare, "records", by_librdkafka)
+    monkeypatch.setattr(compare, "as_it_is_now", lambda given, _: given)
+    readers = Readers()
+    monkeypatch.setattr(readers, "own", lambda _: SimpleNamespace(pieces=lambda _: iter(own)))
+    [reading] = compare.compared(Continued(wanted), readers)
+    return reading
+
+
+def not_opened() -> list[SeenRecord]:
+    raise NotOpenedError
+
+
+def test_older_records_in_a_batch_that_only_librdkafka_opens_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a side has lost its oldest records, our own client looks for the first common one."""
+    ours, theirs = numbered(OLDER + BOTH), numbered(BOTH, OLDER)
+    reading = read_from(monkeypatch, ours, theirs, [SidePiece(not_opened)])
+    assert (reading.error, reading.older_source, reading.equal, reading.differing) == ("", OLDER, BOTH, 0)
+
+
+@pytest.mark.parametrize("alone", [(), ("east",), ("west",)])
+def test_only_records_that_librdkafka_read_on_both_sides_count_as_read_again(
+    monkeypatch: pytest.MonkeyPatch, alone: tuple[str, ...]
+) -> None:
+    readers, both = Readers(), ((0, 5), (0, 5))
+    readers.one_client.update(dict.fromkeys(alone, "no mechanism"))
+    monkeypatch.setattr(compare, "records", lambda *_, **__: iter(numbered(5)))
+    walked = Walked(WalkState.DONE, 5, 5, 5, 5, 5, 5, 5, samples=(both,))
+    assert compare._seen_again(plan(5), walked, readers) == (0 if alone else 5)
 
 
 def same_kind(ours: Iterable[VerifiedRecord], theirs: Iterable[VerifiedRecord]) -> FirstDifference:
