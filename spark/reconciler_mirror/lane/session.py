@@ -59,6 +59,8 @@ class LaneSession:
         # The control's last answers, to notice changes; None before the first one.
         self._specs: tuple[PartitionSpec, ...] | None = None
         self._paused: frozenset[Key] = frozenset()
+        # Paused partitions with a position to read and write again.
+        self._to_renew: set[Partition] = set()
         self._reported = 0.0
         self._loop = asyncio.get_running_loop()
 
@@ -213,7 +215,8 @@ class LaneSession:
 
     async def _metadata_now_and_then(self) -> None:
         """Notices leaders that moved while nothing was sent, and topics recreated under the same name. Once a day it
-        commits all positions again, because brokers delete group offsets after ``offsets.retention.minutes``."""
+        commits all positions again, because brokers delete group offsets after ``offsets.retention.minutes``. The
+        start does that for paused partitions: a seek may have moved their positions."""
         lane, renew_at = self.lane, time.monotonic() + RENEW_EVERY
         while True:
             await asyncio.sleep(METADATA_EVERY)
@@ -222,6 +225,7 @@ class LaneSession:
                 for partition in lane.partitions.values():
                     if partition.hold.phase is Phase.COPYING and partition.outbox.idle:
                         lane.mark_dirty(partition)
+                self._to_renew = {p for p in lane.partitions.values() if p.hold.pausing}
             with contextlib.suppress(ConnectionLostError, BrokerError):
                 await lane.source.refresh({p.spec.topic for p in lane.partitions.values()})
                 await lane.target.refresh({p.spec.target_topic for p in lane.partitions.values()})
@@ -341,7 +345,10 @@ class LaneSession:
         lane = self.lane
         for partition in lane.partitions.values():
             if partition.hold.phase is Phase.PAUSED and partition.hold.pausing:
-                if now >= partition.hold.recheck_at:
+                if partition in self._to_renew and lane.at_rest(partition):
+                    self._to_renew.discard(partition)
+                    self.begin_again(partition)
+                elif now >= partition.hold.recheck_at:
                     self.lane.delivery.begin(partition)
                 continue
             resumed = partition.hold.phase is Phase.PAUSED

@@ -285,12 +285,16 @@ class Starter:
         if not known.topic_id:
             partition.copied.moved_back()
         partition.marked = known.marked if self._lane.spec.work.provenance else None
-        old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
-        if old or known.claim != self._lane.spec.claim:
+        if self._is_due(known):
             self._write_soon(partition)
         if partition.hold.strikes or not self._accepts_commits():
             partition.log.committed = -1
             self._write_soon(partition)
+
+    def _is_due(self, known: positions.LanePosition) -> bool:
+        """Whether the position has to be committed again: it is old, or another application wrote it."""
+        old = positions.hour_now() - known.hour >= positions.RENEW_AFTER_HOURS
+        return old or known.claim != self._lane.spec.claim
 
     def _accepts_commits(self) -> bool:
         """Whether the group is known to take this lane's commits. Without transactions a refused commit (a consumer has

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from reconciler_mirror.lane import session
+from reconciler_mirror.lane.positions import decode, encode, hour_now
 from reconciler_mirror.model.lane import LaneEnd, LaneProgress, PartitionProgress
 from reconciler_sandbox.handles import Sandbox
 
 from tests.support.lanes.lane_runs import Content, Flow, Lane, fill, has, running
+from tests.support.waiting import until
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
@@ -76,6 +80,31 @@ def test_a_lane_that_begins_paused_copies_nothing_and_follows_a_position_that_is
         lane.control.left_alone = frozenset({(flow.topic, 1)})
         lane.until(at(0, 100))
     assert flow.target_content()[0] == flow.source_content()[0][60:]
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_positions_of_paused_partitions_are_written_again_as_they_are_now(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, *, same: bool
+) -> None:
+    """The target forgets what nobody wrote for a week, and a pause may last longer. A seek of the pause holds."""
+    monkeypatch.setattr(session, "METADATA_EVERY", 0.1)
+    monkeypatch.setattr(session, "RENEW_EVERY", 0.5)
+    fill(flow.source, flow.topic, _records(10))
+    with running(Lane(flow.lane(keeps_offsets=same))) as lane:
+        lane.until(at(0, 10))
+        lane.control.left_alone = frozenset({(flow.topic, 0)})
+        lane.until(paused(0))
+        key = (flow.remote, 0)
+        known = decode(key, 10, flow.position().metadata)
+        sought = replace(known, offset=10 if same else 6, topic_id=known.topic_id if same else "")
+        flow.set_position(sought.offset, metadata=encode(key, replace(sought, hour=hour_now() - 200)))
+        until(lambda: decode(key, flow.position().offset, flow.position().metadata).hour >= sought.hour)
+        assert flow.position().offset == sought.offset
+        lane.until(paused(0))
+        lane.control.left_alone = frozenset()
+        fill(flow.source, flow.topic, _records(5))
+        lane.until(at(0, 15))
+    assert flow.target_content()[0] == [*flow.source_content()[0][:10], *flow.source_content()[0][sought.offset :]]
 
 
 def test_pausing_under_load_commits_what_is_open_and_loses_nothing(flow: Flow) -> None:

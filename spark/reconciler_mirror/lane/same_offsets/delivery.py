@@ -280,7 +280,7 @@ class SameStarter(Starter):
         if was.diverged is not None:
             why = "a lane has found that before"
             lane.stop(partition, faults.offsets_diverged(partition.spec, was.diverged, why))
-        elif of is None or known.claim != lane.spec.claim:
+        elif of is None or self._is_due(known):
             self._write_soon(partition)
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
