@@ -178,7 +178,7 @@ def _surroundings(
             fallback = usual_configs(cluster)
             names = cache(partial(_namesakes, cluster, desired.get(name, ())))
             surroundings[name] = Surroundings(
-                topology.clusters[name], cluster.place_for, names, frozenset(keys), fallback, here, busy, cluster.hidden
+                topology.clusters[name], cluster, names, frozenset(keys), fallback, here, busy
             )
     return surroundings
 

@@ -44,9 +44,9 @@ def explain(
     rules = desired_access(basis)
     about = rules_about_principal(basis, rules, subject) if rules is not None else ()
     quotas, users = quotas_about(basis, subject), credentials_of(basis, subject)
+    asked, unread = live is not None, live.unread if live is not None else ()
     if about or quotas or users:
-        asked, unknown = live is not None, _unknown(live)
-        return Explanation(topology.environment, subject, (), (), (), asked, unknown, about, quotas, users)
+        return Explanation(topology.environment, subject, (), (), (), asked, unread, about, quotas, users)
 
     name, _, key = subject.partition(":")
     cluster, slash, topic = name.partition("/")
@@ -62,10 +62,10 @@ def explain(
         topics = tuple(replace(answer, access=rules_about_topic(basis, rules, answer.ref)) for answer in topics)
     flows = (_flow(basis, topology.flows[name]),) if name in topology.flows and not key else ()
     mirrors = (_mirror(basis, topology.mirrors[name]),) if name in topology.mirrors and not key else ()
-    unknown = (*_unknown(live), *(why for answer in topics if (why := basis.hidden(answer.ref)) is not None))
+    unknown = (*unread, *(why for answer in topics if (why := basis.hidden(answer.ref)) is not None))
     if not (topics or flows or mirrors):
         raise _nowhere(basis, subject, unknown)
-    return Explanation(topology.environment, subject, topics, flows, mirrors, live is not None, unknown)
+    return Explanation(topology.environment, subject, topics, flows, mirrors, asked, unknown)
 
 
 def _flow(basis: ExplainBasis, flow: Flow) -> FlowDetails:
@@ -107,15 +107,6 @@ def _mirror(basis: ExplainBasis, mirror: Mirror) -> MirrorDetails:
 
 def _settings(noun: Flow | Mirror) -> tuple[tuple[str, str], ...]:
     return tuple((".".join(path), words(path, value)) for path, value in leaves(noun) if value not in ((), ""))
-
-
-def _unknown(live: LiveState | None) -> tuple[Unknown, ...]:
-    parts = (*live.clusters.values(), *live.mirrors.values()) if live else ()
-    rules = [part.acls for part in parts if isinstance(part, LiveCluster) and part.access is not None]
-    quotas = [part.quotas for part in parts if isinstance(part, LiveCluster)]
-    live_users = [part.users for part in parts if isinstance(part, LiveCluster) and part.users]
-    users = [part for known in live_users for part in (known.credentials, known.recorded)]
-    return tuple(part for part in (*parts, *rules, *quotas, *users) if isinstance(part, Unknown))
 
 
 def _nowhere(basis: ExplainBasis, subject: str, unknown: tuple[Unknown, ...]) -> ReconcilerError:

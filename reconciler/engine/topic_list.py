@@ -79,7 +79,8 @@ def owners(topology: Topology, live: LiveState) -> Mapping[TopicRef, str]:
         for cluster in topic.clusters
         if topic.labels.get(OWNER_LABEL)
     }
-    makers = {hop.remote: hop.source for hop in hops_between(topology, live)}
+    # Of several flows that make a topic, the first one by source and name decides.
+    makers = {hop.remote: hop.source for hop in sorted(hops_between(topology, live), reverse=True)}
     for remote in makers:
         source: TopicRef | None = remote
         for _ in topology.clusters:  # no way is longer than there are clusters

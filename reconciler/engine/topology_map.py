@@ -154,25 +154,21 @@ def _cluster(
     if unread and planned is not None and not planned.unknown:
         planned = drawing.PlannedCounts(unknown=1)
     outside = None if findings is None or unread else findings.outside.get(name, 0)
-    head = name, declared.region or "", topics
-    wave = wave_of.get(name, "")
+    node = drawing.MapCluster(name, declared.region or "", topics, planned=planned, outside=outside)
+    node = replace(node, wave=wave_of.get(name, ""))
     read = live.clusters.get(name) if live is not None else None
     if isinstance(read, LiveCluster):
         health = health_of(read)
         counts = {"offline partition": health.offline, "under-replicated partition": health.short}
         problems = tuple(counted(len(some), name) for name, some in counts.items() if some)
         state = drawing.State.PROBLEM if problems else drawing.State.OK
-        return drawing.MapCluster(*head, state, len(read.brokers), read.topic_count, problems, planned, outside, wave)
+        return replace(node, state=state, brokers=len(read.brokers), topics=read.topic_count, problems=problems)
     if isinstance(read, Unknown):
-        return drawing.MapCluster(
-            *head, problems=(f"unknown: {read.what}",), planned=planned, outside=outside, wave=wave
-        )
+        return replace(node, problems=(f"unknown: {read.what}",))
     for seen in findings.plan.basis.clusters if findings is not None else ():
         if seen.name == name and seen.cluster_id is not None:
-            return drawing.MapCluster(
-                *head, drawing.State.UNKNOWN, seen.brokers, seen.topics, (), planned, outside, wave
-            )
-    return drawing.MapCluster(*head, planned=planned, outside=outside, wave=wave)
+            return replace(node, brokers=seen.brokers, topics=seen.topics)
+    return node
 
 
 def _flows(

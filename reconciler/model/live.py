@@ -148,6 +148,11 @@ class LiveAccess:
     lifted: Mapping[LiftedCopies, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Remote topics that take writes since a failover or cut-over -> the principals that were denied before."""
 
+    @property
+    def ours(self) -> Mapping[AclBinding, Made]:
+        """``owned``; none if that could not be read."""
+        return {} if isinstance(self.owned, Unknown) else self.owned
+
 
 @dataclass(frozen=True, slots=True)
 class LiveUsers:
@@ -350,6 +355,27 @@ class LiveState:
         """For people: a mirror whose job cannot be observed is unknown, even if its process runs."""
         seen = {name: getattr(mirror, "unseen", None) or mirror for name, mirror in self.mirrors.items()}
         return LiveState(self.clusters, seen)
+
+    @property
+    def unread(self) -> tuple[Unknown, ...]:
+        """Every requested part without an answer, apart from hidden topics."""
+        known = [cluster for cluster in self.clusters.values() if isinstance(cluster, LiveCluster)]
+        accesses = [cluster.access for cluster in known if cluster.access is not None]
+        users = [cluster.users for cluster in known if cluster.users is not None]
+        parts = (
+            *self.clusters.values(),
+            *self.mirrors.values(),
+            *(part for access in accesses for part in (access.acls, access.owned)),
+            *(cluster.quotas for cluster in known),
+            *(part for each in users for part in (each.credentials, each.recorded)),
+        )
+        return tuple(part for part in parts if isinstance(part, Unknown))
+
+    @property
+    def unanswered(self) -> tuple[Unknown, ...]:
+        """``unread``, and hidden topics."""
+        known = [cluster for cluster in self.clusters.values() if isinstance(cluster, LiveCluster)]
+        return (*self.unread, *(why for cluster in known for why in cluster.hidden.values()))
 
     def known(self, cluster: str) -> LiveCluster | None:
         live_cluster = self.clusters.get(cluster)

@@ -61,10 +61,11 @@ class Permission(StrEnum):
     DENY = "deny"
 
 
-_IMPLIED_BY = {
+IMPLIED_BY: Mapping[Operation, frozenset[Operation]] = {
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
 }
+"""Operation -> others that imply it where they are allowed. A denial implies nothing, except for ALL."""
 _PLAIN = re.compile(r"[^\s\"]+")
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@/=+-]*")
 
@@ -116,9 +117,7 @@ class AclBinding:
         """
         if self.operation is Operation.ALL:
             return ()
-        wider: frozenset[Operation] = frozenset()
-        if self.permission is Permission.ALLOW:
-            wider = _IMPLIED_BY.get(self.operation, wider)
+        wider = IMPLIED_BY.get(self.operation, ()) if self.permission is Permission.ALLOW else ()
         return tuple(replace(self, operation=operation) for operation in (Operation.ALL, *sorted(wider)))
 
     def covers(self, other: AclBinding) -> bool:

@@ -166,6 +166,11 @@ class Start:
     otherwise: str | None = None
     """For partitions that ``offsets`` does not name: earliest, latest or again."""
 
+    @property
+    def unnamed(self) -> str:
+        """How partitions begin that ``offsets`` does not name."""
+        return (self.otherwise or "earliest") if self.kind == "offsets" else self.kind
+
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
@@ -277,11 +282,6 @@ class FlowSettings:
     def keeps_offsets(self) -> bool:
         """Whether copies lie at the source's offsets."""
         return self.offsets == SAME
-
-    @property
-    def start_kind(self) -> str:
-        """Start of partitions that ``start_offsets`` does not name."""
-        return (self.start.otherwise or "earliest") if self.start.kind == "offsets" else self.start.kind
 
     @property
     def start_offsets(self) -> Mapping[tuple[str, int], int]:

@@ -3,6 +3,7 @@
 The records are in ``resources/<kind>/kind.py``, all of them in ``engine.kinds.KINDS``; CONTRIBUTING.md.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -70,9 +71,19 @@ class Counts:
 _VERBS = {Action.CREATE: "creates", Action.UPDATE: "changes", Action.DELETE: "deletes"}
 
 
-def parts(*of: tuple[Action, int, str]) -> tuple[tuple[str, str], ...]:
-    """Non-zero parts from action, count and noun."""
-    return tuple((_VERBS[action], counted(count, noun)) for action, count, noun in of if count)
+def tally(changes: Iterable[Change], nouns: Mapping[type[Change], str]) -> Counts:
+    """Counts by action and class, in the order of ``nouns``."""
+    counts = Counter((change.action, type(change)) for change in changes)
+
+    def words(*actions: Action) -> tuple[tuple[str, str], ...]:
+        return tuple(
+            (_VERBS[action], counted(counts[action, each], noun))
+            for action in actions
+            for each, noun in nouns.items()
+            if counts[action, each]
+        )
+
+    return Counts(words(Action.CREATE, Action.UPDATE), words(Action.DELETE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...],
     going = grouped((deletion.ref.cluster, deletion.ref.name) for deletion in deletions)
     if not asked:
         notes = tuple(
-            f"plan --prune would delete {counted(len(names), 'unmanaged topic')} of {cluster}: {names_shown(names)}"
+            f"plan --prune would delete {counted(len(names), 'unmanaged topic')} of {cluster}: {first_of(names)}"
             for cluster, names in sorted(going.items())
         )
         return Findings(unmanaged=unmanaged, ignored=ignored, notes=notes)
@@ -36,15 +36,11 @@ def prune(topology: Topology, live: LiveState, unmanaged: tuple[Unmanaged, ...],
     return Findings(changes=tuple(deletions), refused=refused, unmanaged=kept, ignored=ignored)
 
 
-def names_shown(names: Sequence[str]) -> str:
-    return first_of(names)
-
-
 def too_many_pruned(topology: Topology, problem: str, gone: Sequence[str], before: int) -> Iterator[Refused]:
     """``problem``: such as ``users of east``; ``before``: number of those that earlier runs made."""
     limit = topology.rules.shrink_limit
     if too_many(gone, before, limit, left=before - len(gone)):
-        why = f"{len(gone)} of {before} {problem} would be pruned, more than {limit.percent} %: {names_shown(gone)}"
+        why = f"{len(gone)} of {before} {problem} would be pruned, more than {limit.percent} %: {first_of(gone)}"
         todo = f"Check whether a file is missing or empty. If it is intended, {AGREE}"
         yield Refused(Subject(About.PRUNE, name=f"of {problem}"), Reason(Why.PRUNE_ABOVE_LIMIT, why), todo)
 
@@ -95,4 +91,4 @@ def _refusals(topology: Topology, live: LiveState, going: Mapping[str, Sequence[
             problem = f"{len(names)} of {len(topics)} topics of {name} would be pruned, more than {limit.percent} %"
             todo = f"Check whether a file or flow is missing. If it is intended, {AGREE}"
             subject = Subject(About.PRUNE, name=f"of {name}")
-            yield Refused.of(subject, Why.PRUNE_ABOVE_LIMIT, f"{problem}: {names_shown(names)}", todo)
+            yield Refused.of(subject, Why.PRUNE_ABOVE_LIMIT, f"{problem}: {first_of(names)}", todo)

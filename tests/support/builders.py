@@ -26,9 +26,9 @@ from reconciler.model.plan import Outcome, Plan
 from reconciler.model.principals import AccessRule
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.mirrors.handover import handovers
-from reconciler.resources.quotas import quota_clusters
+from reconciler.resources.quotas.diff import quota_clusters
 from reconciler.resources.replicas.diff import with_replicas
-from reconciler.resources.users import user_clusters
+from reconciler.resources.users.diff import user_clusters
 from tests.support.fakes.cluster import FakeCluster
 from tests.support.fakes.prober import FakeProber
 from tests.support.fakes.runner import FakeRunner

@@ -21,6 +21,7 @@ from reconciler.model.environment.topology import Cluster as DeclaredCluster
 from reconciler.model.environment.topology import Principal, TopicRef
 from reconciler.model.plan import ClusterFeatures, ImpactQuery, ReadingGroup, Stakes
 from reconciler.replication.groups import POSITIONS
+from reconciler.text import grouped
 
 MOST_GROUPS = 2_000
 UNUSED_ID = (5, "reconciler-probe")
@@ -35,10 +36,13 @@ def ask_stakes(
     pool: ThreadPoolExecutor,
     declared_clusters: Mapping[str, DeclaredCluster],
     principal: Principal,
-    asked: Mapping[str, Questions],
+    asked: Mapping[TopicRef, ImpactQuery],
 ) -> Callable[[], dict[TopicRef, Stakes]]:
     """Begins to ask all clusters at once; what it returns waits for the answers."""
-    answers = {name: pool.submit(read_stakes, declared_clusters[name], principal, some) for name, some in asked.items()}
+    by_cluster = grouped((ref.cluster, query) for ref, query in asked.items())
+    answers = {
+        name: pool.submit(read_stakes, declared_clusters[name], principal, some) for name, some in by_cluster.items()
+    }
     return lambda: {
         TopicRef(name, topic): impact for name, a in answers.items() for topic, impact in a.result().items()
     }

@@ -16,7 +16,7 @@ from reconciler.model.plan import Basis, FlowCopies, Plan, RemoteFacts
 from reconciler.model.reports.doctor import Check, ClusterFacts, Finding
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.expected import Prospect
-from reconciler.resources.topics.limits import KeptLess, kept_less, kept_less_lines
+from reconciler.resources.topics.limits import KeptLess, kept_less, kept_less_words
 from reconciler.text import BRIEF, counted
 
 LIMIT = "max.message.bytes"
@@ -229,10 +229,9 @@ def keeps_as_much(
         narrower += (each for each in less if each.key != "max.message.bytes")  # the check of message sizes has it
     if narrower:
         why = "config sync carries what a source topic itself has; what it has from its brokers stays behind"
-        lines = tuple(kept_less_lines(narrower))
-        text = "; ".join(line.partition(". Write ")[0] for line in lines)
-        todo = "\n".join(dict.fromkeys("Write " + line.partition(". Write ")[2] for line in lines))
-        return (check.problem if any(each.loses for each in narrower) else check.warning)(text, why, todo)
+        texts, todos = zip(*kept_less_words(narrower), strict=True)
+        judged = check.problem if any(each.loses for each in narrower) else check.warning
+        return judged("; ".join(texts), why, "\n".join(dict.fromkeys(todos)))
     if unread:
         some = counted(len(unread), "copy", "copies")
         todo = "Let the plan principal describe the configs of topics and brokers"

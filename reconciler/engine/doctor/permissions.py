@@ -11,6 +11,7 @@ from reconciler.engine.doctor.rights import (
     NO_SUCH_GROUP,
     Needed,
     desired_names,
+    doomed_names,
     group_needs,
     hosts,
     keeps_lock,
@@ -27,8 +28,8 @@ from reconciler.replication.names import host_transactions, transactional_id
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.flows import same_offsets
 from reconciler.resources.flows.routes import Route
-from reconciler.resources.quotas import quota_clusters
-from reconciler.resources.users import user_clusters
+from reconciler.resources.quotas.diff import quota_clusters
+from reconciler.resources.users.diff import user_clusters
 from reconciler.text import first_of, in_shell
 
 CREATES_ASKED = 100
@@ -57,8 +58,9 @@ def asks(topology: Topology, live: LiveState, routes: Sequence[Route]) -> dict[t
         all_asks[name, Principal.PLAN] = Ask(
             (*exist, *missing), described=_groups(topology, name, Principal.PLAN, Operation.DESCRIBE)
         )
+        changed = declared.union(doomed_names(topology, name)).intersection(exist)
         all_asks[name, Principal.APPLY] = Ask(
-            tuple(sorted(declared & set(exist))), missing[:CREATES_ASKED], transactional_ids=tuple(ours)
+            tuple(sorted(changed)), missing[:CREATES_ASKED], transactional_ids=tuple(ours)
         )
         flows = [flow for flow in topology.flows.values() if name in (flow.source, flow.target)]
         if flows:
@@ -211,9 +213,9 @@ def _of_cluster(topology: Topology, cluster: str, rights: Rights) -> Iterator[La
 
 
 def _lack(rights: Rights, need: Needed, missing: Sequence[str]) -> Iterator[Lack]:
-    """The missing right with topic names if there are few, else with the pattern that grants all."""
+    """The missing right with topic names if there are few or no pattern, else with the pattern that grants all."""
     resources = [f"--topic {shlex.quote(name)}" for name in missing]
-    if (
+    if need.pattern and (
         len(missing) > FEW
         or not all(name in need.topics for name in missing)
         or "*" in need.pattern

@@ -17,11 +17,12 @@ from reconciler.model.principals import Operation
 from reconciler.model.reports.doctor import Rights
 from reconciler.model.state.lock import lock_cluster
 from reconciler.replication.names import position_group
+from reconciler.resources.acls.authorizer.lockout import planned_names
 from reconciler.resources.acls.desired import access_clusters
 from reconciler.resources.flows.routes import Route
-from reconciler.resources.quotas import quota_clusters
-from reconciler.resources.topics.internal import internal_topics, written_by
-from reconciler.resources.users import user_clusters
+from reconciler.resources.quotas.diff import quota_clusters
+from reconciler.resources.topics.internal import written_by
+from reconciler.resources.users.diff import user_clusters
 from reconciler.text import in_shell
 
 FEW = 3
@@ -35,7 +36,7 @@ _LITERAL = re.compile(r"[^\\.^$*+?{}\[\]|()]+")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """``operation`` on each of ``topics``; ``pattern``: a resource option of kafka-acls.sh that covers all."""
+    """``operation`` on each of ``topics``. ``pattern``: a resource option of kafka-acls.sh for all of them; or ""."""
 
     operation: str
     topics: tuple[str, ...]
@@ -72,12 +73,13 @@ class GroupNeed:
 
 
 def desired_names(topology: Topology, cluster: str, routes: Sequence[Route]) -> set[str]:
-    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
-    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
-    internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
     recorded = keeps_lock(topology, cluster) or _keeps_ownership(topology, cluster)
     records = {topology.clusters[cluster].own_topics.lock} if recorded else set()
-    return declared | remote | internal | records | {*_audit(topology, cluster)}
+    return planned_names(topology, cluster, routes) | records | {*_audit(topology, cluster)}
+
+
+def doomed_names(topology: Topology, cluster: str) -> tuple[str, ...]:
+    return tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
 
 
 def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequence[Route]) -> tuple[Needed, ...]:
@@ -94,8 +96,8 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
             described = Needed("DESCRIBE", answered, "--topic '*'", everything)
             return (described, Needed("DESCRIBE_CONFIGS", answered, "--topic '*'", values), *records)
         case Principal.APPLY:
-            changed = tuple(sorted({*rights.operations, *rights.denied} - {own.lock}))
-            doomed = tuple(sorted(stone.topic for stone in topology.deletions if stone.cluster == cluster))
+            doomed = doomed_names(topology, cluster)
+            changed = tuple(sorted({*rights.operations, *rights.denied} - {own.lock, *doomed}))
             reasons = {
                 "DESCRIBE": "what it changes it must see",
                 "DESCRIBE_CONFIGS": "what it changes it must see",
@@ -103,6 +105,7 @@ def topic_needs(topology: Topology, cluster: str, rights: Rights, routes: Sequen
                 "ALTER_CONFIGS": "configs could not be changed",
             }
             needs = [Needed(operation, changed, "--topic '*'", why) for operation, why in reasons.items()]
+            # Without a pattern: Delete on every topic is more than a few tombstones are worth.
             return (*needs, *records, Needed("DELETE", doomed, "", "its tombstone could not be carried out"))
         case Principal.MIRROR:
             return records

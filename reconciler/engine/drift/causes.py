@@ -29,31 +29,21 @@ NOTHING = History()
 def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference, ...]:
     """``earlier_runs``: known changes by earlier runs."""
     drift, record = list[Difference](), _Record(plan.outside)
+
+    def note(it: Deviation, cause: FoundCause, risk: str = Risk.LOW, mended_by: str = "") -> None:
+        sides = it.wished, it.found
+        drift.append(Difference(it.subject, it.kind, *sides, risk, mended_by, cause.cause, cause.why, it.origin))
+
     for planned in plan.changes:
         for deviation in kind_of(planned.change).deviations(planned.change):
             cause = cause_of(planned, earlier_runs, deviation.config)
-            cause = record.cause(cause, deviation.subject, deviation.kind, deviation.config)
-            drift.append(
-                Difference(
-                    deviation.subject,
-                    deviation.kind,
-                    deviation.wished,
-                    deviation.found,
-                    planned.risk,
-                    planned.id,
-                    cause.cause,
-                    cause.why,
-                    deviation.origin,
-                )
-            )
+            note(deviation, record.cause(cause, deviation), planned.risk, planned.id)
 
     # Differences that no change can revert, such as added partitions.
     for refused in plan.refused:
         if refused.found and refused.subject.about is About.TOPIC:
-            ref, kind = str(refused.subject.whole), "partitions"
-            cause = record.cause(grown_outside(ref, earlier_runs), ref, kind)
-            wished, live = refused.wished, refused.found
-            drift.append(Difference(ref, kind, wished, live, Risk.LOW, "", cause.cause, cause.why))
+            grown = Deviation(str(refused.subject.whole), "partitions", refused.wished, refused.found)
+            note(grown, record.cause(grown_outside(grown.subject, earlier_runs), grown))
 
     # Differences without a planned change, which only the record of the last apply shows.
     for change in plan.outside:
@@ -64,9 +54,8 @@ def differences(plan: Plan, earlier_runs: History = NOTHING) -> tuple[Difference
             wished, why, origin = "no override", f"{change.why}{earlier}", ""
         else:
             continue
-        cause_now = Cause.EDITED_OUTSIDE
-        kind = change.kind.value
-        drift.append(Difference(change.name, kind, wished, change.after, Risk.LOW, "", cause_now, why, origin))
+        outside = Deviation(change.name, change.kind.value, wished, change.after, origin)
+        note(outside, FoundCause(Cause.EDITED_OUTSIDE, why))
     return tuple(drift)
 
 
@@ -94,18 +83,18 @@ class _Record:
         self._by_name = {change.name: change for change in outside if change.since and change.key}
         self._topics = grouped((str(change.subject), change) for change in outside if change.since and not change.key)
 
-    def cause(self, cause: FoundCause, subject: str, kind: str, config: ConfigChange | None = None) -> FoundCause:
+    def cause(self, cause: FoundCause, deviation: Deviation) -> FoundCause:
         """Replaces a vague cause by the record's. A killed apply, or a cluster that resets a value each time, explains
-        more than the record and stays. ``subject``, ``kind``, ``config``: of the difference."""
+        more than the record and stays."""
         if cause.cause in (Cause.HALF_FINISHED, Cause.NORMALISED):
             return cause
-        topic, _, key = subject.partition(" ")
+        topic, _, key = deviation.subject.partition(" ")
         for whole in self._topics.get(topic, ()):
-            if whole.kind is not Outside.PARTITIONS or kind == "partitions":
+            if whole.kind is not Outside.PARTITIONS or deviation.kind == "partitions":
                 return FoundCause(Cause.EDITED_OUTSIDE, _why(whole))
-        if (own := self._by_name.get(subject)) is not None:
+        if (own := self._by_name.get(deviation.subject)) is not None:
             return FoundCause(Cause.EDITED_OUTSIDE, _why(own))
-        source = config.source if config is not None else ""
+        source = deviation.config.source if deviation.config is not None else ""
         if source and (its := self._by_name.get(f"{source} {key}")) is not None:
             return FoundCause(Cause.EDITED_OUTSIDE, f"its source {source} was {_why(its)}")
         default = self._by_name.get(f"cluster {topic.partition('/')[0]} {key}")

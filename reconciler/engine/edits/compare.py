@@ -45,8 +45,8 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
     )
     # A flow that gains what another loses was usually renamed without `moved`. Its positions would stay behind, so its
     # line says that.
-    routes = flows.routes_of(base, after)
-    impacts = tuple(flows.flow_impacts(routes))
+    routes = flows.declared_routes(base), flows.declared_routes(after)
+    impacts = tuple(flows.flow_impacts(*routes))
     taken = flows.takeovers(impacts)
     items = tuple(
         replace(item, means=taken[item.name]) if item.kind == "flow" and item.name in taken else item for item in items
@@ -55,7 +55,7 @@ def compare(before: Topology | None, after: Topology) -> EditComparison:
     return EditComparison(
         environment=after.environment,
         items=items,
-        follows=tuple(flows.following(routes)),
+        follows=tuple(flows.following(*routes)),
         flows=impacts,
         mirrors=tuple(flows.mirror_impacts(flows.TopologySides(before or base, base, after, routes, items))),
         new=before is None,

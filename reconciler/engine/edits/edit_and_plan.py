@@ -11,6 +11,7 @@ from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
 from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import FieldChange, ItemChange, NoEffect, Sign
+from reconciler.resources.flows.names.automata import reached
 from reconciler.resources.flows.routes import Route
 from reconciler.text import grouped
 
@@ -32,11 +33,8 @@ class EditAndPlan:
 
     @cached_property
     def by_ref(self) -> Mapping[TopicRef, list[Change]]:
-        refs: dict[TopicRef, list[Change]] = {}
-        for change in self.changes:
-            if (ref := getattr(change, "ref", None)) is not None:
-                refs.setdefault(ref, []).append(change)
-        return refs
+        refs = ((getattr(change, "ref", None), change) for change in self.changes)
+        return grouped((ref, change) for ref, change in refs if ref is not None)
 
     @cached_property
     def blocked(self) -> frozenset[TopicRef]:
@@ -63,13 +61,8 @@ class EditAndPlan:
 
     def family(self, refs: Iterable[TopicRef]) -> frozenset[TopicRef]:
         """The topics with their remote topics, over all hops."""
-        known, todo = set[TopicRef](), list(refs)
-        while todo:
-            ref = todo.pop()
-            if ref not in known:
-                known.add(ref)
-                todo += self.remotes.get(ref, ())
-        return frozenset(known)
+        first = frozenset(refs)
+        return first.union(*(reached(ref, self.remotes) for ref in first))
 
     def unknown(self, clusters: Iterable[str]) -> bool:
         """Whether one of the clusters did not answer, or is no longer declared and so was not read."""

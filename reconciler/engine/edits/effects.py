@@ -13,7 +13,7 @@ from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, q
 from reconciler.engine.edits.fields import NOT_SET
 from reconciler.errors import Unknown
 from reconciler.model.changes import About, AclChange, AlterQuota, DeleteUser, UserChange
-from reconciler.model.principals import AccessRole, AccessRule, AclBinding, Mechanism, ScramUser
+from reconciler.model.principals import AccessRole, AccessRule, AclBinding, Credentials, Mechanism, ScramUser
 from reconciler.model.reports.edit import Against, EditComparison, ItemChange, NoEffect, Sign
 from reconciler.resources.acls.roles import clusters_of, expand_stable
 from reconciler.text import BRIEF, counted, first_of, in_shell
@@ -188,13 +188,7 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
     moved = {change.cluster for change in sides.changes if isinstance(change, UserChange) and change.user == item.name}
     blocked = {each.subject.cluster for each in sides.plan.refused if each.subject.about is About.USER}
     kept = {name for each in after for name in each.clusters}
-    left: list[str] = []
-    for name in clusters:
-        live = sides.live.known(name)
-        logins = live.users.credentials if live is not None and live.users is not None else {}
-        if name not in kept | moved and isinstance(logins, Mapping) and logins.get(item.name):
-            left.append(name)
-    if left:
+    if left := [name for name in clusters if name not in kept | moved and _logins(sides, name, item.name)]:
         short = f"removes no user: {item.name} can still log in on {first_of(left, BRIEF)}"
         todo = "To delete the user, put the entry back with absent: true"
         yield NoEffect(item.kind, item.name, "", "a user that is no longer declared stays", todo, short)
@@ -219,6 +213,12 @@ def user(item: ItemChange, sides: EditAndPlan) -> Iterator[NoEffect]:
             yield quiet(item, "the user is as declared already" if wanted else "there is no such user")
 
 
+def _logins(sides: EditAndPlan, cluster: str, user: str) -> Credentials:
+    live = sides.live.known(cluster)
+    logins = live.users.credentials if live is not None and live.users is not None else {}
+    return logins.get(user, {}) if isinstance(logins, Mapping) else {}
+
+
 def _logins_that_stay(
     name: str, before: Sequence[ScramUser], after: Sequence[ScramUser], sides: EditAndPlan
 ) -> Mapping[str, list[Mechanism]]:
@@ -228,9 +228,7 @@ def _logins_that_stay(
     stay: dict[str, list[Mechanism]] = {}
     for now in after:
         for cluster in () if now.absent else now.clusters:
-            live = sides.live.known(cluster)
-            logins = live.users.credentials if live is not None and live.users is not None else {}
-            there = logins.get(name, {}) if isinstance(logins, Mapping) else {}
+            there = _logins(sides, cluster, name)
             was = {mechanism for each in before if cluster in each.clusters for mechanism in each.mechanisms}
             left = sorted(was.difference(now.mechanisms).intersection(there))
             if left := [mechanism for mechanism in left if (cluster, mechanism) not in gone]:

@@ -1,6 +1,7 @@
 """Effects of an edit on flows: topics that begin or cease to be mirrored, remote topics that follow, and restarted
 mirror jobs, by their fingerprints."""
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from reconciler.model.reports import edit
 from reconciler.resources.flows.routes import Route, find_routes
 from reconciler.resources.mirrors.handover import explain_difference, mirror_handover
 from reconciler.resources.topics.expected import SyncedConfigs
-from reconciler.text import counted
+from reconciler.text import counted, grouped
 
 _NOT_READ = {
     ("flow", "labels"): "labels are for people",
@@ -45,22 +46,13 @@ def declared_routes(topology: Topology) -> tuple[Route, ...]:
     return find_routes(topology, blank(topology)).routes
 
 
-@dataclass(frozen=True, slots=True)
-class RoutesOfBothSides:
-    """The declared routes of both sides."""
-
-    before: tuple[Route, ...]
-    after: tuple[Route, ...]
-
-
-def routes_of(before: Topology, after: Topology) -> RoutesOfBothSides:
-    return RoutesOfBothSides(declared_routes(before), declared_routes(after))
-
-
-def flow_impacts(routes: RoutesOfBothSides) -> Iterator[edit.FlowImpact]:
-    was, now = _travels(routes.before), _travels(routes.after)
+def flow_impacts(before: Iterable[Route], after: Iterable[Route]) -> Iterator[edit.FlowImpact]:
+    was, now = (
+        grouped((route.flow, edit.TopicTravel(route.source, route.remote)) for route in side)
+        for side in (before, after)
+    )
     for flow in sorted(was.keys() | now.keys()):
-        old, new = was.get(flow, set()), now.get(flow, set())
+        old, new = set(was.get(flow, ())), set(now.get(flow, ()))
         if old != new:
             yield edit.FlowImpact(flow, tuple(sorted(new - old)), tuple(sorted(old - new)))
 
@@ -68,34 +60,30 @@ def flow_impacts(routes: RoutesOfBothSides) -> Iterator[edit.FlowImpact]:
 def takeovers(impacts: Iterable[edit.FlowImpact]) -> Mapping[str, str]:
     """Flow -> meaning of its takeover of another flow's topics: usually, it was renamed."""
     losers: dict[edit.TopicTravel, str] = {travel: impact.flow for impact in impacts for travel in impact.lost}
-    by_name: dict[str, dict[str, int]] = {}
-    for impact in impacts:
-        for travel in impact.gained:
-            if loser := losers.get(travel):
-                counts = by_name.setdefault(impact.flow, {})
-                counts[loser] = counts.get(loser, 0) + 1
-    taken: dict[str, list[str]] = {}
-    for flow, counts in by_name.items():
-        for loser, count in counts.items():
-            taken.setdefault(flow, []).append(
-                f"it takes over {counted(count, 'topic')} of flow {loser}, whose positions stay behind:"
-                f" partitions that {loser} had copied stop with position_missing until mirror seek --from-flow {loser}"
-            )
+    counts = Counter(
+        (impact.flow, losers[travel]) for impact in impacts for travel in impact.gained if travel in losers
+    )
+    taken: dict[str, list[str]] = defaultdict(list)
+    for (flow, loser), count in counts.items():
+        taken[flow].append(
+            f"it takes over {counted(count, 'topic')} of flow {loser}, whose positions stay behind:"
+            f" partitions that {loser} had copied stop with position_missing until mirror seek --from-flow {loser}"
+        )
     return {flow: "; ".join(means) for flow, means in taken.items()}
 
 
-def following(routes: RoutesOfBothSides) -> Iterator[edit.ItemChange]:
+def following(before: Iterable[Route], after: Iterable[Route]) -> Iterator[edit.ItemChange]:
     """Existing remote topics that follow an edit of their source or flow in partitions, replication factor or synced
     configs."""
-    was = {route.remote: route for route in routes.before}
-    for route in routes.after:
+    was = {route.remote: route for route in before}
+    for route in after:
         if (old := was.get(route.remote)) is None:
             continue
         fields: list[edit.FieldChange] = []
         for name in ("partitions", "replication_factor"):
-            before, after = getattr(old, name), getattr(route, name)
-            if before != after:
-                fields.append(edit.FieldChange(name, words((name,), before), words((name,), after)))
+            count, other = getattr(old, name), getattr(route, name)
+            if count != other:
+                fields.append(edit.FieldChange(name, words((name,), count), words((name,), other)))
         # Only what the flow itself sets is compared: a config that a file gives the remote topic is an edit of its own.
         old_set, new_set = (
             each.configs.set if isinstance(each.configs, SyncedConfigs) else {} for each in (old, route)
@@ -111,23 +99,17 @@ def following(routes: RoutesOfBothSides) -> Iterator[edit.ItemChange]:
             yield edit.ItemChange(edit.Sign.CHANGED, "remote topic", ref, means=means, fields=tuple(fields))
 
 
-def _travels(routes: tuple[Route, ...]) -> Mapping[str, set[edit.TopicTravel]]:
-    travels: dict[str, set[edit.TopicTravel]] = {}
-    for route in routes:
-        travels.setdefault(route.flow, set()).add(edit.TopicTravel(route.source, route.remote))
-    return travels
-
-
 @dataclass(frozen=True, slots=True)
 class TopologySides:
-    """Both topologies with their routes, and how their entries differ."""
+    """Both topologies, and how their entries differ."""
 
     named: Topology
     """The one before, under its own names."""
     before: Topology
     """The same under the names of ``after``."""
     after: Topology
-    routes: RoutesOfBothSides
+    routes: tuple[Iterable[Route], Iterable[Route]]
+    """The declared ones of ``before`` and ``after``."""
     items: Sequence[edit.ItemChange]
 
 
@@ -182,8 +164,9 @@ def _harmless(mirror: Mirror, sides: TopologySides) -> Iterator[str]:
                 continue
             if why := not_read(item.kind, field.path, field.means):
                 yield f"{item.kind} {item.name}: {field.path} {field.before} -> {field.after}: {why}"
-    was = {(route.flow, route.source) for route in sides.routes.before if route.flow in flows}
-    fresh = [r for r in sides.routes.after if r.flow in flows and (r.flow, r.source) not in was]
+    old, new = sides.routes
+    was = {(route.flow, route.source) for route in old if route.flow in flows}
+    fresh = [route for route in new if route.flow in flows and (route.flow, route.source) not in was]
     same = {name for name in flows if name in before.flows and before.flows[name] == after.flows[name]}
     if names := sorted(str(route.source) for route in fresh if route.flow in same):
         wait = f"{mirror.refresh_interval_ms / 1000:g} s"

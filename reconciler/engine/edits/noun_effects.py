@@ -312,7 +312,7 @@ def _flow_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, flow: 
     section = field.path.partition(".")[0]
     remotes = [route.remote for route in sides.routes if route.flow == item.name]
     match section:
-        case "start" if AGAIN in (flow.start.kind, flow.start.otherwise):
+        case "start" if flow.start.unnamed == AGAIN:
             return None  # a partition without a position begins, perhaps a second time: a risk of the restart
         case "start" if any(sides.live.topic(ref) is not None for ref in remotes) and sides.ran(item.name):
             why = "what is copied continues at its position, whatever start says"

@@ -149,7 +149,7 @@ def left_out_before_marks(topology: Topology, judged: Judged, facts: Facts) -> I
 def begins_late_again(judged: Judged) -> Iterator[str]:
     """For a flow that was applied before. If it has copied nothing yet, nothing on the target shows that it ran."""
     flow = judged.flow
-    if judged.first and judged.copies.partitions and "latest" in (flow.start.kind, flow.start.otherwise):
+    if judged.first and judged.copies.partitions and flow.start.unnamed == "latest":
         yield (
             f"flow {flow.name} was applied before and has no position in group {position_group(judged.copies.state)} on"
             f" {flow.target}: if its job ran, they were deleted, or expired. start: latest then begins at the end once"

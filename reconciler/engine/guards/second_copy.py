@@ -139,9 +139,8 @@ class Judged:
         if begin is not None:
             copied_by, copied_to = self.copied.get(key, ("", 0))
             return "" if copied_by == self.copies.state and copied_to > begin else "offsets"
-        kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
-        agreed = kind == AGAIN or (self.first and kind in ("latest", "timestamp"))
-        return kind if agreed and key not in self.copied else ""
+        agreed = start.unnamed == AGAIN or (self.first and start.unnamed in _BEGIN_LATE)
+        return start.unnamed if agreed and key not in self.copied else ""
 
     def hops(self, keys: Iterable[Key]) -> frozenset[TopicHop]:
         flow = self.flow

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from reconciler.engine.plan.impact import MOST, by_cluster, lowered_retention
+from reconciler.engine.plan.impact import lowered_retention
 from reconciler.model.changes import AlterConfigs, CreateTopic, DeleteTopic, ReassignReplicas
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveMirror, LiveState
-from reconciler.model.plan import ImpactQuery, Plan, Stakes
+from reconciler.model.plan import Plan, Stakes
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.text import grouped, total
 
@@ -55,12 +55,6 @@ def in_sight(hops: Iterable[TopicHop], live: LiveState) -> tuple[TopicHop, ...]:
     return tuple(sorted(hop for hop in hops if live.topic(hop.source) is not None))
 
 
-def copy_questions(travelling: Sequence[TopicHop], live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
-    """Cluster -> questions about topics that begin to travel, up to a limit."""
-    topics = {hop.source: topic for hop in travelling[:MOST] if (topic := live.topic(hop.source))}
-    return by_cluster({ref: ImpactQuery.of(topic) for ref, topic in topics.items()})
-
-
 def amounts(
     plan: Plan,
     travelling: Sequence[TopicHop],
@@ -82,10 +76,7 @@ def _copied(
     kind: AmountKind, travelling: Sequence[TopicHop], impacts: Mapping[TopicRef, Stakes], live: LiveState
 ) -> Iterator[Amount]:
     """What each flow will copy of topics that begin to travel: on the line, so one replica each."""
-    by_flow: dict[str, list[TopicRef]] = defaultdict(list)
-    for hop in travelling:
-        by_flow[hop.flow].append(hop.source)
-    for flow, sources in sorted(by_flow.items()):
+    for flow, sources in sorted(grouped((hop.flow, hop.source) for hop in travelling).items()):
         stakes = [impacts.get(source, Stakes()) for source in sources]
 
         # Kafka reports bytes of all replicas; one of them travels.

@@ -18,7 +18,7 @@ from reconciler.replication.names import OWN_TOPICS, is_own_topic
 from reconciler.resources.acls.authorizer.after_plan import judged, outlook
 from reconciler.resources.flows.routes import Routing, kept_less_by
 from reconciler.resources.replicas.placement import loads_of
-from reconciler.resources.topics.limits import kept_less_lines
+from reconciler.resources.topics.limits import kept_less_words
 from reconciler.resources.topics.outside import NOTHING_LEFT, Left, once
 from reconciler.text import grouped
 
@@ -167,7 +167,8 @@ def _notes(topology: Topology, live: LiveState, findings: Findings, routing: Rou
 
     # Copies that keep less than their sources. For a copy that the plan creates, this is a risk of the change.
     made = {change.ref for change in findings.changes if isinstance(change, CreateTopic)}
-    yield from kept_less_lines(each for each in kept_less_by(routing) if each.remote not in made)
+    less = kept_less_words(each for each in kept_less_by(routing) if each.remote not in made)
+    yield from (f"{words}. {todo}" for words, todo in less)
     for name in sorted({ref.cluster for ref in made if ref in {route.remote for route in routing.routes}}):
         cluster = live.known(name)
         if cluster is not None and isinstance(cluster.defaults, Unknown):

@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeVar
 from reconciler.engine.kinds import STATES, kind_of
 from reconciler.engine.observe.read_all import ReadScope
 from reconciler.engine.plan.summary import summarize, verdict
-from reconciler.errors import ReconcilerError, Unknown
+from reconciler.errors import ReconcilerError
 from reconciler.model.changes import CHANGES, About, Change, Risk, Subject
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Topology
-from reconciler.model.live import LiveCluster, LiveState
+from reconciler.model.live import LiveState
 from reconciler.model.plan import FORMAT_VERSION, Observation, Plan
 from reconciler.replication.handover import canonical_json
 from reconciler.replication.json_codec import Codec, parsed, sparse_fields
@@ -219,14 +219,3 @@ def basis(observed: Collection[Subject]) -> RereadScope:
     return RereadScope(
         ReadScope(clusters(About.ACL), clusters(About.QUOTA_STATE), (), clusters(About.USER), topics), mirrors
     )
-
-
-def unreadable(live: LiveState) -> list[Unknown]:
-    """Every requested part without an answer."""
-    unknowns = [item for item in (*live.clusters.values(), *live.mirrors.values()) if isinstance(item, Unknown)]
-    for cluster in (each for each in live.clusters.values() if isinstance(each, LiveCluster)):
-        acls = cluster.acls if cluster.access is not None else None
-        users = (cluster.users.credentials, cluster.users.recorded) if cluster.users is not None else ()
-        parts = (*cluster.hidden.values(), acls, cluster.quotas, *users)
-        unknowns += [part for part in parts if isinstance(part, Unknown)]
-    return unknowns

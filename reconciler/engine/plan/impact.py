@@ -3,7 +3,7 @@
 The number of questions is capped, so that a plan of ten thousand topics stays quick.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from reconciler.errors import Moved
@@ -16,7 +16,7 @@ from reconciler.resources.flows.broker_apis import without_apis
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.kind import Assessment
 from reconciler.resources.topics.kind import on_nothing
-from reconciler.text import counted, grouped
+from reconciler.text import counted
 
 MOST = 1_000
 """Topics of one plan that are asked about."""
@@ -24,32 +24,20 @@ MOST = 1_000
 Dangerous = DeleteTopic | AddPartitions | AlterConfigs
 
 
-def questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
-    """Cluster -> what to ask there about existing topics. One question a topic, whatever happens to it."""
+def questions(plan: Plan, live: LiveState) -> dict[TopicRef, ImpactQuery]:
+    """What to ask about existing topics. One question a topic, whatever happens to it."""
     queries: dict[TopicRef, ImpactQuery] = {}
     for change in _dangerous(plan)[:MOST]:
         if topic := live.topic(change.ref):
             lowered = lowered_retention(change)
             if change.ref not in queries or lowered is not None:
                 queries[change.ref] = ImpactQuery.of(topic, lowered)
-    for ref in _copied_again(plan)[:MOST]:
-        if topic := live.topic(ref):
-            queries.setdefault(ref, ImpactQuery.of(topic))
-    return by_cluster(queries)
+    return about(_copied_again(plan)[:MOST], live) | queries
 
 
-def by_cluster(queries: Mapping[TopicRef, ImpactQuery]) -> dict[str, tuple[ImpactQuery, ...]]:
-    some = grouped((ref.cluster, query) for ref, query in queries.items())
-    return {cluster: tuple(asked) for cluster, asked in some.items()}
-
-
-def together(*several: Mapping[str, tuple[ImpactQuery, ...]]) -> dict[str, tuple[ImpactQuery, ...]]:
-    """One question a topic; the first one counts."""
-    queries: dict[str, dict[str, ImpactQuery]] = {}
-    for asked in several:
-        for cluster, some in asked.items():
-            queries[cluster] = {query.topic: query for query in some} | queries.get(cluster, {})
-    return {cluster: tuple(some.values()) for cluster, some in queries.items()}
+def about(topics: Iterable[TopicRef], live: LiveState) -> dict[TopicRef, ImpactQuery]:
+    """A question about each topic that exists."""
+    return {ref: ImpactQuery.of(topic) for ref in topics if (topic := live.topic(ref))}
 
 
 def weighed(plan: Plan, topology: Topology, impacts: Mapping[TopicRef, Stakes]) -> Plan:
@@ -153,26 +141,17 @@ def _with_stakes(
     return replace(planned, stakes=found, risk=judged.risk, risk_why=judged.why, reversibility=judged.reversibility)
 
 
-def on_empty(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
-    """Cluster -> what to ask there before a saved plan is applied: topics that held no record when it was made."""
-    queries: dict[TopicRef, ImpactQuery] = {}
-    for ref in _empty_then(plan):
-        if topic := live.topic(ref):
-            queries[ref] = ImpactQuery.of(topic)
-    return by_cluster(queries)
-
-
 def filled(plan: Plan, impacts: Mapping[TopicRef, Stakes]) -> tuple[Moved, ...]:
     """Topics that a saved plan calls empty, and that hold records by now: the user agreed to lose none."""
     moved = []
-    for ref in _empty_then(plan):
+    for ref in empty_then(plan):
         if ref in impacts and (now := impacts[ref]).records != 0:
             words = f"not known ({'; '.join(now.unknown)})" if now.records is None else f"at most {now.records:,}"
             moved.append(Moved(f"records of {ref}", "none", words))
     return tuple(moved)
 
 
-def _empty_then(plan: Plan) -> list[TopicRef]:
+def empty_then(plan: Plan) -> list[TopicRef]:
     """Topics of dangerous changes that held no record when the plan was made, each once."""
     empty = (it.change for it in plan.changes if it.stakes is not None and it.stakes.records == 0)
     return list(dict.fromkeys(change.ref for change in empty if isinstance(change, Dangerous)))

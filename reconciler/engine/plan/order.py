@@ -21,6 +21,7 @@ from reconciler.resources.flows.routes import Routing, kept_less_by, sources_amo
 from reconciler.resources.kind import world_of
 from reconciler.resources.topics.internal import written_by
 from reconciler.resources.users.diff import logs_in_as
+from reconciler.text import grouped
 
 _STAGES = {stage: place for place, stage in enumerate(changes.Stage)}
 _IN_A_STAGE = (
@@ -79,11 +80,11 @@ def place_of(change: changes.Change, later: Collection[TopicRef]) -> tuple[int, 
 class _Links:
     """Ids of changes that later changes may wait for."""
 
-    made: Mapping[TopicRef, tuple[str, ...]]
+    made: Mapping[TopicRef, str]
     """Topic -> its creation, or the change of its number of partitions."""
     grown: Mapping[TopicRef, str]
     """Topic -> the change of its number of partitions alone: a source's new partition waits for its copy's."""
-    remotes: Mapping[TopicRef, tuple[TopicRef, ...]]
+    remotes: Mapping[TopicRef, Sequence[TopicRef]]
     """Source topic -> its remote topics."""
     places: Mapping[str, tuple[TopicRef, ...]]
     """Mirror -> topics that its job writes."""
@@ -99,7 +100,7 @@ class _Links:
     """What rules wait for, and what waits for them."""
     rights: Mapping[str, tuple[str, ...]]
     """Mirror -> changes of users and rights that its job needs."""
-    doomed: Mapping[TopicRef, tuple[TopicRef, ...]]
+    doomed: Mapping[TopicRef, Sequence[TopicRef]]
     """Deleted topic -> its deleted sources."""
 
 
@@ -109,24 +110,18 @@ def _links(
     # A remote topic's new partitions come before its source's: a record for a missing partition could not be copied. A
     # lower min.insync.replicas comes before fewer replicas, and a higher one after more.
     """What each later change may have to wait for, looked up once for the whole plan."""
-    made: dict[TopicRef, tuple[str, ...]] = {}
-    grown: dict[TopicRef, str] = {}
-    lowered: dict[TopicRef, str] = {}
-    for change in ordered:
-        if isinstance(change, changes.CreateTopic | changes.AddPartitions):
-            made[change.ref] = (*made.get(change.ref, ()), change.id)
-        if isinstance(change, changes.AddPartitions):
-            grown[change.ref] = change.id
-        if isinstance(change, changes.AlterConfigs):
-            for config in change.configs:
-                if config.key == "min.insync.replicas" and (number(config.after) or 0) < (number(config.before) or 0):
-                    lowered[change.ref] = change.id
+    made = {it.ref: it.id for it in ordered if isinstance(it, changes.CreateTopic | changes.AddPartitions)}
+    grown = {change.ref: change.id for change in ordered if isinstance(change, changes.AddPartitions)}
+    lowered = {
+        change.ref: change.id
+        for change in ordered
+        if isinstance(change, changes.AlterConfigs)
+        for config in change.configs
+        if config.key == "min.insync.replicas" and (number(config.after) or 0) < (number(config.before) or 0)
+    }
 
     # If the same name flows both ways, each side would wait for the other.
-    remotes: dict[TopicRef, tuple[TopicRef, ...]] = {}
-    for route in routing.routes:
-        if not route.two_way:
-            remotes[route.source] = (*remotes.get(route.source, ()), route.remote)
+    remotes = grouped((route.source, route.remote) for route in routing.routes if not route.two_way)
 
     # Topics that each job writes, and the users and rights that it needs before it starts.
     access = access_links(ordered, topology)
@@ -163,7 +158,7 @@ def _needs(change: changes.Change, links: _Links) -> tuple[tuple[str, ...], str]
             wanted = [links.grown[ref] for ref in links.remotes.get(change.ref, ()) if ref in links.grown]
             why = "records of a new partition need that partition on the target first"
         case changes.StartMirror() | changes.RestartMirror():
-            wanted = [name for ref in links.places[change.mirror] for name in links.made.get(ref, ())]
+            wanted = [links.made[ref] for ref in links.places[change.mirror] if ref in links.made]
             why = "the job writes to these topics"
             if rights := links.rights.get(change.mirror, ()):
                 wanted, why = (

@@ -45,8 +45,7 @@ def new_copies(topology: Topology, live: LiveState) -> tuple[NewCopy, ...]:
         if topic is None or live.topic(hop.remote) is not None:
             continue
         named = (start.offsets or {}).get(topic.name, {})
-        kind = (start.otherwise or "earliest") if start.kind == "offsets" else start.kind
-        at = {"latest": LATEST, "timestamp": start.timestamp_ms or 0}.get(kind, EARLIEST)
+        at = {"latest": LATEST, "timestamp": start.timestamp_ms or 0}.get(start.unnamed, EARLIEST)
         for part in topic.partitions:
             source = (topic.name, part.index)
             copies.append(NewCopy(hop.flow, source, at, named.get(part.index), _store(hop, live)))

@@ -16,6 +16,13 @@ Line = Mapping[str, Any]
 """One line of an audit record (schemas/audit.schema.json)."""
 
 
+def recorded(line: Line, name: str) -> list[Mapping[str, Any]]:
+    """The parts of the recorded change, such as its ``configs`` or ``limits``; none where the line has no such list."""
+    change = line.get("change")
+    parts = change.get(name) if isinstance(change, Mapping) else None
+    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list | tuple) else []
+
+
 class Cause(StrEnum):
     """A throttle of a reassignment is never a difference: it is ignored, by rule ``throttle``."""
 

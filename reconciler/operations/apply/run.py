@@ -17,8 +17,8 @@ from reconciler.engine.guards import from_here, guarded, is_prune, unjudged
 from reconciler.engine.observe.read_all import observe
 from reconciler.engine.observe.verdict import not_copying
 from reconciler.engine.plan.build import basis_now, still_true
-from reconciler.engine.plan.file import basis, unreadable
-from reconciler.engine.plan.impact import filled, on_empty
+from reconciler.engine.plan.file import basis
+from reconciler.engine.plan.impact import about, empty_then, filled
 from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
 from reconciler.engine.rollout.waves import RolloutResult, code_of, ending, require_wave
 from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, StalePlan
@@ -245,14 +245,14 @@ def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
     readers = {name: session.clusters[name] for name in needed.wanted.topics or () if name in session.clusters}
     session.find_strays(set(needed.mirrors))
     live = observe(readers, session.runner, needed.mirrors, needed.wanted)
-    if unknown := unreadable(live):
+    if unknown := live.unanswered:
         why = "\n".join(f"  {each_unknown.subject}: {each_unknown.error}" for each_unknown in unknown)
         todo = "Fix it and apply again."
         raise ReconcilerError("nothing was applied: what the plan depends on could not be read again", why, todo)
 
     # A topic that was empty at planning time may hold records now.
-    asked = on_empty(planned, live)
-    with ThreadPoolExecutor(max(1, len(asked))) as pool:
+    asked = about(empty_then(planned), live)
+    with ThreadPoolExecutor(max(1, len(session.topology.clusters))) as pool:
         stakes = ask_stakes(pool, session.topology.clusters, session.principal, asked)()
     return (*still_true(planned, basis_now(planned, session.topology, live)), *filled(planned, stakes))
 

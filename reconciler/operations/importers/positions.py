@@ -210,7 +210,7 @@ def _without_position(flow: Flow, judged: Inheritance, world: PositionAnswers) -
     """Partitions without a position that has records in its copy, where the mirror would stop: MirrorMaker 2 may have
     ended before it stored a position. Flows with same offsets or provenance find the place by other means."""
     start = flow.start
-    if flow.keeps_offsets or flow.provenance is not None or AGAIN in (start.kind, start.otherwise):
+    if flow.keeps_offsets or flow.provenance is not None or start.unnamed == AGAIN:
         return
     for topic in judged.topics:
         named = (start.offsets or {}).get(topic.name, {})

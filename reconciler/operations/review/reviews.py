@@ -9,7 +9,7 @@ from reconciler.backends.git import Revision, revision
 from reconciler.backends.state.home import lock_topic_refused
 from reconciler.engine.guards import from_here, guarded, remote_topics, second_copy
 from reconciler.engine.plan import build, file, impact, wishes
-from reconciler.engine.plan.amounts import amounts, beginning_to_travel, copy_questions, in_sight
+from reconciler.engine.plan.amounts import amounts, beginning_to_travel, in_sight
 from reconciler.environment.load import no_collection
 from reconciler.errors import ClusterError
 from reconciler.model.changes import AlterQuota, RestartMirror, StartMirror, Subject, TopicChange
@@ -19,7 +19,7 @@ from reconciler.model.plan import Edition, Plan, Stakes
 from reconciler.model.state.last_apply import Consent
 from reconciler.operations.review.copy_facts import heartbeats_found, remote_facts, with_copy_facts
 from reconciler.operations.session.session import NOTHING_AGREED, Session
-from reconciler.resources.acls.authorizer.after_plan import reading_questions, with_readers
+from reconciler.resources.acls.authorizer.after_plan import lost_to_readers, with_readers
 from reconciler.resources.mirrors.handover import mirror_handover
 from reconciler.resources.replicas.diff import with_replicas
 from reconciler.text import grouped
@@ -166,9 +166,11 @@ def make_plan(
     made = replace(made, notes=(*made.notes, *(f"flow {name} {words}" for name in sorted(late))))
     begins = [hop for hop in beginning_to_travel(made, topology, live) if hop.flow not in late]
     travelling = () if unread else in_sight({*begins, *second_copy.copied_first(judged), *again}, live)
-    wanted = {} if unread else impact.together(impact.questions(made, live), reading_questions(made, live))
-    wanted = impact.together(wanted, copy_questions(travelling, live))
-    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+    # A topic that several parts of the plan ask about is asked about once, with the retention that it is to have.
+    sources = [hop.source for hop in travelling[: impact.MOST]]
+    beside = impact.about((*sources, *lost_to_readers(made, live)), live)
+    wanted = {} if unread else beside | impact.questions(made, live)
+    with ThreadPoolExecutor(max(1, len(topology.clusters))) as pool:
         stakes = ask_stakes(pool, topology.clusters, session.principal, wanted)
         ground = Ground(session, live, consent, unread, stakes)
         for review in REVIEWS:

@@ -35,8 +35,8 @@ from reconciler.operations.session.mirror_runners import MirrorRunners, UnseenJo
 from reconciler.operations.session.moved_pauses import status_place
 from reconciler.replication.runs.run_folders import HANDOVER
 from reconciler.resources.acls.desired import access_clusters
-from reconciler.resources.quotas import quota_clusters
-from reconciler.resources.users import user_clusters
+from reconciler.resources.quotas.diff import quota_clusters
+from reconciler.resources.users.diff import user_clusters
 
 NOTHING_AGREED = Consent()
 """Agrees to nothing that a guard asks consent for."""

@@ -8,12 +8,11 @@ from operator import attrgetter
 from reconciler.errors import Unknown
 from reconciler.model.changes import Outside, OutsideChange
 from reconciler.model.plan import AccessShift, Basis, Plan
-from reconciler.model.principals import WILDCARD, ResourceType, word
+from reconciler.model.principals import IMPLIED_BY, WILDCARD, ResourceType, word
 from reconciler.model.replicas import BrokerLoad, Load
 from reconciler.render.markup import SHOWN, Style
 from reconciler.render.plan.impact import held
 from reconciler.render.plan.outline import FOLD
-from reconciler.resources.acls.authorizer.decide import IMPLIES
 from reconciler.resources.acls.authorizer.gains_and_losses import OPERATIONS, SOMEBODY_ELSE
 from reconciler.text import counted, first_of, grouped, size_words
 
@@ -202,7 +201,7 @@ def shift_sections(plan: Plan) -> tuple[Section, ...]:
     items = []
     for shift in plan.shifts:
         # Without operations that the others contain, as rules are written.
-        implied = {each: IMPLIES.get(each, frozenset()) - {each} for each in shift.operations}
+        implied = {each: IMPLIED_BY.get(each, frozenset()) for each in shift.operations}
         operations = ", ".join(each for each in shift.operations if not implied[each].intersection(shift.operations))
         if set(OPERATIONS[shift.resource]) <= set(shift.operations) and len(shift.operations) > 1:
             operations = "every operation"

@@ -166,7 +166,7 @@ def _derive(
             # Rules of earlier runs stay: a mirror may depend on one.
             cluster = live.known(target)
             access = cluster.access if cluster is not None else None
-            made = () if access is None or isinstance(access.owned, Unknown) else access.owned
+            made = access.ours if access is not None else {}
             for desired in _follows(carriage, fresh[carriage.flow.source]):
                 if desired.acl.principal in own and desired.acl not in made:
                     continue

@@ -93,16 +93,15 @@ def _cluster(name: str, live: LiveState, rules_of_cluster: DesiredRules, limit: 
         text = f"no rule names it, and its rules could not be read: {acls.error}"
         return Findings(ignored=(Ignored(Subject(About.ACLS, name), "access-not-looked-at", text),))
     findings = _compared(name, acls, cluster.access, rules_of_cluster)
-    owned = 0 if isinstance(cluster.access.owned, Unknown) else len(acls & cluster.access.owned.keys())
+    owned = len(acls & cluster.access.ours.keys())
     return merged((findings, Findings(refused=tuple(too_many_rules(name, findings.changes, owned, limit)))))
 
 
 def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_of_cluster: DesiredRules) -> Findings:
     """Rules to make, to delete, to adopt and to leave alone on a cluster whose rules are known. If the ownership record
     is not, nothing is adopted or deleted."""
-    rules = rules_of_cluster.rules[name]
-    owned: Mapping[AclBinding, Made] = {} if isinstance(access.owned, Unknown) else access.owned
-    deleted = dict(_deletions(name, acls, access, owned, rules_of_cluster))
+    rules, owned = rules_of_cluster.rules[name], access.ours
+    deleted = dict(_deletions(name, acls, access, rules_of_cluster))
     kept = acls - deleted.keys()
     needed = frozenset(rules)
     # Rules by principal that will exist independently of flows: derived rules need not repeat them.
@@ -145,7 +144,7 @@ def _compared(name: str, acls: frozenset[AclBinding], access: LiveAccess, rules_
     return Findings(
         changes=(*creates, *(deleted[acl] for acl in sorted(deleted))),
         unknown=unknown,
-        ignored=(*_left_alone(name, access, acls, owned, rules_of_cluster), *rules_of_cluster.open.get(name, ())),
+        ignored=(*_left_alone(name, access, acls, rules_of_cluster), *rules_of_cluster.open.get(name, ())),
         unmanaged_acls=tuple(UnmanagedAcl(name, acl) for acl in strangers),
         adopted_acls=() if unknown else adopted,
         notes=tuple(notes),
@@ -157,7 +156,6 @@ def _deletions(
     name: str,
     acls: frozenset[AclBinding],
     access: LiveAccess,
-    owned: Mapping[AclBinding, Made],
     rules_of_cluster: DesiredRules,
 ) -> Iterator[tuple[AclBinding, DeleteAcl]]:
     """Deletions; of two reasons for one rule the later counts."""
@@ -166,7 +164,7 @@ def _deletions(
         if acl in acls:
             yield acl, DeleteAcl(name, acl, grant, Reason(Why.DECLARED_ABSENT, f"declared absent in {grant.where}"))
     left = left_over(access, name, rules_of_cluster)
-    for acl, record in owned.items():
+    for acl, record in access.ours.items():
         if acl in left:
             code, text = Why.SOURCE_RULE_GONE, f"made for {record.maker}, whose source has no such rule any more"
             if record.maker == DECLARED:
@@ -195,12 +193,11 @@ def _left_alone(
     name: str,
     access: LiveAccess,
     acls: frozenset[AclBinding],
-    owned: Mapping[AclBinding, Made],
     rules_of_cluster: DesiredRules,
 ) -> Iterator[Ignored]:
     """Rules that an apply ignores although a reader may expect a change, with reasons."""
     if name in rules_of_cluster.doubtful:
-        held = sum(acl in acls and acl not in rules_of_cluster.rules[name] for acl in owned)
+        held = sum(acl in acls and acl not in rules_of_cluster.rules[name] for acl in access.ours)
         if held:
             why = "; ".join(rules_of_cluster.doubtful[name])
             text = f"{counted(held, 'rule')} of earlier runs may be left over, which cannot be said now: {why}"

@@ -6,7 +6,6 @@ from typing import assert_never
 
 from reconciler.errors import Unknown
 from reconciler.model import changes
-from reconciler.model.changes.vocabulary import Action
 from reconciler.model.environment.topology import Mirror, TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState, Made
 from reconciler.model.plan import Planned
@@ -15,8 +14,9 @@ from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
 from reconciler.resources.acls.desired import DECLARED, DesiredRule, DesiredRules, access_clusters, desired_rules
 from reconciler.resources.acls.roles import flows_of, title_of
-from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, parts
+from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Kind, World, tally
 from reconciler.resources.topics.explain import ExplainBasis
+from reconciler.text import grouped
 
 AFTER_TOPICS = 1_000
 """Place among the removals; no chain of flows is as long."""
@@ -60,8 +60,7 @@ def _rules(cluster: LiveCluster) -> Mapping[str, str] | None:
     access = cluster.access
     if access is None or not isinstance(access.acls, frozenset):
         return None
-    owned = {} if isinstance(access.owned, Unknown) else access.owned
-    shown = {str(acl): "there, made by an earlier run" if acl in owned else "there" for acl in access.acls}
+    shown = {str(acl): "there, made by an earlier run" if acl in access.ours else "there" for acl in access.acls}
     return {**shown, **{str(acl): f"{shown.get(str(acl), ABSENT)}, not probed yet" for acl in access.pending}}
 
 
@@ -102,23 +101,16 @@ def cause(planned: Planned, _: History, __: changes.ConfigChange | None) -> Foun
             return FoundCause(Cause.UNDETERMINED, "an earlier run made the rule, and nothing asks for it any more")
 
 
-def counts(planned: Sequence[changes.AclChange]) -> Counts:
-    created = sum(isinstance(change, changes.CreateAcl) for change in planned)
-    return Counts(
-        parts((Action.CREATE, created, "access rule")), parts((Action.DELETE, len(planned) - created, "access rule"))
-    )
-
-
 Denial = tuple[str, AclBinding]
 """Id of a planned denial, and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccessLinks:
-    """``denials`` by cluster; ``rights``: principal of a mirror job -> cluster -> ids of its new rules."""
+    """``denials`` by cluster; ``rights``: principal of a mirror job, and cluster -> ids of its new rules."""
 
-    denials: Mapping[str, tuple[Denial, ...]]
-    rights: Mapping[str, Mapping[str, tuple[str, ...]]]
+    denials: Mapping[str, Sequence[Denial]]
+    rights: Mapping[tuple[str, str], Sequence[str]]
 
     def before_topic(self, change: changes.CreateTopic) -> tuple[str, ...]:
         """Denials that precede a remote topic, since it may hold records as soon as it exists."""
@@ -144,24 +136,24 @@ class AccessLinks:
         for rule in topology.access:
             if rule.role is AccessRole.MIRROR and {flow.name for flow in flows_of(rule, topology)} & set(mirror.flows):
                 for side in sides:
-                    by_name |= dict.fromkeys(self.rights.get(rule.principal, {}).get(side, ()))
+                    by_name |= dict.fromkeys(self.rights.get((rule.principal, side), ()))
         return tuple(by_name)
 
 
 def access_links(planned: Iterable[changes.Change], topology: Topology) -> AccessLinks:
     """Access changes on which topics, grants and mirror jobs depend."""
     carriers = {rule.principal: title_of(rule) for rule in topology.access if rule.role is AccessRole.MIRROR}
-    denials: dict[str, tuple[Denial, ...]] = {}
-    rights: dict[str, dict[str, tuple[str, ...]]] = {}
-    for change in planned:
-        if not isinstance(change, changes.CreateAcl):
-            continue
-        if change.acl.permission is Permission.DENY:
-            denials[change.cluster] = (*denials.get(change.cluster, ()), (change.id, change.acl))
-        elif carriers.get(change.acl.principal) == change.grant.title:
-            mine = rights.setdefault(change.acl.principal, {})
-            mine[change.cluster] = (*mine.get(change.cluster, ()), change.id)
-    return AccessLinks(denials, rights)
+    created = [change for change in planned if isinstance(change, changes.CreateAcl)]
+    denied = [change for change in created if change.acl.permission is Permission.DENY]
+    carrying = (
+        each
+        for each in created
+        if each.acl.permission is Permission.ALLOW and carriers.get(each.acl.principal) == each.grant.title
+    )
+    return AccessLinks(
+        grouped((change.cluster, (change.id, change.acl)) for change in denied),
+        grouped(((change.acl.principal, change.cluster), change.id) for change in carrying),
+    )
 
 
 def used_by_a_job(change: changes.DeleteAcl) -> bool:
@@ -203,13 +195,13 @@ def _answers(
     live_cluster = basis.live.known(cluster)
     access = live_cluster.access if live_cluster is not None and cluster in basis.answered else None
     live = access.acls if access is not None and isinstance(access.acls, frozenset) else None
-    owned = access.owned if access is not None and isinstance(access.owned, Mapping) else {}
+    owned = access.owned if access is not None else {}
     rules = rules_of_cluster.rules.get(cluster, {})
     alike: dict[tuple[AclBinding, str, str, str], list[str]] = {}
     for acl in sorted(
         filter(about, {*rules, *(live or ())}), key=lambda entry: (entry not in rules, entry.principal, entry)
     ):
-        because, where = _because(rules.get(acl), owned.get(acl))
+        because, where = _because(rules.get(acl), owned if isinstance(owned, Unknown) else owned.get(acl))
         key = replace(acl, operation=Operation.ALL), because, where, _state(acl, rules, live)
         alike.setdefault(key, []).append(str(acl.operation))
     for (acl, because, where, state), operations in alike.items():
@@ -217,12 +209,14 @@ def _answers(
         yield RuleAnswer(cluster, text, because, where, state)
 
 
-def _because(desired: DesiredRule | None, record: Made | None) -> tuple[str, str]:
-    """Why the rule is desired or exists, and its place in the files."""
+def _because(desired: DesiredRule | None, record: Made | Unknown | None) -> tuple[str, str]:
+    """Why the rule is desired or exists, and its place in the files. ``record``: Unknown if it could not be read."""
     if desired is not None and desired.rests_on:
         return f"{desired.grant.maker} derived it from {desired.rests_on}", desired.grant.where
     if desired is not None:
         return f"declared: {desired.grant.title}", desired.grant.where
+    if isinstance(record, Unknown):
+        return "not declared; whether an earlier run made it is not known", ""
     if record is not None:
         for_whom = "declared then" if record.maker == DECLARED else f"for {record.maker}"
         return f"left over: an earlier run made it, {for_whom} ({record.title})", ""
@@ -251,5 +245,5 @@ KIND: Kind[changes.AclChange] = Kind(
     takes_away=(changes.DeleteAcl,),
     deviations=deviations,
     cause=cause,
-    counts=counts,
+    counts=lambda planned: tally(planned, dict.fromkeys((changes.CreateAcl, changes.DeleteAcl), "access rule")),
 )

@@ -18,7 +18,7 @@ from itertools import islice
 
 from reconciler.resources.flows.names import automata
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.provenance_proof import cut_everywhere, goes_round
+from reconciler.resources.flows.provenance_proof import FlowPath, cut_everywhere, goes_round
 
 MAX_STATES = 20_000  # for all questions between clusters that reach each other
 MAX_WALKS = 50_000
@@ -60,15 +60,6 @@ class Unproved:
     """Flows for which the search was given up."""
 
     flows: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One hop of a path, with all rules so far as languages of the first topic name."""
-
-    travel: FlowNaming
-    prefix: str
-    rules: tuple[automata.Language, ...]
 
 
 @dataclass(slots=True)
@@ -136,20 +127,15 @@ def _follow(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
     A path through a known loop is not followed, because the user must remove that loop first.
     """
     # Short paths first, so that the loop that is reported is the shortest: it is the easiest to check.
-    waiting: deque[tuple[_Step, ...]] = deque([()])
+    waiting = deque([FlowPath(start)])
     while waiting and not search.gave_up:
         path = waiting.popleft()
-        here = path[-1].travel.flow.target if path else start
-        visited = {start, *(step.travel.flow.target for step in path)}
         for travel in region:
             flow = travel.flow
-            if flow.source != here or (flow.target in visited and flow.target != start):
+            if flow.source != path.here or (path.visits(flow.target) and flow.target != start):
                 continue
-            for renaming in travel.renamings:
-                before = path[-1].prefix if path else ""
-                rules = (*(path[-1].rules if path else ()), automata.After(before, renaming.when))
-                longer = (*path, _Step(travel, renaming.prefix + before, rules))
-                if search.known(step.travel.flow.name for step in longer):
+            for longer in (path.over(travel, renaming) for renaming in travel.renamings):
+                if search.known(longer.flows):
                     continue
                 if flow.target == start:
                     _close(search, longer)
@@ -157,50 +143,38 @@ def _follow(search: _Search, region: Sequence[FlowNaming], start: str) -> None:
                     waiting.append(longer)
 
 
-def _candidates(search: _Search, path: tuple[_Step, ...], count: int) -> list[str]:
+def _candidates(search: _Search, path: FlowPath, count: int) -> list[str]:
     """First names that pass all known rules of the path."""
-    longest = max(len(step.prefix) for step in path)
     try:
-        return list(
-            islice(
-                automata.names(automata.Intersection(path[-1].rules), automata.MAX_NAME - longest, search.effort), count
-            )
-        )
+        return list(islice(path.names(search.effort), count))
     except automata.UndecidedError:
         search.gave_up = True
         return []
 
 
-def _close(search: _Search, path: tuple[_Step, ...]) -> None:
+def _close(search: _Search, path: FlowPath) -> None:
     """Notes the loop along ``path``, if some topic really comes back over it, or if no rule excludes that."""
-    travels = [step.travel for step in path]
+    travels, doubtful = path.travels, path.inexact
     if not goes_round([travel.flow for travel in travels]):
         return
-    doubtful = tuple(text for travel in travels for text in travel.inexact)
     candidates = _candidates(search, path, SAMPLES if doubtful else 1)
     if not candidates:
         return
-    declared = search.topics.get(travels[0].flow.source, ())
-    whole = _every_candidate(path) if doubtful else None
-    flows = tuple(travel.flow.name for travel in travels)
+    declared = search.topics.get(path.origin, ())
+    # All names that pass the known rules, if they are few enough to try each.
+    whole = None
+    if doubtful:
+        with suppress(automata.UndecidedError):
+            whole = automata.every_name(automata.Intersection(path.rules), FEW, path.longest)
     for topic in (*declared, *(candidates if whole is None else whole)):
         hops = _walk(travels, topic)
         if hops:
-            _note(search, Loop(flows, hops))
+            _note(search, Loop(path.flows, hops))
             return
     if doubtful and whole is None:  # else the real rules keep every name there is
         ends = ((travel.flow.name, travel.flow.source, travel.flow.target) for travel in travels)
         hops = tuple(Hop(flow, source, SOME, target, SOME) for flow, source, target in ends)
-        _note(search, Loop(flows, hops, doubtful))
-
-
-def _every_candidate(path: tuple[_Step, ...]) -> tuple[str, ...] | None:
-    """All names that pass the known rules of the path, if they are few enough to try each; else None."""
-    try:
-        longest = max(len(step.prefix) for step in path)
-        return automata.every_name(automata.Intersection(path[-1].rules), FEW, automata.MAX_NAME - longest)
-    except automata.UndecidedError:
-        return None
+        _note(search, Loop(path.flows, hops, doubtful))
 
 
 def _note(search: _Search, loop: Loop) -> None:

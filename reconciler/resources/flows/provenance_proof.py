@@ -6,15 +6,17 @@ its clusters is in the header; ``goes_round`` decides on others. It remains to p
 record to the same topic.
 """
 
+from __future__ import annotations
+
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
 from reconciler.model.environment.flow_settings import Carry
 from reconciler.model.environment.topology import Flow
 from reconciler.resources.flows.names import automata
-from reconciler.resources.flows.names.carried import FlowNaming
+from reconciler.resources.flows.names.carried import FlowNaming, Renaming
 from reconciler.text import grouped
 
 MAX_STATES = 40_000
@@ -43,16 +45,15 @@ class Undecided:
 
 
 @dataclass(frozen=True, slots=True)
-class _Path:
+class FlowPath:
     """A way of records from their origin over several flows."""
 
     origin: str
     travels: tuple[FlowNaming, ...] = ()
     prefix: str = ""
+    """What the flows put before a topic's first name."""
     rules: tuple[automata.Language, ...] = ()
-    """Languages of first topic names that travel this path."""
-    marked: bool = False
-    """A flow on the path writes the header."""
+    """Languages of first names, all of which a topic that travels this path is in."""
 
     @property
     def here(self) -> str:
@@ -61,6 +62,32 @@ class _Path:
     @property
     def flows(self) -> tuple[str, ...]:
         return tuple(travel.flow.name for travel in self.travels)
+
+    @property
+    def marked(self) -> bool:
+        """Whether a flow on the path writes the header."""
+        return any(travel.flow.provenance is not None for travel in self.travels)
+
+    @property
+    def inexact(self) -> tuple[str, ...]:
+        return tuple(text for travel in self.travels for text in travel.inexact)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest first name: the last flow has to be able to write it."""
+        return automata.MAX_NAME - len(self.prefix)
+
+    def visits(self, cluster: str) -> bool:
+        return cluster == self.origin or any(travel.flow.target == cluster for travel in self.travels)
+
+    def over(self, travel: FlowNaming, renaming: Renaming) -> FlowPath:
+        """The path with one more flow."""
+        rules = (*self.rules, automata.After(self.prefix, renaming.when))
+        return FlowPath(self.origin, (*self.travels, travel), renaming.prefix + self.prefix, rules)
+
+    def names(self, effort: automata.Effort, *rules: automata.Language) -> Iterator[str]:
+        """First names that travel this path and are in ``rules``, too. Raises UndecidedError."""
+        return automata.names(automata.Intersection((*self.rules, *rules)), self.longest, effort)
 
 
 @dataclass(slots=True)
@@ -111,8 +138,8 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
         for origin in sorted(by_source):
             # All paths of a record from `origin`, short ones first; a second path to a topic is not
             # extended.
-            arrived: dict[tuple[str, str], list[_Path]] = {}
-            waiting = deque([_Path(origin)])
+            arrived: dict[tuple[str, str], list[FlowPath]] = {}
+            waiting = deque([FlowPath(origin)])
             while waiting:
                 path = waiting.popleft()
                 for longer in _longer(search, path):
@@ -126,39 +153,31 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
     return tuple(search.found.values())
 
 
-def _longer(search: _Search, path: _Path) -> Iterable[_Path]:
+def _longer(search: _Search, path: FlowPath) -> Iterable[FlowPath]:
     """Paths extended by one flow to an unvisited cluster, with at least one name. A flow for local records extends no
     marked path."""
-    visited = {path.origin, *(travel.flow.target for travel in path.travels)}
     for travel in search.by_source.get(path.here, ()):
         flow = travel.flow
-        if flow.target in visited or (flow.provenance is Carry.LOCAL and path.marked):
+        if path.visits(flow.target) or (flow.provenance is Carry.LOCAL and path.marked):
             continue
         for renaming in travel.renamings:
             search.paths += 1
             if search.paths > MAX_PATHS:
                 raise automata.UndecidedError
-            rules = (*path.rules, automata.After(path.prefix, renaming.when))
-            prefix = renaming.prefix + path.prefix
-            marked = path.marked or flow.provenance is not None
-            longer = _Path(path.origin, (*path.travels, travel), prefix, rules, marked)
-            if _example(search, rules, prefix) is not None:
+            longer = path.over(travel, renaming)
+            if next(longer.names(search.effort), None) is not None:
                 yield longer
 
 
-def _doubled(search: _Search, path: _Path, other: _Path) -> bool:
+def _doubled(search: _Search, path: FlowPath, other: FlowPath) -> bool:
     """Whether a name travels both paths to one cluster; a finding if the last flows write the same topic."""
-    name = _example(search, (*path.rules, *other.rules), path.prefix)
+    name = next(path.names(search.effort, *other.rules), None)
     if name is None:
         return False
     left, right = path.travels[-1].flow, other.travels[-1].flow
     if left is not right and may_share(left, right):
-        doubtful = tuple(text for way in (path, other) for travel in way.travels for text in travel.inexact)
         first, second = sorted((left.name, right.name))
-        doubled = Doubled(path.origin, name, path.here, (path.flows, other.flows), tuple(dict.fromkeys(doubtful)))
+        doubtful = tuple(dict.fromkeys((*path.inexact, *other.inexact)))
+        doubled = Doubled(path.origin, name, path.here, (path.flows, other.flows), doubtful)
         search.found.setdefault((first, second), doubled)
     return True
-
-
-def _example(search: _Search, rules: tuple[automata.Language, ...], prefix: str) -> str | None:
-    return next(automata.names(automata.Intersection(rules), automata.MAX_NAME - len(prefix), search.effort), None)

@@ -18,6 +18,7 @@ from reconciler.resources.flows.explain import idle_names, left_out, left_out_wo
 from reconciler.resources.flows.names.carried import plain_names, selector_for
 from reconciler.resources.topics import expected, internal, limits
 from reconciler.resources.topics.defaults import layers_of, replication_factor
+from reconciler.text import grouped
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def remote_names(topology: Topology, live: LiveState) -> Iterator[TopicRef]:
     return (hop.remote for hop in hops_between(topology, live))
 
 
-def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[TopicRef, tuple[TopicRef, ...]]:
+def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[TopicRef, Sequence[TopicRef]]:
     """Remote topic -> its sources, both among ``topics``; without pairs that are each other's source."""
     ways: set[tuple[TopicRef, TopicRef]] = set()
     for flow in topology.flows.values():
@@ -157,11 +158,7 @@ def sources_among(topology: Topology, topics: Collection[TopicRef]) -> Mapping[T
         for source in here if selector is not None else ():
             if selector is not None and selector.why_not(source.name) is None:
                 ways.add((TopicRef(flow.target, selector.remote_name(source.name)), source))
-    topic_refs: dict[TopicRef, tuple[TopicRef, ...]] = {}
-    for remote, source in sorted(ways):
-        if remote in topics and (source, remote) not in ways:
-            topic_refs[remote] = (*topic_refs.get(remote, ()), source)
-    return topic_refs
+    return grouped(way for way in sorted(ways) if way[0] in topics and way[::-1] not in ways)
 
 
 def _present(topology: Topology, live: LiveState) -> dict[str, set[str]]:
@@ -303,9 +300,9 @@ def _prospects(
         cluster, desired = live.known(ref.cluster), topology.topics.get(ref.name)
         assert cluster is not None
         # A hidden topic may exist, with other partitions than declared.
-        if ref.name not in cluster.topics and (hidden := cluster.hidden.get(ref.name)) is not None:
-            return expected.prospect_of_hidden(hidden)
-        prospect = expected.prospect_of_live(cluster.topics[ref.name]) if ref.name in cluster.topics else None
+        if (topic := cluster.topics.get(ref.name)) is None and (hidden := cluster.hidden.get(ref.name)) is not None:
+            return expected.Prospect(None, hidden, hidden)
+        prospect = expected.Prospect(len(topic.partitions), topic.configs) if topic is not None else None
         if desired is not None and ref.cluster in desired.clusters:
             prospect = expected.prospect_of_declared(
                 prospect, desired, layers_of(topology, ref.cluster, desired), brokers[ref.cluster]

@@ -12,11 +12,18 @@ from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveCluster, LiveState
 from reconciler.model.plan import Findings, merged
 from reconciler.model.principals import Quota, QuotaEntity, QuotaLimits, limits_text
-from reconciler.resources.prune import names_shown, too_many_pruned
-from reconciler.text import counted
+from reconciler.resources.prune import too_many_pruned
+from reconciler.text import counted, first_of
 
 LEFT_OVER = "set by an earlier run, declared no longer"
 Keys = Mapping[QuotaEntity, frozenset[str]]
+
+
+def quota_clusters(topology: Topology) -> frozenset[str]:
+    """Clusters whose quotas are read: none without the section."""
+    if topology.quotas_declared:
+        return frozenset(topology.clusters)
+    return frozenset(name for quota in topology.quotas for name in quota.clusters)
 
 
 def compare_quotas(topology: Topology, live: LiveState, pruning: bool) -> Findings:
@@ -94,7 +101,7 @@ def _undeclared(
         doubt = Unknown(f"quotas {name}", failed.error, failed.todo, ("which quotas earlier runs set",))
         return Findings(ignored=tuple(ignored), unknown=(doubt,) if pruning else ())
     if not pruning:
-        note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {names_shown(names)}"
+        note = f"plan --prune would remove limits from {counted(len(names), 'quota')} of {name}: {first_of(names)}"
         return Findings(ignored=tuple(ignored), notes=(note,) if names else ())
     # Entities with a key of earlier runs.
     there = sum(any(key in quotas.get(whom, {}) for key in keys) for whom, keys in ours.items())

@@ -1,17 +1,16 @@
 """The kind of client quotas: risks of limits, and the place of their declaration."""
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from reconciler.errors import Unknown
-from reconciler.model.changes import About, Action, AlterQuota, ConfigChange, KindName, Risk, Subject
+from reconciler.model.changes import About, AlterQuota, ConfigChange, KindName, Risk, Subject
 from reconciler.model.live import LiveCluster
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.principals import QuotaEntity, QuotaPart, limit_words, limits_text
-from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
+from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History, recorded
 from reconciler.model.reports.explain import RuleAnswer
-from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
+from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Kind, World, of_clusters, tally
 from reconciler.resources.topics.explain import ExplainBasis
 
 AFTER_RULES = 2_000
@@ -52,18 +51,10 @@ def cause(planned: Planned, history: History, _: ConfigChange | None) -> FoundCa
     if last is None or not isinstance(planned.change, AlterQuota):
         return None
     # An outside change is certain only if that run set every limit to the present desired value.
-    recorded = last.get("change")
-    limits = recorded.get("limits") if isinstance(recorded, Mapping) else None
-    done = [(limit.get("key"), limit.get("after")) for limit in limits or () if isinstance(limit, Mapping)]
+    done = [(limit.get("key"), limit.get("after")) for limit in recorded(last, "limits")]
     if last.get("result") != "done" or any((limit.key, limit.after) not in done for limit in planned.change.limits):
         return None
     return FoundCause(Cause.EDITED_OUTSIDE, f"set by the apply of {last.get('at')}, and changed since then")
-
-
-def counts(changes: Sequence[AlterQuota]) -> Counts:
-    actions = Counter(change.action for change in changes)
-    changed = ((action, actions[action], "quota") for action in (Action.CREATE, Action.UPDATE))
-    return Counts(parts(*changed), parts((Action.DELETE, actions[Action.DELETE], "quota")))
 
 
 _KINDS = {"User": "user", "client-id": "client-id", "ip": "ip"}
@@ -112,5 +103,5 @@ KIND: Kind[AlterQuota] = Kind(
     confirm=confirm,
     deviations=deviations,
     cause=cause,
-    counts=counts,
+    counts=lambda changes: tally(changes, {AlterQuota: "quota"}),
 )

@@ -24,13 +24,13 @@ from reconciler.resources.replicas.placement import (
     PlacementBasis,
     after,
     basis,
-    bytes_to_copy,
+    cost_of_copying,
     place,
-    seconds_to_copy,
 )
 from reconciler.resources.topics.defaults import layers_of, replication_factor
 from reconciler.resources.topics.desired import DesiredTopic, DesiredTopics
 from reconciler.resources.topics.diff import mixed
+from reconciler.resources.topics.internal import internal_topics
 from reconciler.resources.topics.limits import min_insync_above
 from reconciler.text import counted, first_of
 
@@ -142,7 +142,7 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
     factors_now = {len(moved.get(part.index, part.replicas)) for part in topic.partitions}
     text = desired.reason.text
     reason = Reason(Why.REASSIGNMENT_UNFINISHED, f"an earlier run began it; {text}") if kept else None
-    keyed = {(topic.name, placement.partition): placement for placement in changing}
+    size, seconds = cost_of_copying(topic.name, changing, site.facts, site.pace)
     change = ReassignReplicas(
         ref=desired.ref,
         topic_id=topic.topic_id,
@@ -151,8 +151,8 @@ def _topic(site: Site, desired: DesiredTopic, topic: LiveTopic) -> Findings:
         partitions=max(len(topic.partitions), desired.partitions or 0),
         placements=changing,
         in_flight=len(kept),
-        bytes_to_copy=bytes_to_copy(topic.name, changing, site.facts),
-        seconds=math.ceil(seconds_to_copy(keyed, site.facts, site.pace)),
+        bytes_to_copy=size,
+        seconds=math.ceil(seconds),
         pace=site.pace,
         role=desired.role,
         reason=reason or Reason(Why.REPLICATION_FACTOR_DIFFERS, text),
@@ -254,13 +254,13 @@ def with_replicas(topology: Topology, live: LiveState, readers: Mapping[str, Clu
 
 def matter(topology: Topology, cluster: LiveCluster) -> bool:
     """Whether replicas of a cluster matter. Errs towards True, because remote topics of flows are not computed here."""
-    declared: list[tuple[str, int]] = []
-    if factor := replication_factor(layers_of(topology, cluster.name)):
-        declared.append((topology.clusters[cluster.name].own_topics.status, factor))
+    wanted: dict[str, int] = {}
+    if factor := replication_factor(layers_of(topology, cluster.name)):  # topics of mirrors and the audit follow it
+        own, audit = [topic.ref for topic in internal_topics(topology)], topology.audit_place()
+        wanted |= {ref.name: factor for ref in (*own, audit) if ref is not None and ref.cluster == cluster.name}
     for entry in topology.topics.values():
         if entry.replication_factor and cluster.name in entry.clusters:
-            declared.append((entry.name, entry.replication_factor))
-    wanted = dict(declared)
+            wanted[entry.name] = entry.replication_factor
     flows = {flow.replication_factor for flow in topology.flows.values() if flow.target == cluster.name} - {None}
     configs = (configs.get(key) for configs in different_configs(cluster) for key in THROTTLED_REPLICAS)
     if any(config is not None and config.source is Source.TOPIC and config.value for config in configs):

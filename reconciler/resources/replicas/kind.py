@@ -13,13 +13,12 @@ from reconciler.model.changes import (
     Risk,
     Subject,
 )
-from reconciler.model.changes.vocabulary import Action
 from reconciler.model.config_values import number
 from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveCluster, LiveTopic
 from reconciler.model.plan import Planned
 from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
-from reconciler.resources.kind import ABSENT, Assessment, Counts, Kind, World, of_clusters, of_topics, parts
+from reconciler.resources.kind import ABSENT, Assessment, Counts, Kind, World, of_clusters, of_topics, tally
 from reconciler.text import counted, size_words
 
 
@@ -88,10 +87,9 @@ def cause(planned: Planned, _: History, __: ConfigChange | None) -> FoundCause |
 
 
 def counts(changes: Sequence[ReplicaChange]) -> Counts:
-    moved = sum(isinstance(change, ReassignReplicas) for change in changes)
-    unfinished = len(changes) - moved
+    unfinished = sum(isinstance(change, FinishReassignment) for change in changes)
     finished = (("finishes", counted(unfinished, "reassignment")),) if unfinished else ()
-    return Counts((*parts((Action.UPDATE, moved, "replication factor")), *finished))
+    return Counts((*tally(changes, {ReassignReplicas: "replication factor"}).changed, *finished))
 
 
 KIND: Kind[ReplicaChange] = Kind(

@@ -273,26 +273,20 @@ def loads_of(changes: Iterable[Change], live: LiveState) -> tuple[BrokerLoad, ..
     return tuple(loads)
 
 
-def bytes_to_copy(topic: str, placements: Iterable[Placement], facts: ReplicaFacts) -> int:
-    """Bytes of replicas to create."""
-    sizes = largest(facts.sizes)
-    return sum(
-        max(0, sizes.get((topic, placement.partition), 0) - facts.sizes.get((topic, placement.partition, broker), 0))
-        for placement in placements
-        for broker in placement.added
-    )
-
-
-def seconds_to_copy(placements: Mapping[Partition, Placement], facts: ReplicaFacts, pace: ReassignmentPace) -> float:
-    """Duration at the throttle, by the broker that sends or receives the most. Preferred leaders send."""
+def cost_of_copying(
+    topic: str, placements: Iterable[Placement], facts: ReplicaFacts, pace: ReassignmentPace
+) -> tuple[int, float]:
+    """Bytes of replicas to create, and the seconds for them at the throttle, by the broker that sends or receives the
+    most. Preferred leaders send."""
     sizes = largest(facts.sizes)
     sent: Counter[int] = Counter()
     taken: Counter[int] = Counter()
-    for key, placement in placements.items():
+    for placement in placements:
+        key = topic, placement.partition
         for broker in placement.added:
             bytes_left = max(0, sizes.get(key, 0) - facts.sizes.get((*key, broker), 0))
             taken[broker] += bytes_left
             if placement.before:
                 sent[placement.before[0]] += bytes_left
     most = max((*sent.values(), *taken.values()), default=0)
-    return most / pace.throttle
+    return taken.total(), most / pace.throttle

@@ -8,6 +8,7 @@ from reconciler.errors import Where
 from reconciler.model.environment.topology import Topic, TopicDefaults, Topology, Undeclared
 
 DECLARED = "declared"
+COUNTS = ("partitions", "replication_factor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,11 @@ def layers_of(topology: Topology, cluster: str, topic: Topic | None = None) -> L
 
 
 def partitions(layers: Iterable[Layer]) -> int | None:
-    return next((layer.values.partitions for layer in layers if layer.values.partitions is not None), None)
+    return next((count for layer in layers if (count := layer.values.partitions) is not None), None)
 
 
 def replication_factor(layers: Iterable[Layer]) -> int | None:
-    return next(
-        (layer.values.replication_factor for layer in layers if layer.values.replication_factor is not None), None
-    )
+    return next((factor for layer in layers if (factor := layer.values.replication_factor) is not None), None)
 
 
 def configs(layers: Layers) -> dict[str, Given]:
@@ -84,12 +83,6 @@ def retention_steps(layers: Layers) -> dict[str, int]:
 def given(layers: Layers, field: str) -> Iterator[Given]:
     """The layers with a value for ``field`` (``partitions``, ``replication_factor`` or a config), strongest first."""
     for layer in layers:
-        match field:
-            case "partitions":
-                document: object = layer.values.partitions
-            case "replication_factor":
-                document = layer.values.replication_factor
-            case _:
-                document = layer.values.configs.get(field)
-        if document is not None:
-            yield Given(str(document), layer)
+        value = getattr(layer.values, field) if field in COUNTS else layer.values.configs.get(field)
+        if value is not None:
+            yield Given(str(value), layer)

@@ -11,7 +11,7 @@ from reconciler.model.live import LiveCluster, LiveState
 from reconciler.replication.policy import HEARTBEATS
 from reconciler.resources.flows.routes import Route, Routing
 from reconciler.resources.topics.defaults import layers_of, partitions, replication_factor, undeclared
-from reconciler.resources.topics.expected import DesiredConfig, SyncedConfigs, wanted_configs
+from reconciler.resources.topics.expected import ByCluster, DesiredConfig, SyncedConfigs, wanted_configs
 from reconciler.resources.topics.internal import INTERNAL_FACTOR, InternalTopic, internal_topics
 
 AUDIT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -55,12 +55,13 @@ class DesiredTopic:
     """Git declares the source of the copy."""
 
 
-class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
+class DesiredTopics(ByCluster[DesiredTopic]):
     """The desired state of each topic, by name. Among ten thousand topics most differ from a hundred others in their
     name alone, so equal states are kept once, and ``__getitem__`` makes the state of one topic."""
 
     def __init__(self, alike: Mapping[str, Mapping[str, DesiredTopic]]) -> None:
         """``alike``: cluster -> name -> a state that differs from the topic's own in ``ref`` at most."""
+        super().__init__(alike)
         self.alike = alike
 
     def __getitem__(self, ref: TopicRef) -> DesiredTopic:
@@ -68,15 +69,6 @@ class DesiredTopics(Mapping[TopicRef, DesiredTopic]):
             raise KeyError(ref)
         desired = self.alike[ref.cluster][ref.name]
         return desired if desired.ref == ref else replace(desired, ref=ref)
-
-    def __iter__(self) -> Iterator[TopicRef]:
-        return (TopicRef(cluster, name) for cluster, named in self.alike.items() for name in named)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.alike.values()))
-
-    def __contains__(self, ref: object) -> bool:
-        return isinstance(ref, TopicRef) and ref.name in self.alike.get(ref.cluster, ())
 
 
 def desired_topics(topology: Topology, live: LiveState, routing: Routing) -> DesiredTopics:

@@ -1,9 +1,8 @@
 """Compares a desired topic with the live one: create it, add partitions, refuse what Kafka cannot do."""
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from reconciler.errors import Unknown
 from reconciler.model.changes import (
     About,
     AddPartitions,
@@ -35,8 +34,8 @@ class Surroundings:
 
     declared: Cluster
     """The cluster in git, whose service may offer less than Kafka."""
-    place_for: Callable[[int], int]
-    """As in ``LiveCluster``."""
+    live: LiveCluster
+    """Without topics that tombstones delete."""
     names: Callable[[], Mapping[str, set[str]]]
     """All live and desired names there, by their metric name."""
     keys: Collection[str]
@@ -47,8 +46,6 @@ class Surroundings:
     """Topics that get their desired factor in this plan."""
     in_flight: Collection[str] = ()
     """Topics with a running reassignment."""
-    hidden: Mapping[str, Unknown] = field(default_factory=dict)
-    """Names that may exist although we cannot see them."""
     taken_off: Collection[tuple[TopicRef, str]] = ()
     """Overrides of any cluster that others have removed since the last apply."""
 
@@ -111,7 +108,7 @@ def compare_topic(desired: DesiredTopic, topic: LiveTopic | None, around: Surrou
 
 def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
     """A topic that does not exist: to create, unless Kafka, the service or an unreadable source prevents that."""
-    if (hidden := around.hidden.get(desired.ref.name)) is not None:
+    if (hidden := around.live.hidden.get(desired.ref.name)) is not None:
         return Findings(unknown=(hidden,))
     refused = [*_refused_new(desired, around), *_min_insync(desired, desired.new_factor)]
     ignored: list[Ignored] = []
@@ -120,8 +117,9 @@ def _missing(desired: DesiredTopic, around: Surroundings) -> Findings:
         if key in THROTTLES:
             ignored.append(diff_configs.throttle(desired.ref, key))
         elif around.keys and key not in around.keys:
-            refused.extend(diff_configs.unknown_key_refused(desired, key))
-            ignored.extend(diff_configs.unknown_key_ignored(desired, key))
+            unasked = diff_configs.unknown_key(desired, key)
+            refused += unasked.refused
+            ignored += unasked.ignored
         elif lacking := diff_configs.not_offered(desired, key, around.declared):
             refused += lacking.refused
             ignored += lacking.ignored
@@ -155,7 +153,7 @@ def _refused_new(desired: DesiredTopic, around: Surroundings) -> Iterator[Refuse
     elif others := sorted(around.names().get(metric_name(name), set()) - {name}):
         description = f"{desired.ref} and {', '.join(others)} differ only in '.' and '_', which Kafka refuses"
         yield Refused.of(subject, Why.NAME_COLLISION, description, "Rename one of them, or use another separator")
-    if desired.new_factor is not None and desired.new_factor > (place := around.place_for(desired.new_factor)):
+    if desired.new_factor is not None and desired.new_factor > (place := around.live.place_for(desired.new_factor)):
         brokers = counted(place, "broker")
         description = (
             f"{desired.ref} declares replication factor {desired.new_factor}, but {desired.ref.cluster} has {brokers}"

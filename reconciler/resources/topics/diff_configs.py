@@ -56,8 +56,9 @@ def compare_configs(
         if key in THROTTLES:
             ignored.append(throttle(desired.ref, key))
         elif entry is None:
-            refused.extend(unknown_key_refused(desired, key))
-            ignored.extend(unknown_key_ignored(desired, key))
+            unknown = unknown_key(desired, key)
+            refused += unknown.refused
+            ignored += unknown.ignored
         elif entry.sensitive or entry.value is None:
             text = "the broker hides its value, so it is not compared"
             ignored.append(Ignored(of_topic(desired.ref, key), "sensitive", text))
@@ -139,21 +140,14 @@ def throttle(ref: TopicRef, key: str) -> Ignored:
     return Ignored(of_topic(ref, key), "throttle", "set and cleared by reassignments, also our own")
 
 
-def unknown_key_refused(desired: DesiredTopic, key: str) -> tuple[Refused, ...]:
-    """A config that git declares and the brokers do not know: refused."""
+def unknown_key(desired: DesiredTopic, key: str) -> Findings:
+    """A config that the brokers do not know: ignored from a source of another Kafka version, refused from git."""
+    subject, brokers = of_topic(desired.ref, key), f"the brokers of {desired.ref.cluster}"
     if desired.configs[key].origin.startswith("source "):
-        return ()
-    problem = f"the brokers of {desired.ref.cluster} have no topic config {key}"
+        text = f"set on {desired.source}, but {brokers} do not have it"
+        return Findings(ignored=(Ignored(subject, "not-known-by-target", text),))
     todo = "Correct its name, or remove it for clusters whose Kafka version does not have it"
-    return (Refused.of(of_topic(desired.ref, key), Why.UNKNOWN_CONFIG, problem, todo),)
-
-
-def unknown_key_ignored(desired: DesiredTopic, key: str) -> tuple[Ignored, ...]:
-    """A config that the brokers do not know, from a source of another Kafka version: ignored."""
-    if not desired.configs[key].origin.startswith("source "):
-        return ()
-    text = f"set on {desired.source}, but the brokers of {desired.ref.cluster} do not have it"
-    return (Ignored(of_topic(desired.ref, key), "not-known-by-target", text),)
+    return Findings(refused=(Refused.of(subject, Why.UNKNOWN_CONFIG, f"{brokers} have no topic config {key}", todo),))
 
 
 def not_offered(desired: DesiredTopic, key: str, cluster: Cluster, now: str | None = None) -> Findings | None:

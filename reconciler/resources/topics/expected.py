@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from reconciler.errors import Unknown
 from reconciler.model.config_values import THROTTLES, TIERED_STORAGE, human, number
 from reconciler.model.environment.flow_settings import ConfigSync
 from reconciler.model.environment.topology import Topic, TopicRef, Undeclared
-from reconciler.model.live import BrokerConfigs, ConfigValue, LiveTopic, Source
+from reconciler.model.live import BrokerConfigs, ConfigValue, Source
 from reconciler.replication.expressions.match import expressions
 from reconciler.resources.topics.defaults import Layers, configs, partitions, retention_steps, undeclared
 from reconciler.resources.topics.limits import BUILT_IN
 
 Configs = Mapping[str, ConfigValue] | Unknown
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +47,6 @@ class Prospect:
         if self.partitions is None or partitions is None:
             return replace(self, partitions=self.partitions or partitions)
         return replace(self, partitions=max(self.partitions, partitions))
-
-
-def prospect_of_live(topic: LiveTopic) -> Prospect:
-    return Prospect(len(topic.partitions), topic.configs)
-
-
-def prospect_of_hidden(hidden: Unknown) -> Prospect:
-    return Prospect(None, hidden, hidden)
 
 
 def prospect_of_declared(prospect: Prospect | None, desired: Topic, layers: Layers, brokers: BrokerConfigs) -> Prospect:
@@ -128,17 +122,34 @@ def lowered(key: str, now: str | None, desired: DesiredConfig, by: int) -> Desir
     return replace(desired, value=str(int(before) - by), origin=origin, goal=desired.value)
 
 
-class Prospects(Mapping[TopicRef, Prospect]):
+class ByCluster(Mapping[TopicRef, Value]):
+    """Values by topic whose names are known by cluster."""
+
+    def __init__(self, named: Mapping[str, Collection[str]]) -> None:
+        self._named = named
+
+    def names(self, cluster: str) -> Collection[str]:
+        return self._named.get(cluster, ())
+
+    def __iter__(self) -> Iterator[TopicRef]:
+        return (TopicRef(cluster, name) for cluster, names in self._named.items() for name in names)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._named.values()))
+
+    def __contains__(self, ref: object) -> bool:
+        return isinstance(ref, TopicRef) and ref.name in self.names(ref.cluster)
+
+
+class Prospects(ByCluster[Prospect]):
     """Prospects by topic, each worked out on first use: most topics do not travel, and are never needed."""
 
     def __init__(self, present: Mapping[str, set[str]], work_out: Callable[[TopicRef], Prospect]) -> None:
         """``present``: names by cluster; ``put`` adds to it."""
+        super().__init__(present)
         self._present = present
         self._work_out = work_out
         self._found: dict[TopicRef, Prospect] = {}
-
-    def names(self, cluster: str) -> Collection[str]:
-        return self._present.get(cluster, ())
 
     def __getitem__(self, ref: TopicRef) -> Prospect:
         prospect = self._found.get(ref)
@@ -147,15 +158,6 @@ class Prospects(Mapping[TopicRef, Prospect]):
                 raise KeyError(ref)
             prospect = self._found[ref] = self._work_out(ref)
         return prospect
-
-    def __iter__(self) -> Iterator[TopicRef]:
-        return (TopicRef(cluster, name) for cluster, names in self._present.items() for name in names)
-
-    def __len__(self) -> int:
-        return sum(map(len, self._present.values()))
-
-    def __contains__(self, ref: object) -> bool:
-        return isinstance(ref, TopicRef) and ref.name in self.names(ref.cluster)
 
     def put(self, ref: TopicRef, prospect: Prospect) -> None:
         """For routing alone, which adds remote topics before it hands this mapping out."""

@@ -12,11 +12,10 @@ from reconciler.model.live import LiveState, LiveTopic, Source
 from reconciler.model.reports.explain import ExplainedValue, NextName, TopicAnswer
 from reconciler.resources.flows.explain import flow_answer
 from reconciler.resources.flows.routes import Routing, selector_of
-from reconciler.resources.topics.defaults import DECLARED, Layer, Layers, given, layers_of
+from reconciler.resources.topics.defaults import COUNTS, DECLARED, Layer, Layers, given, layers_of
 from reconciler.resources.topics.desired import DesiredTopic
 
 BROKERS = "the brokers decide"
-COUNTS = ("partitions", "replication_factor")
 _UNDECLARED = {
     Undeclared.IGNORE: "not declared, left as it is",
     Undeclared.DRIFT: "in no file, which counts as drift (undeclared: drift)",

@@ -10,9 +10,9 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveCluster, LiveTopic, Source
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
-from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History, Line
+from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History, Line, recorded
 from reconciler.resources.flows.routes import selector_of
-from reconciler.resources.kind import ABSENT, REVERSIBLE, Assessment, Counts, Kind, World, of_clusters, of_topics, parts
+from reconciler.resources.kind import ABSENT, REVERSIBLE, Assessment, Kind, World, of_clusters, of_topics, tally
 from reconciler.resources.protected_names import CONNECT, MIRRORMAKER, REGISTRY, STREAMS, owner_of
 from reconciler.resources.topics.defaults import DECLARED
 from reconciler.resources.topics.limits import todo
@@ -244,20 +244,12 @@ def _origin(text: str) -> str:
     return f"{who}, {more}" if more else who
 
 
-def counts(planned: Sequence[changes.TopicChange]) -> Counts:
-    """For the headline of a plan; deletions are counted apart."""
-
-    def count(of: type[changes.TopicChange]) -> int:
-        return sum(isinstance(change, of) for change in planned)
-
-    return Counts(
-        parts(
-            (changes.Action.CREATE, count(changes.CreateTopic), "topic"),
-            (changes.Action.UPDATE, count(changes.AddPartitions), "partition count"),
-            (changes.Action.UPDATE, count(changes.AlterConfigs), "config"),
-        ),
-        parts((changes.Action.DELETE, count(changes.DeleteTopic), "topic")),
-    )
+NOUNS = {
+    changes.CreateTopic: "topic",
+    changes.AddPartitions: "partition count",
+    changes.AlterConfigs: "config",
+    changes.DeleteTopic: "topic",
+}
 
 
 def cause(planned: Planned, history: History, config: changes.ConfigChange | None) -> FoundCause | None:
@@ -271,7 +263,11 @@ def cause(planned: Planned, history: History, config: changes.ConfigChange | Non
             why = f"it comes from the source topic ({config.origin}), and the source's value is in no file"
             return FoundCause(Cause.EDITED_OUTSIDE, f"{why}: set there manually")
         ours = [
-            (line, old) for line in before if line.get("result") == "done" for old in _settings_of(line, config.key)
+            (line, old)
+            for line in before
+            if line.get("result") == "done"
+            for old in recorded(line, "configs")
+            if old.get("key") == config.key
         ]
         desired = config.after if config.goal is None else config.goal
         done = [(line, old) for line, old in ours if same(config.key, old.get("after"), desired)]
@@ -352,16 +348,6 @@ def _since(line: Line, old: Mapping[str, Any], config: changes.ConfigChange, des
     )
 
 
-def _settings_of(line: Line, key: str) -> list[Mapping[str, Any]]:
-    """That run's change of one config: none or one."""
-    change = line.get("change")
-    configs = change.get("configs") if isinstance(change, Mapping) else None
-    settings = (
-        [config for config in configs if isinstance(config, Mapping)] if isinstance(configs, list | tuple) else []
-    )
-    return [setting for setting in settings if setting.get("key") == key]
-
-
 KIND: Kind[changes.TopicChange] = Kind(
     name=changes.KindName.TOPICS,
     changes=(changes.CreateTopic, changes.AddPartitions, changes.AlterConfigs, changes.DeleteTopic),
@@ -374,5 +360,5 @@ KIND: Kind[changes.TopicChange] = Kind(
     confirm=confirm,
     deviations=deviations,
     cause=cause,
-    counts=counts,
+    counts=lambda planned: tally(planned, NOUNS),
 )

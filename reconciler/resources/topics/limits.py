@@ -111,11 +111,11 @@ def kept_less(
             yield KeptLess(source, remote, key, one, other, loses)
 
 
-def kept_less_lines(copies: Iterable[KeptLess]) -> Iterator[str]:
-    """One line for all copies with the same finding, and what to write."""
+def kept_less_words(copies: Iterable[KeptLess]) -> Iterator[tuple[str, str]]:
+    """For all copies with the same finding: its words, and what to write."""
     for (words, written), some in grouped(((each.words, each.written), each) for each in copies).items():
         names = first_of([str(each.remote) for each in some])
-        yield f"{counted(len(some), 'copy', 'copies')} ({names}): {words}. {todo([written], some)}"
+        yield f"{counted(len(some), 'copy', 'copies')} ({names}): {words}", todo([written], some)
 
 
 def todo(written: Sequence[str], some: Sequence[KeptLess]) -> str:

@@ -54,10 +54,10 @@ def changed_outside(
         yield from _out_of_reach(cluster, named)
         if before is None or before.cluster_id != cluster.cluster_id:
             continue  # another cluster answers by this name, and no apply has recorded anything about it
-        same = _Overrides()
+        alike: dict[tuple[int, int], bool] = {}
         for topic in named.keys() & before.topics.keys() - cluster.hidden.keys():
             left_topic, now = before.topics[topic], cluster.topics.get(topic)
-            if now is None or not same.topic(left_topic, now):
+            if now is None or not _as_left(left_topic, now, alike):
                 source = desired[TopicRef(name, topic)].source
                 yield from _changed(TopicRef(name, topic), now, left_topic, before.since, source)
         # Defaults of the cluster: only keys that a topic without that override shows.
@@ -70,22 +70,16 @@ def changed_outside(
                 yield OutsideChange(Outside.DEFAULT, Subject(About.CLUSTER, name), key, *sides, before.since, why)
 
 
-class _Overrides:
-    """Tells whether topics are as the last apply left them. Ten thousand topics have perhaps fifty different
-    configs."""
-
-    def __init__(self) -> None:
-        self._same: dict[tuple[int, int], bool] = {}
-
-    def topic(self, before: LeftTopic, now: LiveTopic) -> bool:
-        """Many topics share a mapping of configs, so each pair of mappings is compared once."""
-        if before.topic_id != now.topic_id or before.partitions != len(now.partitions):
-            return False
-        key = id(before.overrides), id(now.configs)
-        if (same := self._same.get(key)) is None:
-            unread = before.overrides is None or isinstance(now.configs, Unknown)
-            same = self._same[key] = unread or before.overrides == now.overrides
-        return same
+def _as_left(before: LeftTopic, now: LiveTopic, known: dict[tuple[int, int], bool]) -> bool:
+    """Whether the topic is as the last apply left it. ``known``: answers about pairs of overrides and configs, of which
+    ten thousand topics have perhaps fifty."""
+    if before.topic_id != now.topic_id or before.partitions != len(now.partitions):
+        return False
+    key = id(before.overrides), id(now.configs)
+    if (same := known.get(key)) is None:
+        unread = before.overrides is None or isinstance(now.configs, Unknown)
+        same = known[key] = unread or before.overrides == now.overrides
+    return same
 
 
 def taken_off(changes: Iterable[OutsideChange], routes: Sequence[Route]) -> frozenset[tuple[TopicRef, str]]:
@@ -129,19 +123,19 @@ def _changed(
 ) -> Iterator[OutsideChange]:
     """``source``: of a copy, else None."""
     subject, was = of_topic(ref), f"topic id {before.topic_id}"
+    copied = CopiedAgain(of_topic(source)) if source is not None else None
+    gone, recreated = (COPIED_AGAIN, COPY_RECREATED) if source is not None else (GONE, RECREATED)
+    if ref.name.endswith(STATUS_TOPIC):
+        gone = recreated = PAUSES_GONE
     if topic is None:
-        sides = f"{was}, {_partitions(before.partitions)}", NO_TOPIC
-        why = COPIED_AGAIN.format(source=source) if source is not None else GONE
-        why = PAUSES_GONE if ref.name.endswith(STATUS_TOPIC) else why
-        yield OutsideChange(Outside.DELETED, subject, "", *sides, since, why, _copied(source))
+        sides = f"{was}, {counted(before.partitions, 'partition')}", NO_TOPIC
+        yield OutsideChange(Outside.DELETED, subject, "", *sides, since, gone.format(source=source), copied)
         return
     if topic.topic_id != before.topic_id:
-        why = COPY_RECREATED.format(source=source) if source is not None else RECREATED
-        why = PAUSES_GONE if ref.name.endswith(STATUS_TOPIC) else why
-        now_id = f"topic id {topic.topic_id}"
-        yield OutsideChange(Outside.RECREATED, subject, "", was, now_id, since, why, _copied(source))
+        sides, why = (was, f"topic id {topic.topic_id}"), recreated.format(source=source)
+        yield OutsideChange(Outside.RECREATED, subject, "", *sides, since, why, copied)
     if (count := len(topic.partitions)) != before.partitions:
-        sides = _partitions(before.partitions), _partitions(count)
+        sides = counted(before.partitions, "partition"), counted(count, "partition")
         yield OutsideChange(Outside.PARTITIONS, subject, "", *sides, since)
     if before.overrides is None or isinstance(topic.configs, Unknown):
         return
@@ -157,14 +151,6 @@ def _changed(
                 deletes = least < (number(old) or float("inf"))
             why = DELETED_ON_COPY if source is not None and deletes else ""
             yield OutsideChange(Outside.OVERRIDE, subject, key, *sides, since, why)
-
-
-def _copied(source: TopicRef | None) -> CopiedAgain | None:
-    return CopiedAgain(of_topic(source)) if source is not None else None
-
-
-def _partitions(count: int) -> str:
-    return counted(count, "partition")
 
 
 def _words(key: str, value: str | None) -> str:

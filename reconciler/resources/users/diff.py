@@ -34,11 +34,18 @@ from reconciler.model.principals import (
     credentials_text,
     user_words,
 )
-from reconciler.resources.prune import names_shown, too_many_pruned
-from reconciler.text import counted
+from reconciler.resources.prune import too_many_pruned
+from reconciler.text import counted, first_of
 
 Records = Mapping[str, UserRecord]
 NO_CREDENTIALS: Credentials = {}
+
+
+def user_clusters(topology: Topology) -> frozenset[str]:
+    """Clusters whose users are read: none if git has no section ``users``."""
+    if topology.users_declared:
+        return frozenset(topology.clusters)
+    return frozenset(name for user in topology.users for name in user.clusters)
 
 
 def compare_users(topology: Topology, live: LiveState, pruning: bool) -> Findings:
@@ -214,7 +221,7 @@ def _undeclared(
     ignored += [
         Ignored(subject, "user-left-over", f"{user_words(who)}: {reason.text}; plan --prune deletes it") for who in ours
     ]
-    note = f"plan --prune would delete {counted(len(ours), 'SCRAM user')} of {cluster}: {names_shown(ours)}"
+    note = f"plan --prune would delete {counted(len(ours), 'SCRAM user')} of {cluster}: {first_of(ours)}"
     return Findings(ignored=tuple(ignored), notes=(note,) if ours else ())
 
 

@@ -11,7 +11,7 @@ from reconciler.model.ports import ClusterAdmin
 from reconciler.model.principals import AS_FOUND, credentials_text
 from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History
 from reconciler.model.reports.explain import RuleAnswer
-from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, parts
+from reconciler.resources.kind import ABSENT, UNKNOWN, Assessment, Counts, Kind, World, of_clusters, tally
 from reconciler.resources.topics.explain import ExplainBasis
 
 AFTER_RULES = 2_000
@@ -105,13 +105,9 @@ def cause(planned: Planned, _: History, __: changes.ConfigChange | None) -> Foun
 
 
 def counts(planned: Sequence[changes.UserChange]) -> Counts:
-    new = sum(isinstance(change, changes.AlterUser) and change.is_new for change in planned)
-    renewed = sum(isinstance(change, changes.AlterUser) for change in planned) - new
-    gone = sum(isinstance(change, changes.DeleteUser) and not change.left for change in planned)
-    return Counts(
-        parts((changes.Action.CREATE, new, "user"), (changes.Action.UPDATE, renewed, "user")),
-        parts((changes.Action.DELETE, gone, "user")),
-    )
+    """A user that keeps a credential is not deleted."""
+    said = (change for change in planned if isinstance(change, changes.AlterUser) or not change.left)
+    return tally(said, dict.fromkeys((changes.AlterUser, changes.DeleteUser), "user"))
 
 
 _BEGINS = "User:"

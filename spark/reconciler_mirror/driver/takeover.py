@@ -319,7 +319,7 @@ class _Open:
             s for s in specs if flow.starts_at(s.topic, s.partition) is None and (s.topic, s.partition) not in unknown
         ]
         # Leaves out partitions that another flow has copied, or another environment copies; their lanes stop them.
-        if flow.start_kind not in ("earliest", AGAIN):
+        if flow.start.unnamed not in ("earliest", AGAIN):
             await self.cluster.refresh({spec.target_topic for spec in others})
             before = await copied_before(self.cluster, self._ids(others))
             others = [spec for spec in others if (spec.topic, spec.partition) not in before]
@@ -329,9 +329,9 @@ class _Open:
                 others = [spec for spec in others if (spec.target_topic, spec.partition) not in strange]
         # "Latest", or a time, is resolved once for all partitions and committed: resolved again after a crash, or by a
         # later lane, it would skip the records from in between.
-        if flow.start_kind not in ("earliest", AGAIN) and others:
+        if flow.start.unnamed not in ("earliest", AGAIN) and others:
             begun = {(spec.topic, spec.partition): spec for spec in others}
-            kind, committed = (flow.start_kind, flow.start.timestamp_ms), flow.isolation == "read_committed"
+            kind, committed = (flow.start.unnamed, flow.start.timestamp_ms), flow.isolation == "read_committed"
             with closing(cluster_of(flow.source)) as source:
                 offsets = await positions.start_offsets(source, begun, *kind, committed=committed)
             hour, mark = positions.hour_now(), work_of(flow).first_mark

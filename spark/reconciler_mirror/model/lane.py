@@ -180,7 +180,7 @@ def lane_spec(flow: FlowSettings, lane: int) -> LaneSpec:
         target=flow.target,
         delivery=flow.delivery,
         isolation=flow.isolation,
-        start_kind=AGAIN if flow.start_kind == AGAIN else "earliest",
+        start_kind=AGAIN if flow.start.unnamed == AGAIN else "earliest",
         start_timestamp_ms=None,
         partitions=(),
         claim=AWAITED,

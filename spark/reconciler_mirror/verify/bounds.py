@@ -92,7 +92,7 @@ def judge(
         start, target_start = min(start, end), min(target_start, target_end)
 
     # A side is cut if it may have lost older records, or never had them.
-    begins_later = flow.start_kind not in ("earliest", AGAIN) or flow.starts_at(*source) is not None
+    begins_later = flow.start.unnamed not in ("earliest", AGAIN) or flow.starts_at(*source) is not None
     same = flow.keeps_offsets
     return PartitionRange(
         index=0,

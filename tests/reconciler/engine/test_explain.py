@@ -14,11 +14,12 @@ from reconciler.engine.explain import explain
 from reconciler.environment.load import load
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.sections import collect
-from reconciler.errors import ReconcilerError, Where
+from reconciler.errors import ReconcilerError, Unknown, Where
 from reconciler.model.environment.topology import Mirror, Tombstone, TopicDefaults, Topology
 from reconciler.model.reports.explain import ExplainedValue, TopicAnswer
 from reconciler.model.schemas import schema
 from reconciler.render.reports.declared import explanation_json, explanation_text
+from tests.support.access.acls import env, rules
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.fakes.cluster import unreachable
 from tests.support.worlds import LiveParts, live_parts, topologies
@@ -252,3 +253,15 @@ topics:
         "30d by class critical, e.yaml:13",
         "7d by default of the environment, e.yaml:8",
     )
+
+
+def test_without_the_ownership_record_no_rule_is_called_unmanaged() -> None:
+    seen, declared = world(), env("access: []\n")
+    east = seen.clusters["east"]
+    east.acls |= rules("allow User:app read topic orders")
+    [answer] = explain(declared, "User:app", seen.look(declared)).access
+    assert answer.because == "unmanaged: neither declared nor made by an earlier run"
+    east.record_unreadable = Unknown("ownership record of east", "no answer")
+    found = explain(declared, "User:app", seen.look(declared))
+    assert found.unknown == (east.record_unreadable,)
+    assert [each.because for each in found.access] == ["not declared; whether an earlier run made it is not known"]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.engine.topic_list import topic_list
+import pytest
+
+from reconciler.engine.topic_list import owners, topic_list
 from reconciler.errors import Unknown
+from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveState
-from tests.support.builders import flow, topic, topology, world
+from reconciler.resources.flows.routes import TopicHop
+from tests.support.builders import cluster, flow, topic, topology, world
 
 
 def test_each_topic_says_whose_it_is() -> None:
@@ -51,3 +55,15 @@ def test_partitions_without_a_leader_or_replicas_are_a_problem() -> None:
     [row] = topic_list(declared, LiveState({"east": replace(east, topics={"orders": sick})}, {}))
     assert row.problem == "1 without a leader, 1 under-replicated"
     assert row.factor == 1
+
+
+def test_of_two_flows_into_one_topic_the_same_one_always_decides_whose_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = TopicRef("hub", "orders")
+    hops = [TopicHop(TopicRef(name, "orders"), made, f"{name}-to-hub") for name in ("east", "west")]
+    labelled = [topic("orders", name, labels={"owner": f"team-{name}"}) for name in ("east", "west")]
+    declared = replace(
+        topology(*map(cluster, ("east", "west", "hub"))), topics={each.clusters[0]: each for each in labelled}
+    )
+    for some in (hops, hops[::-1]):
+        monkeypatch.setattr("reconciler.engine.topic_list.hops_between", lambda *_, some=some: some)
+        assert owners(declared, LiveState({}, {}))[made] == "team-east"

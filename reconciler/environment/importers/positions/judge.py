@@ -226,7 +226,7 @@ def _notes(flow: Flow, alias: str, topics: Sequence[ImportedTopic], world: Posit
         )
 
     # Where copying begins without a position, and whether copies would land elsewhere.
-    otherwise = flow.start.otherwise or flow.start.kind
+    otherwise = flow.start.unnamed
     if fresh := [topic for topic in topics if topic.begun]:
         count = counted(sum(len(topic.begun) for topic in fresh), "partition")
         named = ", ".join(topic.name for topic in fresh[:5]) + (" ..." if len(fresh) > 5 else "")

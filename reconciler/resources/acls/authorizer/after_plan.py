@@ -6,14 +6,14 @@ Kafka does not report the principals of group members, so every group that the l
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
-from reconciler.model.changes import About, AclChange, Change, CreateAcl, CreateTopic, DeleteAcl, Refused, Risk, Subject
+from reconciler.model.changes import About, AclChange, Change, CreateAcl, CreateTopic, Refused, Risk, Subject
 from reconciler.model.environment.topology import TopicRef, Topology
 from reconciler.model.live import LiveCluster, LiveState
-from reconciler.model.plan import AccessShift, ImpactQuery, Plan, Planned, ReadingGroup, Stakes
+from reconciler.model.plan import AccessShift, Plan, Planned, ReadingGroup, Stakes
 from reconciler.model.principals import ANYONE, AclBinding, Operation, PatternType, ResourceType
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import shifts
-from reconciler.resources.acls.authorizer.lockout import own_lockouts, takes_away
+from reconciler.resources.acls.authorizer.lockout import carried_out, own_lockouts, takes_away
 from reconciler.resources.flows.routes import Route
 from reconciler.text import BRIEF, counted, first_of, grouped
 
@@ -54,13 +54,6 @@ def outlook(topology: Topology, live: LiveState, routes: Iterable[Route], change
     )
 
 
-def rules_after(rules: frozenset[AclBinding], changes: Iterable[Change], cluster: str) -> frozenset[AclBinding]:
-    """``rules`` of ``cluster`` once ``changes`` are carried out."""
-    mine = [change for change in changes if isinstance(change, AclChange) and change.cluster == cluster]
-    created = {change.acl for change in mine if isinstance(change, CreateAcl)}
-    return (rules | created) - {change.acl for change in mine if isinstance(change, DeleteAcl)}
-
-
 def judged(planned: Iterable[Planned], given_outlook: Outlook) -> Iterable[Planned]:
     """Lowers the risk of changes after which everyone may do what they may today, and says so."""
     for each_planned in planned:
@@ -78,11 +71,11 @@ def _of_cluster(
     """``new_topics``: topics that the plan creates, which existing rules may cover. Names are shortened for display
     only after all decisions."""
     assert isinstance(cluster.acls, frozenset)
-    rules = rules_after(cluster.acls, changes, cluster.name)
+    rules = carried_out(cluster.acls, changes)
     before, after = Rulebook.of(cluster.acls), Rulebook.of(rules)
     names = {ResourceType.TOPIC: cluster.topics.keys() | new_topics}
     all_shifts = shifts(before, after, [change.acl for change in changes], names, cluster.name)
-    ours = own_lockouts(topology, cluster.name, routes, (before, after), changes)
+    ours, upholding = own_lockouts(topology, cluster.name, routes, (before, after), changes)
     idle = [
         change
         for change in changes
@@ -100,7 +93,7 @@ def _of_cluster(
         ours.refused,
         (*ours.notes, *_first_rules(cluster, before, changes)),
         frozenset((change.cluster, change.acl) for change in harmless),
-        tuple(Subject(About.ACL, cluster.name, str(acl)) for acl in sorted(ours.rests_on)),
+        tuple(Subject(About.ACL, cluster.name, str(acl)) for acl in sorted(upholding)),
     )
 
 
@@ -135,22 +128,14 @@ MOST = 100
 """Most topics of one plan with a lookup of their readers."""
 
 
-def reading_questions(plan: Plan, live: LiveState) -> dict[str, tuple[ImpactQuery, ...]]:
-    """Cluster -> topics that some principal may no longer read."""
-    queries: dict[str, dict[str, ImpactQuery]] = {}
-    groups_left = MOST
-    for shift in plan.shifts:
-        cluster = live.known(shift.cluster)
-        for name in _read(shift):
-            if groups_left and cluster is not None and (topic := cluster.topics.get(name)):
-                asked = queries.setdefault(cluster.name, {})
-                groups_left -= name not in asked
-                asked[name] = ImpactQuery.of(topic)
-    return {cluster: tuple(some.values()) for cluster, some in queries.items()}
+def lost_to_readers(plan: Plan, live: LiveState) -> list[TopicRef]:
+    """Existing topics that some principal may no longer read, up to a limit."""
+    refs = dict.fromkeys(TopicRef(shift.cluster, name) for shift in plan.shifts for name in _read(shift))
+    return [ref for ref in refs if live.topic(ref) is not None][:MOST]
 
 
 def with_readers(plan: Plan, live: LiveState, impacts: Mapping[TopicRef, Stakes]) -> Plan:
-    """``impacts``: at least the answers to ``reading_questions``. Taking a topic from an active group is high risk."""
+    """``impacts``: at least of ``lost_to_readers``. Taking a topic from an active group is high risk."""
     if not any(_read(shift) for shift in plan.shifts):
         return plan
     shifts = tuple(_with_readers(shift, live, impacts) if _read(shift) else shift for shift in plan.shifts)

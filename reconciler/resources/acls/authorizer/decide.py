@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
-from reconciler.model.principals import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
+from reconciler.model.principals import (
+    ANYONE,
+    IMPLIED_BY,
+    WILDCARD,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from reconciler.text import grouped
 
 _Key = tuple[ResourceType, str]
-
-IMPLIES: Mapping[Operation, frozenset[Operation]] = MappingProxyType(
-    {
-        Operation.DESCRIBE: frozenset(
-            {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
-        ),
-        Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
-    }
-)
-"""Requested operation -> allowed operations that imply it. A denial implies nothing, except for ALL."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -109,7 +107,7 @@ def _applies(rule: AclBinding, request: AccessRequest) -> bool:
         return False
     if rule.operation in (Operation.ALL, request.operation):
         return True
-    return rule.permission is Permission.ALLOW and rule.operation in IMPLIES.get(request.operation, ())
+    return rule.permission is Permission.ALLOW and rule.operation in IMPLIED_BY.get(request.operation, ())
 
 
 def _by_name(rules: Iterable[AclBinding]) -> dict[_Key, tuple[AclBinding, ...]]:

@@ -9,8 +9,17 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reconciler.model.plan import AccessShift
-from reconciler.model.principals import ANYONE, WILDCARD, AclBinding, Operation, PatternType, Permission, ResourceType
-from reconciler.resources.acls.authorizer.decide import IMPLIES, AccessRequest, Rulebook
+from reconciler.model.principals import (
+    ANYONE,
+    IMPLIED_BY,
+    WILDCARD,
+    AclBinding,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 
 Names = Mapping[ResourceType, Collection[str]]
 """Existing topics and groups of the cluster. Other names count only as future ones."""
@@ -66,7 +75,7 @@ def shifts(
             for each in OPERATIONS[rule.resource]
             if before.allow_everyone
             or rule.operation in (Operation.ALL, each)
-            or (allows and rule.operation in IMPLIES.get(each, ()))
+            or (allows and rule.operation in IMPLIED_BY.get(each, ()))
         )
         for members in classes.under(rule):
             for principal in principals:

@@ -3,11 +3,12 @@
 Checks only what the topology needs today; a principal with fewer rights than its role is not an error.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import replace
 
-from reconciler.model.changes import About, AclChange, DeleteAcl, Reason, Refused, Subject, Why
+from reconciler.model.changes import About, AclChange, CreateAcl, DeleteAcl, Refused, Subject, Why
 from reconciler.model.environment.topology import OURS, Flow, Principal, Topology
+from reconciler.model.plan import Findings
 from reconciler.model.principals import (
     ANYONE,
     AccessRole,
@@ -44,25 +45,22 @@ Books = tuple[Rulebook, Rulebook]
 """Before and after."""
 
 
-@dataclass(frozen=True, slots=True)
-class LockoutFindings:
-    """``refused``: with proof; ``notes``: on principals with unknown names; ``rests_on``: rules that uphold needed
-    rights, so that a plan is stale once one of them is deleted."""
-
-    refused: tuple[Refused, ...]
-    notes: tuple[str, ...]
-    rests_on: frozenset[AclBinding]
-
-
 def takes_away(change: AclChange) -> bool:
     return isinstance(change, DeleteAcl) is (change.acl.permission is Permission.ALLOW)
 
 
+def carried_out(rules: frozenset[AclBinding], changes: Iterable[AclChange]) -> frozenset[AclBinding]:
+    """``rules`` after ``changes``."""
+    wanted = {change.acl: isinstance(change, CreateAcl) for change in changes}
+    return (rules - wanted.keys()) | {acl for acl, there in wanted.items() if there}
+
+
 def own_lockouts(
     topology: Topology, cluster: str, routes: Sequence[Route], books: Books, changes: Iterable[AclChange]
-) -> LockoutFindings:
+) -> tuple[Findings, Set[AclBinding]]:
     """Finds needed rights that the plan takes from this environment's own principals: a program that locks itself out
-    cannot repair it. ``books``: rules before and after."""
+    cannot repair it. ``books``: rules before and after. The second part: rules that uphold needed rights, so that a
+    plan is stale once one of them is deleted."""
     taking = [change.acl for change in changes if takes_away(change)]
     refused: list[Refused] = []
     notes: list[str] = []
@@ -100,9 +98,8 @@ def own_lockouts(
                 else f"delete it with kafka-acls.sh where {needs.name} is"
             )
             advice = f"{todo}; brokers do not report who is a super user: {by_hand} one"
-            refusal = Refused(Subject(About.ACLS, cluster), Reason(Why.LOCKS_ITSELF_OUT, problem), advice)
-            refused.append(refusal)
-    return LockoutFindings(tuple(refused), tuple(notes), frozenset(rests_on))
+            refused.append(Refused.of(Subject(About.ACLS, cluster), Why.LOCKS_ITSELF_OUT, problem, advice))
+    return Findings(refused=tuple(refused), notes=tuple(notes)), rests_on
 
 
 def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Iterator[Needs]:
@@ -117,20 +114,18 @@ def needs_of(topology: Topology, cluster: str, routes: Sequence[Route]) -> Itera
             yield Needs(kind, name, tuple(rights), topics, ids)
 
 
-def reached(needs: Needs, rules: Sequence[AclBinding]) -> list[AclBinding]:
-    """Needed requests, name by name, as far as ``rules`` cover them. A pattern on groups has no known names."""
-    names = {
-        ResourceType.TOPIC: needs.topics,
-        ResourceType.TRANSACTIONAL_ID: needs.transactional_ids,
-    }
+def reached(needs: Needs, rules: Sequence[AclBinding] | None, most: int | None = None) -> list[AclBinding]:
+    """Needed requests, name by name, as far as ``rules`` cover them; None: all. ``most``: topics at most. A pattern on
+    groups has no known names."""
+    names = {ResourceType.TOPIC: sorted(needs.topics)[:most], ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
     affected: list[AclBinding] = []
     for acl in needs.rights:
         if acl.pattern is PatternType.LITERAL and not acl.wildcard:
             affected.append(acl)
             continue
-        reaching = [acl_binding for acl_binding in rules if acl_binding.resource is acl.resource]
-        for name in names.get(acl.resource, ()):
-            if acl.covers_name(name) and any(acl.covers_name(name) for acl in reaching):
+        reaching = None if rules is None else [rule for rule in rules if rule.resource is acl.resource]
+        for name in filter(acl.covers_name, names.get(acl.resource, ())):
+            if reaching is None or any(rule.covers_name(name) for rule in reaching):
                 affected.append(replace(acl, name=name, pattern=PatternType.LITERAL))
     return affected
 
@@ -178,12 +173,17 @@ def _known(
     kind: Principal, topology: Topology, cluster: str, routes: Iterable[Route]
 ) -> tuple[frozenset[str], tuple[str, ...]]:
     """Topics and transactional ids behind the wildcards and prefixes of a role."""
-    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
     if kind is Principal.MIRROR:
         targets = [flow for flow in topology.flows.values() if flow.target == cluster]
         lanes = tuple(lane_id(flow.state_name, lane) for flow in targets for lane in range(flow.lanes))
-        return frozenset(remote), lanes
-    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
-    internal = {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}
+        return frozenset(route.remote.name for route in routes if route.remote.cluster == cluster), lanes
     lock = (transactional_id(topology.environment),) if lock_cluster(topology).name == cluster else ()
-    return frozenset(remote | declared | internal | {topology.clusters[cluster].own_topics.lock}), lock
+    own = topology.clusters[cluster].own_topics
+    return frozenset({*planned_names(topology, cluster, routes), own.lock}), lock
+
+
+def planned_names(topology: Topology, cluster: str, routes: Iterable[Route]) -> set[str]:
+    """Topics that git declares on the cluster, that flows bring there, or that mirrors keep there."""
+    declared = {topic.name for topic in topology.topics.values() if cluster in topic.clusters}
+    remote = {route.remote.name for route in routes if route.remote.cluster == cluster}
+    return declared | remote | {topic.ref.name for topic in internal_topics(topology) if topic.ref.cluster == cluster}

@@ -1,6 +1,6 @@
 """Asks brokers for the rights of each login, before and after an ACL batch."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -39,7 +39,7 @@ def wanted(needs: Sequence[Needs], touched: Sequence[AclBinding]) -> tuple[AclBi
     everything: dict[AclBinding, None] = {}
     for need in needs:
         everything |= dict.fromkeys(reached(need, touched))
-        everything |= dict.fromkeys(_some(need))
+        everything |= dict.fromkeys(reached(need, None, MOST))
     covers = _covering(touched)
     acls = sorted(everything, key=lambda acl: not covers(acl))
     topics = _first((acl.name for acl in acls if acl.resource is ResourceType.TOPIC), MOST)
@@ -100,18 +100,6 @@ def _covering(rules: Iterable[AclBinding]) -> Callable[[AclBinding], bool]:
         return any(kind is acl.resource and acl.name.startswith(begin) for kind, begin in prefixes)
 
     return covers
-
-
-def _some(needs: Needs) -> Iterator[AclBinding]:
-    """Needs in order, regardless of the wave."""
-    names = {ResourceType.TOPIC: sorted(needs.topics)[:MOST], ResourceType.TRANSACTIONAL_ID: needs.transactional_ids}
-    for acl in needs.rights:
-        if acl.pattern is PatternType.LITERAL and not acl.wildcard:
-            yield acl
-            continue
-        for name in names.get(acl.resource, ()):
-            if acl.covers_name(name):
-                yield replace(acl, name=name, pattern=PatternType.LITERAL)
 
 
 def _first(names: Iterable[str], most: int) -> frozenset[str]:

@@ -15,7 +15,7 @@ from reconciler.model.principals import ANYONE, WILDCARD, AclBinding, PatternTyp
 from reconciler.model.reports.probe import Needs, ProbeCheck, ProbeVerdict
 from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 from reconciler.resources.acls.authorizer.gains_and_losses import locked_out, shifts
-from reconciler.resources.acls.authorizer.lockout import reached
+from reconciler.resources.acls.authorizer.lockout import carried_out, reached
 from reconciler.resources.acls.probe.rights import ProbedLogin, is_allowed
 from reconciler.text import BRIEF, counted, in_shell
 
@@ -219,9 +219,8 @@ def before_of(changes: Iterable[AclChange], access: LiveAccess) -> dict[AclBindi
     """State of each rule before its wave. A rule that an unconfirmed earlier wave changed keeps the state before that
     one, so that undoing restores it."""
     rules = access.acls if isinstance(access.acls, frozenset) else frozenset[AclBinding]()
-    owned = {} if isinstance(access.owned, Unknown) else access.owned
     return {
-        change.acl: access.pending.get(change.acl) or Before(change.acl in rules, owned.get(change.acl))
+        change.acl: access.pending.get(change.acl) or Before(change.acl in rules, access.ours.get(change.acl))
         for change in changes
     }
 
@@ -230,12 +229,6 @@ def put_back(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -
     """``rules`` with the states of ``before`` restored."""
     present = {acl for acl, state in before.items() if state.there}
     return (frozenset(rules) | present) - (before.keys() - present)
-
-
-def carried_out(rules: Iterable[AclBinding], changes: Iterable[AclChange]) -> frozenset[AclBinding]:
-    """``rules`` after ``changes``."""
-    wanted = {change.acl: isinstance(change, CreateAcl) for change in changes}
-    return (frozenset(rules) - wanted.keys()) | {acl for acl, there in wanted.items() if there}
 
 
 def settled(rules: Iterable[AclBinding], before: Mapping[AclBinding, Before]) -> frozenset[AclBinding]:

@@ -53,7 +53,7 @@ def _language(form: Form) -> tuple[automata.Language, bool]:
                 graph.final = graph.sequence(items, 0)
             except TooLargeError:
                 return automata.EVERYTHING, False
-            return _Automaton(graph), graph.exact
+            return automata.Memoised(_Automaton(graph)), graph.exact
         case Negated(part):
             inner, exact = _language(part)
             return (automata.Complement(inner) if exact else automata.EVERYTHING), exact
@@ -180,17 +180,11 @@ def _is(char: str, kind: Any, value: Any, ignores_case: bool) -> bool:
 
 
 class _Automaton:
-    """The graph, made deterministic lazily. States are numbers of sets of nodes."""
+    """The graph, made deterministic: a state is the set of nodes that the name may have reached. For ``Memoised``."""
 
     def __init__(self, graph: _Graph) -> None:
         self._graph = graph
-        self._numbers: dict[frozenset[int], int] = {}
-        self._sets: list[frozenset[int]] = []
-        self._steps: dict[tuple[int, str], int] = {}
-        self._accepting: dict[int, bool] = {}
         self._work = 0
-        self._start = self._number(self._closure({0}, "begin"))
-        # A match of the empty text may depend on both ^ and $, which is irrelevant: no topic name is empty.
 
     def _closure(self, nodes: set[int], asked: str) -> frozenset[int]:
         """All nodes reachable by empty edges. ``asked``: "begin" or "end", at the beginning or end of the name."""
@@ -202,37 +196,23 @@ class _Automaton:
                     waiting.append(after)
         return frozenset(nodes)
 
-    def _number(self, nodes: frozenset[int]) -> int:
-        number = self._numbers.get(nodes)
-        if number is None:
-            number = self._numbers[nodes] = len(self._sets)
-            self._sets.append(nodes)
-        return number
-
     def start(self) -> automata.State:
-        return self._start
+        # A match of the empty text may depend on both ^ and $, which is irrelevant: no topic name is empty.
+        return self._closure({0}, "begin")
 
     def step(self, state: automata.State, char: str) -> automata.State:
-        key = (state, char)
-        step = self._steps.get(key)
-        if step is None:
-            # Lazy subset construction, with limited work because it can be exponential in the expression.
-            self._work += len(self._sets[state])
-            if self._work > MAX_WORK:
-                raise automata.UndecidedError
-            after = {to for node in self._sets[state] for chars, to in self._graph.edges[node] if char in chars}
-            step = self._steps[key] = self._number(self._closure(after, ""))
-        return step
+        # Lazy subset construction, with limited work because it can be exponential in the expression.
+        self._work += len(state)
+        if self._work > MAX_WORK:
+            raise automata.UndecidedError
+        edges = self._graph.edges
+        return self._closure({to for node in state for chars, to in edges[node] if char in chars}, "")
 
     def accepts(self, state: automata.State) -> bool:
-        accepts = self._accepting.get(state)
-        if accepts is None:
-            accepts = self._graph.final in self._closure(set(self._sets[state]), "end")
-            self._accepting[state] = accepts
-        return accepts
+        return self._graph.final in self._closure(set(state), "end")
 
     def dead(self, state: automata.State) -> bool:
-        return not self._sets[state]
+        return not state
 
     def full(self, state: automata.State) -> bool:  # noqa: ARG002 - not worth finding out
         return False

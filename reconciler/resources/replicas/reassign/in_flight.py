@@ -56,10 +56,6 @@ class ReassignmentProgress:
             parts.append(f"these in about {time_words(bytes_left / rate)}")
         return ", ".join(parts)
 
-    def stirred(self, now: float) -> None:
-        """Notes progress other than bytes."""
-        self.moved_at = now
-
     def rate(self) -> float:
         """Bytes a second."""
         if len(self.samples) < 2:
@@ -129,7 +125,7 @@ class ReassignmentWindow:
                 del self.asked[partition]
                 self.reached.add(partition)
                 self.progress.done += 1
-                self.progress.stirred(self.watch.now())
+                self.progress.moved_at = self.watch.now()
             elif self.asked[partition] >= CONFIRM_TRIES:
                 self._lose(partition, "the brokers show other replicas: someone cancelled or replaced the reassignment")
             else:

@@ -315,12 +315,11 @@ def journal_for(
     lists = {(listed.topic, listed.key): listed for listed in begun.lists}
     entries: dict[tuple[str, str], list[str]] = {}
     for (topic, partition), placement in sorted(growing.items()):
-        entries.setdefault((topic, replicas.LEADER_REPLICAS), []).extend(
-            f"{partition}:{broker}" for broker in placement.before
-        )
-        entries.setdefault((topic, replicas.FOLLOWER_REPLICAS), []).extend(
-            f"{partition}:{broker}" for broker in placement.added
-        )
+        for key, side in (
+            (replicas.LEADER_REPLICAS, placement.before),
+            (replicas.FOLLOWER_REPLICAS, placement.added),
+        ):
+            entries.setdefault((topic, key), []).extend(f"{partition}:{broker}" for broker in side)
     for (topic, key), wanted in entries.items():
         here = entries_of(live[topic].overrides.get(key, ""))
         # `*` already throttles every partition.

@@ -12,7 +12,7 @@ from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.doctor.rights import record_needs, topic_needs
 from reconciler.errors import Unknown
 from reconciler.model.environment.flow_settings import Carry, Groups, OffsetsKept
-from reconciler.model.environment.topology import Principal, Topology
+from reconciler.model.environment.topology import Principal, Tombstone, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.principals import QUOTA_KEYS, Quota, ScramUser, entity
 from reconciler.model.reports.doctor import Ask, DoctorVerdict, Finding, Rights
@@ -54,6 +54,22 @@ def rights(principal: Principal, operations: Mapping[str, Iterable[str]], **more
     allowed = {name: frozenset(words) for name, words in operations.items()}
     fields: dict[str, Any] = {"sees_all": True, "operations": allowed} | more
     return Rights(principal, f"User:{principal}", "a:9092", **fields)
+
+
+def test_topics_with_a_tombstone_are_asked_about_and_each_gets_its_own_grant() -> None:
+    names = [f"old-{number}" for number in range(4)]
+    stones = tuple(Tombstone("east", name, "an-id", "moved", "2099-01-01") for name in names)
+    world, seen = replace(WORLD, deletions=stones), FakeCluster("east")
+    for name in ("orders", "other", *names):
+        seen.put(name)
+    state = LiveState({**live().clusters, "east": seen.read()}, {})
+    asked = asks(world, state, find_routes(world, state).routes)["east", Principal.APPLY]
+    assert asked.topics == (*names, "orders")
+    everything = ("DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE", "ALTER", "ALTER_CONFIGS")
+    allowed = dict.fromkeys(asked.topics, everything)
+    missing = lacking("east", rights(Principal.APPLY, allowed, cluster=frozenset(everything)), world)
+    grant = "kafka-acls.sh --bootstrap-server a:9092 --add --allow-principal 'User:apply' --operation Delete --topic"
+    assert missing == [f"{grant} {name}" for name in names]
 
 
 def test_plan_is_never_advised_to_get_the_rights_of_apply() -> None:

@@ -9,9 +9,8 @@ from reconciler.engine.plan.amounts import (
     AmountKind,
     amounts,
     beginning_to_travel,
-    copy_questions,
 )
-from reconciler.engine.plan.impact import weighed
+from reconciler.engine.plan.impact import about, weighed
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, ImpactQuery, Plan, Stakes
@@ -46,7 +45,10 @@ def looked(seen: World, declared: Topology) -> tuple[Plan, LiveState, tuple[Topi
 def test_what_begins_to_travel_is_asked_about_at_its_source() -> None:
     made, live, travelling = looked(*widened())
     assert [str(hop.source) for hop in travelling] == ["east/pay.in", "east/pay.out"]
-    assert copy_questions(travelling, live) == {"east": (ImpactQuery("pay.in", 2), ImpactQuery("pay.out", 2))}
+    assert list(about([hop.source for hop in travelling], live).values()) == [
+        ImpactQuery("pay.in", 2),
+        ImpactQuery("pay.out", 2),
+    ]
     assert made.changes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from reconciler.engine.plan.impact import MOST, filled, on_empty, questions, weighed
+from reconciler.engine.plan.impact import MOST, about, empty_then, filled, questions, weighed
 from reconciler.model.changes import Risk
 from reconciler.model.environment.topology import Tombstone, TopicRef, Topology
 from reconciler.model.live import LiveState
@@ -37,7 +37,12 @@ def test_what_is_dangerous_is_asked_about_with_the_retention_it_gets() -> None:
     wished = replace(wished, deletions=(Tombstone("east", "old", old.topic_id, "moved", "2099-01-01"),))
     made = seen.plan(wished)
     assert questions(made, seen.look(wished)) == {
-        "east": (ImpactQuery("small", 2, 60), ImpactQuery("old", 2), ImpactQuery("grown", 2)),
+        TopicRef("east", name): query
+        for name, query in {
+            "small": ImpactQuery("small", 2, 60),
+            "old": ImpactQuery("old", 2),
+            "grown": ImpactQuery("grown", 2),
+        }.items()
     }
     told = {one.id: one.stakes for one in weighed(made, wished, {}).changes}
     assert told["partitions:east/grown"] == Stakes(flows=("east-to-west",))
@@ -49,7 +54,7 @@ def test_what_expires_is_reported_of_the_retention_and_not_of_what_else_happens_
     seen.clusters["east"].put("both", 2, retention_ms="9000")
     wished = topology(topic("both", partitions=4, configs={"retention.ms": "60"}))
     made = seen.plan(wished)
-    assert questions(made, seen.look(wished)) == {"east": (ImpactQuery("both", 2, 60),)}
+    assert questions(made, seen.look(wished)) == {TopicRef("east", "both"): ImpactQuery("both", 2, 60)}
     told = {TopicRef("east", "both"): Stakes(1 << 20, 40, 30)}
     found = {one.id: stakes_lines([one.stakes]) for one in weighed(made, wished, told).changes}
     assert any("30 of these are past the new limit" in line for line in found["configs:east/both"])
@@ -63,7 +68,7 @@ def test_a_plan_without_danger_asks_nothing() -> None:
 
 def test_it_is_capped_and_says_so() -> None:
     wished, made, live = lowered(MOST + 5)
-    assert sum(map(len, questions(made, live).values())) == MOST
+    assert len(questions(made, live)) == MOST
     found = weighed(made, wished, {})
     assert sum(one.stakes is not None for one in found.changes) == MOST
     assert f"what is at stake was read for the first {MOST} of {MOST + 5} dangerous changes" in found.notes
@@ -124,7 +129,7 @@ def test_a_topic_that_was_empty_is_asked_again_before_its_saved_plan_is_applied(
     wished, made, live = lowered(3)
     refs = [TopicRef("east", f"t{number:03}") for number in range(3)]
     made = weighed(made, wished, {refs[0]: Stakes(0, 0), refs[1]: Stakes(0, 0), refs[2]: Stakes(9, 9)})
-    assert on_empty(made, live) == {"east": (ImpactQuery("t000", 2), ImpactQuery("t001", 2))}
+    assert about(empty_then(made), live) == {ref: ImpactQuery(ref.name, 2) for ref in refs[:2]}
     now = {refs[0]: Stakes(0, 0), refs[1]: Stakes(1 << 20, 1_234)}
     assert [str(one) for one in filled(made, now)] == ["records of east/t001: was none, is at most 1,234"]
     dark = filled(made, {refs[0]: Stakes(unknown=("records: no answer",))})
@@ -134,5 +139,6 @@ def test_a_topic_that_was_empty_is_asked_again_before_its_saved_plan_is_applied(
 
 def test_where_nothing_was_called_empty_no_one_is_asked_again() -> None:
     wished, made, live = lowered(1)
-    assert on_empty(made, live) == {}
-    assert on_empty(weighed(made, wished, {TopicRef("east", "t000"): Stakes(9, 9)}), live) == {}
+    assert live.topic(TopicRef("east", "t000")) is not None
+    assert empty_then(made) == []
+    assert empty_then(weighed(made, wished, {TopicRef("east", "t000"): Stakes(9, 9)})) == []

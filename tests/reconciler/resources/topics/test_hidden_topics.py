@@ -12,7 +12,6 @@ from reconciler.engine.doctor.permissions import asks, permission_findings
 from reconciler.engine.drift.causes import differences
 from reconciler.engine.drift.parity import parity
 from reconciler.engine.explain import explain
-from reconciler.engine.plan.file import unreadable
 from reconciler.environment.adopt.accept_drift import accept
 from reconciler.errors import ClusterError, ExitCode, ReconcilerError
 from reconciler.model.changes import CreateTopic
@@ -130,7 +129,7 @@ def test_what_a_tombstone_names_and_is_denied_is_not_taken_for_deleted() -> None
 
 def test_an_apply_whose_ground_may_not_be_checked_any_more_is_reported_so() -> None:
     seen, wished = denying()
-    assert {one.subject for one in unreadable(seen.look(wished))} == {*DENIED, "east/pay"}
+    assert {one.subject for one in seen.look(wished).unanswered} == {*DENIED, "east/pay"}
 
 
 @pytest.mark.parametrize("sync", [True, False])

@@ -18,7 +18,7 @@ from reconciler.model.plan import Plan, ReadingGroup, Stakes
 from reconciler.model.principals import Operation, Permission, ResourceType
 from reconciler.render.plan.markdown import plan_markdown
 from reconciler.render.plan.text import plan_text
-from reconciler.resources.acls.authorizer.after_plan import MOST, reading_questions, with_readers
+from reconciler.resources.acls.authorizer.after_plan import MOST, lost_to_readers, with_readers
 from tests.support.access.acls import rules
 from tests.support.access.secured import PLAIN, ROLES, SECURE, env, ran, secured
 from tests.support.builders import world
@@ -143,8 +143,7 @@ access: [{principal: "User:a", clusters: [east], resource: topic, names: [orders
 
 def test_active_groups_of_the_loser_are_named_and_make_it_high_risk() -> None:
     planned, live = taken_from_a_reader()
-    (question,) = reading_questions(planned, live)["east"]
-    assert question.topic == "orders"
+    assert lost_to_readers(planned, live) == [TopicRef("east", "orders")]
     groups = (
         ReadingGroup("mine-1", "Stable", 3, 7),
         ReadingGroup("mine-2", "Empty", 0, 7),
@@ -174,9 +173,9 @@ def test_questions_are_capped_and_the_rest_is_reported() -> None:
     topics = {name: replace(east.topics["orders"], name=name) for name in names}
     live = LiveState({**live.clusters, "east": replace(east, topics=topics)}, live.mirrors)
     many = replace(planned, shifts=(replace(planned.shifts[0], names=tuple(names)),))
-    asked = reading_questions(many, live)["east"]
+    asked = lost_to_readers(many, live)
     assert len(asked) == MOST
-    weighed = with_readers(many, live, {TopicRef("east", one.topic): Stakes(readers=()) for one in asked})
+    weighed = with_readers(many, live, dict.fromkeys(asked, Stakes(readers=())))
     assert weighed.shifts[0].unknown == (f"who reads more than {MOST} topics was not asked",)
 
 

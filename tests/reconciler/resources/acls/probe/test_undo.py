@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from reconciler.errors import Unknown
 from reconciler.model.changes import AclChange, CreateAcl, DeleteAcl, Grant, Reason, Why
 from reconciler.model.live import Before, LiveAccess, Made
-from reconciler.resources.acls.probe.verdict import before_of, by_hand, carried_out, put_back
+from reconciler.resources.acls.authorizer.lockout import carried_out
+from reconciler.resources.acls.probe.verdict import before_of, by_hand, put_back
 from tests.support.access.acls import rule
 from tests.support.builders import world
 

@@ -18,7 +18,7 @@ from reconciler.engine.plan.build import basis_now, still_true
 from reconciler.engine.plan.summary import verdict
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.changes import FinishReassignment, ReassignReplicas
-from reconciler.model.environment.topology import Topology
+from reconciler.model.environment.topology import AuditTopic, Mirror, TopicDefaults, Topology
 from reconciler.model.live import Broker
 from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.replicas import (
@@ -353,6 +353,25 @@ def test_remote_topics_follow_the_factor_of_their_flow() -> None:
     seen.clusters["west"].put("east.orders", 2, 1)
     plan = seen.plan(topology(flow("east", "west", "orders", replication_factor=3)))
     assert list(changed(plan, ReassignReplicas)) == ["west/east.orders"]
+
+
+@pytest.mark.parametrize("audited", [False, True])
+def test_topics_of_the_program_follow_a_default_wherever_they_are(audited: bool) -> None:
+    """Of a mirror with two targets, one has an offset map and no status topic."""
+
+    def declared(factor: int) -> Topology:
+        defaults = TopicDefaults(replication_factor=factor)
+        clusters = [cluster(name, defaults=defaults) for name in ("east", "west", "hub")]
+        flows = [flow("east", name, "orders", replication_factor=1) for name in ("west", "hub")]
+        made = topology(*clusters, *flows, Mirror("both", tuple(each.name for each in flows)))
+        return replace(made, rules=replace(made.rules, audit=AuditTopic("runs", "east") if audited else None))
+
+    seen = world("east", "west", "hub", brokers=3)
+    seen.apply(declared(1))
+    plan = seen.plan(declared(3))
+    assert not plan.unknown
+    wanted = ["hub/__mirror_offsets", "hub/__mirror_status", "west/__mirror_offsets"]
+    assert sorted(changed(plan, ReassignReplicas)) == [*(["east/runs"] if audited else []), *wanted]
 
 
 def test_a_broker_that_goes_away_meanwhile_leaves_a_record_that_the_next_run_clears() -> None:
