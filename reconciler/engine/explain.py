@@ -62,7 +62,12 @@ def explain(
         topics = tuple(replace(answer, access=rules_about_topic(basis, rules, answer.ref)) for answer in topics)
     flows = (_flow(basis, topology.flows[name]),) if name in topology.flows and not key else ()
     mirrors = (_mirror(basis, topology.mirrors[name]),) if name in topology.mirrors and not key else ()
-    unknown = (*unread, *(why for answer in topics if (why := basis.hidden(answer.ref)) is not None))
+    shown = [there for answer in topics if (there := state.topic(answer.ref)) is not None]
+    unknown = (
+        *unread,
+        *(why for answer in topics if (why := basis.hidden(answer.ref)) is not None),
+        *(there.configs for there in shown if isinstance(there.configs, Unknown)),
+    )
     if not (topics or flows or mirrors):
         raise _nowhere(basis, subject, unknown)
     return Explanation(topology.environment, subject, topics, flows, mirrors, asked, unknown)

@@ -109,9 +109,9 @@ class Kind(Generic[Changed]):
     """Whether autonomy ``safe`` makes the change by itself, at that risk."""
     takes_away: tuple[type[Change], ...] = ()
     """Classes that do harm with a folder that was half read."""
-    confirm: Callable[[ClusterAdmin, Sequence[Changed]], Callable[[Changed], bool]] | None = None
-    """Asks a cluster once, after an interruption, and says of each change whether it was done (raises ClusterError);
-    None: nothing shows it, or only the probe that follows (``resources.acls.probe``)."""
+    confirm: Callable[[ClusterAdmin, Sequence[Changed]], Callable[[Changed], bool | None]] | None = None
+    """Asks a cluster once, after an interruption, and says of each change whether it was done, None where that cannot
+    be read (raises ClusterError); None: nothing shows it, or only the probe that follows (``resources.acls.probe``)."""
     cause: Callable[[Planned, History, ConfigChange | None], FoundCause | None] = lambda _, __, ___: None
     """How that came to be, where this kind knows more than when runs ended; of one config, where one is given."""
 

@@ -295,5 +295,7 @@ def _judge(
     return lambda planned: _found(planned, landed(planned.change))
 
 
-def _found(planned: Planned, made: bool) -> Outcome:
+def _found(planned: Planned, made: bool | None) -> Outcome:
+    if made is None:
+        return unsure(planned)
     return Outcome(planned.id, *((Result.DONE, "") if made else (Result.FAILED, CUT_SHORT)))

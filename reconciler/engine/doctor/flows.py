@@ -17,7 +17,7 @@ from reconciler.model.reports.doctor import Check, ClusterFacts, Finding
 from reconciler.resources.flows.routes import Route
 from reconciler.resources.topics.expected import Prospect
 from reconciler.resources.topics.limits import KeptLess, kept_less, kept_less_words
-from reconciler.text import BRIEF, counted
+from reconciler.text import BRIEF, counted, first_of
 
 LIMIT = "max.message.bytes"
 LOG_OVERHEAD = 12
@@ -78,8 +78,11 @@ def flow_findings(
         yield keeps_as_much(Check(subject, "limits"), flow, own_routes, prospects, facts)
 
         # Topics whose copies cannot be written with acks=all.
-        stuck = []
+        stuck: list[str] = []
+        unread: list[str] = []
         for topic, ref in ((live.topic(route.remote), route.remote) for route in own_routes):
+            if topic is not None and isinstance(topic.configs, Unknown):
+                unread.append(str(ref))
             factor = min((len(part.replicas) for part in topic.partitions), default=None) if topic else None
             least = _number(topic, "min.insync.replicas")
             if least is not None and factor is not None and least > factor:
@@ -92,6 +95,11 @@ def flow_findings(
                 " as there are replicas, so it protects less than it says"
             )
             yield replicas.problem("; ".join(stuck[:BRIEF]), why, todo)
+        elif unread:
+            text = (
+                f"min.insync.replicas of {counted(len(unread), 'remote topic')} is not known: {first_of(unread, BRIEF)}"
+            )
+            yield replicas.unknown(text, "", "Let the plan principal describe their configs")
         else:
             yield replicas.ok("min.insync.replicas of its remote topics can be met")
 

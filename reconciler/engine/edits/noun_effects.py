@@ -6,6 +6,7 @@ from dataclasses import replace
 from reconciler.engine.edits.edit_and_plan import OUTSIDE, EditAndPlan, Judge, edited, quiet
 from reconciler.engine.edits.fields import NOT_SET, SAME_NAMES, SAME_SET
 from reconciler.engine.edits.flows import not_read
+from reconciler.errors import Unknown
 from reconciler.model import changes
 from reconciler.model.config_values import human
 from reconciler.model.environment.topology import Flow, TopicRef, Undeclared
@@ -116,6 +117,8 @@ def _topic_field(item: ItemChange, field: FieldChange, sides: EditAndPlan, refs:
     if sides.touched(family, lambda change: _sets(change, key, made=not gone) or _begins(change, refs)):
         return None
     there = [(topic, ref) for ref in refs if (topic := sides.live.topic(ref)) is not None]
+    if any(isinstance(topic.configs, Unknown) for topic, _ in there):
+        return None  # what they have is not known
     values = {value: ref for topic, ref in there if (value := topic.overrides.get(key)) is not None}
     if not gone:
         why = sides.ignored(family, key) or "the cluster has this value already, or a stronger layer sets another one"

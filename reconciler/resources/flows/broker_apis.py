@@ -98,9 +98,10 @@ def _lacks(flow: Flow, source: Mapping[int, int] | None, target: Mapping[int, in
             yield _Lack(cluster, (name,), "copies whole batches", "")
     if flow.groups.sync_offsets:
         todo = f"Switch them on, or write groups: {{sync_offsets: false}} in flow {flow.name}"
-        for cluster, apis, needed, use in (
-            (flow.source, source, GROUPS_READ, "reads offsets of groups there"),
-            (flow.target, target, GROUPS_WRITTEN, "keeps offsets of groups there"),
+        reads, keeps = (GROUPS_READ, "reads offsets of groups there"), (GROUPS_WRITTEN, "keeps offsets of groups there")
+        for cluster, apis, (needed, use) in (
+            (flow.source, source, keeps if flow.groups.both_ways else reads),
+            (flow.target, target, keeps),
         ):
             if names := _missing(needed, apis):
                 yield _Lack(cluster, names, use, todo)

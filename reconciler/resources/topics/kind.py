@@ -113,6 +113,8 @@ def _keyed(ref: TopicRef, world: World) -> str:
     desired, topic = world.topology.topics.get(ref.name), world.live.topic(ref)
     if desired is not None and desired.labels.get("keyed", "").lower() in ("true", "yes"):
         return "the topic is labelled keyed"
+    if topic is not None and isinstance(topic.configs, Unknown):
+        return "the topic may be compacted (its configs could not be read)"
     policy = topic.config("cleanup.policy") if topic else None
     return "the topic is compacted" if "compact" in (policy or "") else ""
 
@@ -183,14 +185,18 @@ def is_safe(change: changes.TopicChange, risk: changes.Risk) -> bool:
     )
 
 
-def confirm(admin: ClusterAdmin, planned: Sequence[changes.TopicChange]) -> Callable[[changes.TopicChange], bool]:
+def confirm(
+    admin: ClusterAdmin, planned: Sequence[changes.TopicChange]
+) -> Callable[[changes.TopicChange], bool | None]:
     cluster = admin.read([change.ref.name for change in planned])
     return lambda change: landed(change, cluster)
 
 
-def landed(change: changes.TopicChange, cluster: LiveCluster) -> bool:
-    """Whether the cluster is already as the change wants it, even if the response was lost."""
+def landed(change: changes.TopicChange, cluster: LiveCluster) -> bool | None:
+    """Whether the cluster is already as the change wants it, even if the response was lost. None: it cannot be seen."""
     topic = cluster.topics.get(change.ref.name)
+    if change.ref.name in cluster.hidden:
+        return None
     if isinstance(change, changes.DeleteTopic):
         return topic is None or topic.topic_id != change.topic_id
     if topic is None:
@@ -201,6 +207,8 @@ def landed(change: changes.TopicChange, cluster: LiveCluster) -> bool:
         case changes.AddPartitions():
             return topic.topic_id == change.topic_id and len(topic.partitions) >= change.after
         case changes.AlterConfigs():
+            if isinstance(topic.configs, Unknown):
+                return None
             return all(same(config.key, topic.overrides.get(config.key), config.after) for config in change.configs)
         case _:
             assert_never(change)

@@ -48,15 +48,15 @@ def _state(cluster: LiveCluster, name: str) -> str:
     return f"{credentials_text(live_credentials) if live_credentials else ABSENT}, {recorded}"
 
 
-def confirm(admin: ClusterAdmin, _: Sequence[changes.UserChange]) -> Callable[[changes.UserChange], bool]:
+def confirm(admin: ClusterAdmin, _: Sequence[changes.UserChange]) -> Callable[[changes.UserChange], bool | None]:
     users = admin.read_users()
     return lambda change: _landed(change, users)
 
 
-def _landed(change: changes.UserChange, users: LiveUsers) -> bool:
+def _landed(change: changes.UserChange, users: LiveUsers) -> bool | None:
     """Only the ownership record shows whether a password was set, so its version is compared and nothing else."""
     if not isinstance(users.credentials, Mapping) or isinstance(users.recorded, Unknown):
-        return False
+        return None
     if isinstance(change, changes.AlterUser):
         record = users.recorded.get(change.user)
         if record is None or record.setting is not None or record.version != change.version:

@@ -14,7 +14,7 @@ from reconciler.engine.explain import explain
 from reconciler.environment.load import load
 from reconciler.environment.yaml.read import read
 from reconciler.environment.yaml.sections import collect
-from reconciler.errors import ReconcilerError, Unknown, Where
+from reconciler.errors import ExitCode, ReconcilerError, Unknown, Where
 from reconciler.model.environment.topology import Mirror, Tombstone, TopicDefaults, Topology
 from reconciler.model.reports.explain import ExplainedValue, TopicAnswer
 from reconciler.model.schemas import schema
@@ -265,3 +265,13 @@ def test_without_the_ownership_record_no_rule_is_called_unmanaged() -> None:
     found = explain(declared, "User:app", seen.look(declared))
     assert found.unknown == (east.record_unreadable,)
     assert [each.because for each in found.access] == ["not declared; whether an earlier run made it is not known"]
+
+
+def test_live_configs_that_could_not_be_read_are_named_as_unknown() -> None:
+    seen, declared = world("east"), topology(topic("orders", configs={"retention.ms": "86400000"}))
+    seen.apply(declared)
+    assert not explain(declared, "east/orders", seen.look(declared)).unknown
+    seen.clusters["east"].configs_unreadable = Unknown("configs of orders", "no answer")
+    found = explain(declared, "east/orders", seen.look(declared))
+    assert found.unknown == (seen.clusters["east"].configs_unreadable,)
+    assert found.exit_code is ExitCode.ERROR

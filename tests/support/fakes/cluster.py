@@ -85,6 +85,7 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
         self.brokers = tuple(Broker(i + 1, "127.0.0.1", 9092 + i, f"rack-{i % 3}") for i in range(brokers))
         self.broker_configs = dict(broker_configs or {})
         self.broker_configs_denied = False
+        self.configs_unreadable: Unknown | None = None
         self.topics: dict[str, FakeTopic] = {}
         self.hidden: set[str] = set()
         self.denied: set[str] = set()
@@ -341,7 +342,13 @@ class FakeCluster(MovingReplicas, HeldPrincipals):
 
     def _live(self, name: str, topic: FakeTopic) -> LiveTopic:
         partitions = tuple(self._part(name, i, replicas, topic) for i, replicas in enumerate(topic.assignment))
-        return LiveTopic(name, topic.topic_id, partitions, self._configs(topic), internal=name == "__consumer_offsets")
+        return LiveTopic(
+            name,
+            topic.topic_id,
+            partitions,
+            self.configs_unreadable or self._configs(topic),
+            internal=name == "__consumer_offsets",
+        )
 
     def _part(self, name: str, index: int, replicas: tuple[int, ...], topic: FakeTopic) -> LivePartition:
         move = self.moves.get((name, index))

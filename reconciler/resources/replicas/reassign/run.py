@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.errors import ClusterError, ReconcilerError, Unknown
 from reconciler.model import replicas
 from reconciler.model.changes import ReassignReplicas
 from reconciler.model.live import LiveCluster, LiveTopic
@@ -77,7 +77,7 @@ class ReassignmentRun:
         changes = {each.id: each.change for each in planned if isinstance(each.change, ReassignReplicas)}
         facts = self.admin.facts()
         names = {change.ref.name for change in changes.values()} | _journal_topics(facts.journal)
-        live = self.admin.read(names)
+        live = self._with_configs(names)
         if others := facts.others():
             description = f"partition {others[0].topic}-{others[0].partition} is being reassigned by someone else"
             raise ReassignmentStopped(
@@ -123,6 +123,16 @@ class ReassignmentRun:
             mine = [key for key, owner in self.owner.items() if owner == each_planned.id]
             if each_planned.id not in self.failures and not (mine and self.reached.issuperset(mine)):
                 self.failures[each_planned.id] = error
+
+    def _with_configs(self, names: Collection[str]) -> LiveCluster:
+        """Reads topics. Raises ReassignmentStopped without their configs, which hold the lists of throttled replicas: a
+        list of others would look like ours, and one of ours as cleared."""
+        live = self.admin.read(names)
+        for topic in live.topics.values():
+            if isinstance(topic.configs, Unknown):
+                why = f"configs of {topic.name} could not be read, so its throttle can neither be set nor cleared"
+                raise ReassignmentStopped(why, topic.configs.error, topic.configs.todo)
+        return live
 
     # what is to be done
 
@@ -260,7 +270,7 @@ class ReassignmentRun:
                 "The replicas are placed. Its rate holds as soon as it is back",
                 "Start it and run apply again: that clears what is left.",
             )
-        live = self.admin.read(_journal_topics(journal)).topics
+        live = self._with_configs(_journal_topics(journal)).topics
         if failed := self.admin.throttle(tuple(clear_lists(journal, live))):
             raise failed[0]
         self.admin.write_journal(None)

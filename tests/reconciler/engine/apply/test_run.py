@@ -10,10 +10,11 @@ from reconciler.engine.apply.limits import Silent, exit_code, refuse_if_blocked
 from reconciler.engine.apply.run import apply
 from reconciler.engine.plan.build import basis_now, still_true
 from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, RunnerError, Unknown
-from reconciler.model.environment.topology import Topology
+from reconciler.model.environment.topology import Tombstone, Topology
 from reconciler.model.plan import Outcome, Result
+from reconciler.model.principals import ScramUser
 from reconciler.resources.mirrors.handover import handovers
-from tests.support.builders import World, flow, ids, topic, topology, world
+from tests.support.builders import World, cluster, flow, ids, topic, topology, world
 from tests.support.fakes.cluster import unreachable
 
 WISHED = topology(topic("orders", partitions=2), topic("pay", partitions=2), flow("east", "west", "orders", "pay"))
@@ -165,6 +166,35 @@ def test_what_landed_although_the_answer_was_lost_counts_as_done() -> None:
     west.perform = cut_off  # type: ignore[method-assign,assignment]
     outcomes = apply(planned, seen.clusters, seen.runner, handovers(WISHED), Silent())
     assert {one.id for one in outcomes if one.result is Result.DONE} == {i for i in ids(planned) if ":west/" in i}
+
+
+@pytest.mark.parametrize("section", ["deletions", "configs", "users"])
+def test_what_cannot_be_read_after_an_interrupt_is_neither_done_nor_left_out(
+    section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = world("east")
+    east = seen.clusters["east"]
+    topic_id = east.put("old", 1).topic_id
+    wished = topology(cluster("east"))
+    if section == "deletions":
+        wished = replace(wished, deletions=(Tombstone("east", "old", topic_id, "moved", "2099-01-01"),))
+    elif section == "configs":
+        wished = topology(topic("old", configs={"retention.ms": "90000"}))
+    else:
+        user = ScramUser(1, ("east",), "app", version=1, password="${env:P}")
+        wished = replace(wished, users=(user,), users_declared=True)
+    [planned] = seen.plan(wished).changes
+
+    def cut_off(*_: object) -> None:
+        east.users_unreadable = east.configs_unreadable = Unknown("it", "no answer")
+        if section == "deletions":
+            east.hide("old")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(east, "perform", cut_off)
+    [outcome] = seen.apply(wished, replace(seen.plan(wished), changes=(planned,)))
+    assert outcome.result is Result.FAILED
+    assert "whether it was done is not known" in outcome.error
 
 
 @pytest.mark.parametrize("second", [KeyboardInterrupt(), unreachable("west")])

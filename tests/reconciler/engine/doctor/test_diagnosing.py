@@ -211,6 +211,17 @@ def test_a_remote_topic_that_no_one_can_write_is_a_problem() -> None:
     assert flow_verdict({}, {"min_insync_replicas": "2"})["replicas"].verdict is DoctorVerdict.OK
 
 
+def test_without_the_configs_of_remote_topics_no_one_says_that_they_can_be_written() -> None:
+    east, west = FakeCluster("east"), FakeCluster("west")
+    east.put("orders")
+    west.put("east.orders", min_insync_replicas="3")
+    west.configs_unreadable = Unknown("configs", "no answer")
+    state = LiveState({"east": east.read(), "west": west.read()}, {})
+    found = {one.check: one for one in flow_findings(WORLD, state, find_routes(WORLD, state).routes, {"west": FACTS})}
+    assert found["replicas"].verdict is DoctorVerdict.UNKNOWN
+    assert "min.insync.replicas of 1 remote topic is not known: west/east.orders" in found["replicas"].text
+
+
 def test_a_copy_that_keeps_less_by_its_brokers_is_a_problem_with_what_to_write() -> None:
     """Seen: 300 records copied, all deleted on the target four minutes later, and "No problem found"."""
     east = FakeCluster("east", broker_configs={"retention.ms": ("-1", Source.BUILT_IN)})

@@ -223,6 +223,13 @@ def test_a_config_that_leaves_the_files_stays() -> None:
     assert edit.of(("retention.ms: 1d", "retention.ms: 2d")) == ()
 
 
+def test_of_a_config_that_could_not_be_read_nothing_is_concluded() -> None:
+    edit = applied()
+    edit.seen.clusters["east"].configs_unreadable = Unknown("configs", "no answer")
+    assert edit.of((", configs: {retention.ms: 1d}", "")) == ()
+    assert edit.of(("retention.ms: 1d", "retention.ms: 2d")) == ()
+
+
 def test_a_default_that_a_stronger_value_shadows_does_nothing() -> None:
     edit = applied()
     [shadowed] = edit.of(

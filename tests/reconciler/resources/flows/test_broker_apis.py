@@ -83,6 +83,10 @@ def test_old_batches_and_group_sync_are_refused_by_side() -> None:
     [listing] = refused(source=without(16), groups=synced)
     assert "brokers of east do not offer ListGroups" in listing.reason.text
     assert refused(source=without(16)) == []
+    same = {"offsets": OffsetsKept.SAME, "groups": replace(synced, both_ways=True)}
+    [commits] = refused(source=without(8), **same)
+    assert "brokers of east do not offer OffsetCommit" in commits.reason.text
+    assert refused(source=without(8), groups=synced) == []
 
 
 def test_what_was_not_reported_refuses_nothing() -> None:

@@ -11,7 +11,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LivePartition, LiveState, LiveTopic, Source
 from reconciler.resources.kind import world_of
 from reconciler.resources.topics.kind import assess
-from tests.support.builders import topology
+from tests.support.builders import topic, topology, world
 
 OWN, USUAL = ConfigValue("100", Source.TOPIC), ConfigValue("7", Source.CLUSTER)
 
@@ -41,6 +41,17 @@ def losing(name: str, after: str | None = None) -> AlterConfigs:
 
 def state(topics: dict[str, LiveTopic]) -> LiveState:
     return LiveState({"east": LiveCluster("east", "id", (), topics), "west": Unknown("cluster west", "silent")}, {})
+
+
+def test_a_topic_whose_configs_are_not_known_may_be_compacted() -> None:
+    seen = world("east")
+    seen.clusters["east"].put("orders", 2)
+    wished = topology(topic("orders", partitions=4))
+    assert [one.risk for one in seen.plan(wished).changes] == [Risk.MEDIUM]
+    seen.clusters["east"].configs_unreadable = Unknown("configs", "no answer")
+    [growth] = seen.plan(wished).changes
+    assert growth.risk == Risk.HIGH
+    assert "may be compacted" in growth.risk_why
 
 
 def test_all_topics_are_checked_once_however_many_lose_an_override() -> None:

@@ -355,6 +355,27 @@ def test_remote_topics_follow_the_factor_of_their_flow() -> None:
     assert list(changed(plan, ReassignReplicas)) == ["west/east.orders"]
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_without_a_topics_configs_no_throttle_is_set_nor_forgotten(begun: bool) -> None:
+    """Its lists of throttled replicas are among them: others may have set some, and ours have to go."""
+    seen = one_topic(1)
+    east, plan = seen.clusters["east"], seen.plan(wished(3))
+    if begun:
+        interrupted(seen)
+        plan = seen.plan(wished(3))
+    throttled = dict(east.topics["orders"].overrides)
+    east.configs_unreadable = Unknown("configs", "no answer")
+    [outcome] = seen.apply(wished(3), plan)
+    assert outcome.result is Result.FAILED
+    assert "configs of orders could not be read" in outcome.error
+    assert east.topics["orders"].overrides == throttled
+    assert bool(east.journals) is begun
+    east.configs_unreadable = None
+    seen.apply(wished(3))
+    assert factors(east) == {3}
+    assert nothing_left(east)
+
+
 @pytest.mark.parametrize("audited", [False, True])
 def test_topics_of_the_program_follow_a_default_wherever_they_are(audited: bool) -> None:
     """Of a mirror with two targets, one has an offset map and no status topic."""
