@@ -135,6 +135,9 @@ class _Findings:
 
 
 def _place(subject: Subject) -> str:
+    """The cluster, on which a failed read of ``quotas east`` and of ``remote topics on east`` counts, too."""
+    if subject.about is About.OTHER:
+        return subject.name.rpartition(" ")[2]
     return subject.name if subject.about is About.CLUSTER and not subject.cluster else subject.cluster
 
 

@@ -11,7 +11,7 @@ from reconciler.model.live import LiveCluster, LiveTopic, Source
 from reconciler.model.plan import Planned
 from reconciler.model.ports import ClusterAdmin
 from reconciler.model.reports.drift import Cause, Deviation, FoundCause, History, Line, recorded
-from reconciler.resources.flows.routes import selector_of
+from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.resources.kind import ABSENT, REVERSIBLE, Assessment, Kind, World, of_clusters, of_topics, tally
 from reconciler.resources.protected_names import CONNECT, MIRRORMAKER, REGISTRY, STREAMS, owner_of
 from reconciler.resources.topics.defaults import DECLARED
@@ -82,10 +82,11 @@ def _of_an_application(change: changes.CreateTopic, world: World) -> str:
     """The owner of a copy's source, in words, if the copy is probably not meant; else empty."""
     if change.role is not changes.Role.REMOTE:
         return ""
-    for flow in world.topology.flows.values():
-        source = selector_of(flow).policy.upstream_topic(change.ref.name) if flow.target == change.cluster else None
-        live = world.live.known(flow.source) if source else None
-        if source is None or live is None or source not in live.topics or selector_of(flow).why_not(source) is not None:
+    for flow in (flow for flow in world.topology.flows.values() if flow.target == change.cluster):
+        selector, live = selector_of(flow), world.live.known(flow.source)
+        source = selector.policy.upstream_topic(change.ref.name)
+        # Flows of several sources have copies of one name, each under another alias.
+        if source is None or live is None or source not in live.topics or not is_copy(selector, change.ref.name):
             continue
         owner = owner_of(source, live.topics)
         if owner and not (owner == MIRRORMAKER and flow.mirrormaker_topics.heartbeats):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from reconciler.engine.topology_map import moved_on, topology_map
 from reconciler.errors import Unknown
 from reconciler.model.environment.flow_settings import OffsetsKept
@@ -113,6 +115,15 @@ def test_what_a_plan_could_not_read_is_unknown_on_the_map() -> None:
     assert (clusters["east"].mark, clusters["east"].brokers) == (None, 3)
     assert (clusters["hub"].mark, clusters["hub"].brokers, clusters["hub"].outside) == (PlanMark.UNKNOWN, None, None)
     assert {each.name for each in drawn.flows if each.mark is PlanMark.UNKNOWN} == {"west-to-hub", "east-to-hub"}
+
+
+@pytest.mark.parametrize("unread", ["quotas west", "remote topics on west", "positions of flow east-to-west on west"])
+def test_whatever_could_not_be_read_of_a_cluster_is_unknown_there(unread: str) -> None:
+    declared = regions()
+    seen = tuple(SeenCluster(name, f"id-{name}", 3, 7) for name in declared.clusters)
+    plan = Plan(Basis("shop", "0", clusters=seen), unknown=(Unknown(unread, "no answer"),))
+    marks = {each.name: each.mark for each in topology_map(declared, None, plan).clusters}
+    assert marks == {"east": None, "west": PlanMark.UNKNOWN, "hub": None}
 
 
 def test_a_refusal_blocks_its_cluster() -> None:

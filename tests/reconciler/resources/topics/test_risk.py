@@ -11,7 +11,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import ConfigValue, LiveCluster, LivePartition, LiveState, LiveTopic, Source
 from reconciler.resources.kind import world_of
 from reconciler.resources.topics.kind import assess
-from tests.support.builders import topic, topology, world
+from tests.support.builders import flow, topic, topology, world
 
 OWN, USUAL = ConfigValue("100", Source.TOPIC), ConfigValue("7", Source.CLUSTER)
 
@@ -41,6 +41,16 @@ def losing(name: str, after: str | None = None) -> AlterConfigs:
 
 def state(topics: dict[str, LiveTopic]) -> LiveState:
     return LiveState({"east": LiveCluster("east", "id", (), topics), "west": Unknown("cluster west", "silent")}, {})
+
+
+def test_a_copy_of_an_applications_topic_names_the_flow_that_would_make_it() -> None:
+    seen = world("east", "north", "west")
+    for name in ("east", "north"):
+        seen.clusters[name].put("_schemas")
+    wished = topology(*(flow(name, "west", "_schemas", replication_factor=1) for name in ("east", "north")))
+    made = {one.change.subject.name: one.risk_why for one in seen.plan(wished).changes}
+    for name in ("east", "north"):
+        assert f"exclude_topics of flow {name}-to-west," in made[f"{name}._schemas"]
 
 
 def test_a_topic_whose_configs_are_not_known_may_be_compacted() -> None:
