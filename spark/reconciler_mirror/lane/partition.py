@@ -194,7 +194,8 @@ class SourceLog:
 @dataclass(slots=True, eq=False)
 class Hold:
     """Whether the partition is being copied; if not, why and until when. ``retry_at`` is set while STOPPED,
-    ``recheck_at`` while PAUSED."""
+    ``recheck_at`` while PAUSED. LEAVING is final: what still waits for an answer about the partition must not copy it
+    again, perhaps beside its successor."""
 
     phase: Phase = Phase.STARTING
     condition: Condition | None = None
@@ -218,11 +219,15 @@ class Hold:
     why: str = ""
     """A short reason why its last records were encoded again, set when fetched batches are sorted."""
 
+    def _enter(self, phase: Phase) -> None:
+        if self.phase is not Phase.LEAVING:
+            self.phase = phase
+
     def start(self) -> None:
-        self.phase = Phase.STARTING
+        self._enter(Phase.STARTING)
 
     def copy(self, *, caught_up: bool) -> None:
-        self.phase = Phase.COPYING
+        self._enter(Phase.COPYING)
         if caught_up:
             self.left_waiting = None
 
@@ -230,7 +235,7 @@ class Hold:
         """``at`` as ``held_at``; ``waiting_ms``: timestamp of the oldest uncommitted record; ``pause``: seconds until
         the first retry."""
         self.left_waiting = self.left_waiting or waiting_ms or int(time.time() * 1000)
-        self.phase = Phase.STOPPED
+        self._enter(Phase.STOPPED)
         self.report(condition, at)
         self.retry_at = time.monotonic() + pause * min(12, 2**self.strikes)
         self.strikes += 1
@@ -238,7 +243,7 @@ class Hold:
     def pause(self, waiting_ms: int | None, look_in: float, *, behind: bool) -> None:
         """``behind``: the source has records that are not copied."""
         self.left_waiting = (self.left_waiting or waiting_ms or int(time.time() * 1000)) if behind else None
-        self.phase = Phase.PAUSED
+        self._enter(Phase.PAUSED)
         self.recheck_at = time.monotonic() + look_in
 
     def ask_pause(self, wanted: bool) -> None:

@@ -374,9 +374,11 @@ class Starter:
         self._write_soon(partition)
 
     def _write_soon(self, partition: Partition) -> None:
-        """Requests a commit at once: the start and the flow's owner must survive a crash before the first record."""
-        self._lane.urgent = True
-        self._lane.mark_dirty(partition)
+        """Requests a commit at once: the start and the flow's owner must survive a crash before the first record. Not
+        of a partition that left meanwhile: its successor may have gone on."""
+        if partition.hold.phase is not Phase.LEAVING:
+            self._lane.urgent = True
+            self._lane.mark_dirty(partition)
 
     async def _offsets(self, wanted: Sequence[Partition], timestamp: int) -> Mapping[Key, int | BrokerError]:
         asked = {p.source: timestamp for p in wanted}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -17,6 +20,8 @@ from reconciler_mirror.lane.state import LaneCounts
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.kafka.client import small_topics
+from reconciler.kafka.protocol import fetch
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running
 from tests.support.lanes.positions import committed
 from tests.support.waiting import until
@@ -88,6 +93,51 @@ def test_partitions_join_and_leave_while_it_runs(
         lane.until(_copied(110))
     assert len(flow.target_content()[0]) == 100
     assert second.target_content() == second.source_content()
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_partition_that_leaves_while_it_is_started_is_neither_fetched_nor_committed_any_more(
+    flow: Flow, monkeypatch: pytest.MonkeyPatch, *, comes_back: bool
+) -> None:
+    """A topic that is recreated leaves and joins again; each broker's answer about the former one may come later."""
+    fill(flow.source, flow.topic, _records(10))
+    leaving, gone, bounds = threading.Event(), threading.Event(), small_topics.log_bounds
+    fetched: list[float] = []
+
+    async def late(*arguments: Any, **more: Any) -> Any:
+        answer = await bounds(*arguments, **more)
+        if answer:
+            leaving.set()
+        while answer and not gone.is_set():
+            await asyncio.sleep(0.01)
+        return answer
+
+    def packed(*arguments: Any) -> Any:
+        fetched.append(time.monotonic())
+        return pack(*arguments)
+
+    pack = fetch.pack
+    monkeypatch.setattr(small_topics, "log_bounds", late)
+    monkeypatch.setattr(fetch, "pack", packed)
+    with running(Lane(flow.lane())) as lane:
+        assert leaving.wait(30)
+        specs = lane.control.specs
+        lane.control.specs = ()
+        lane.until(lambda p: p.partitions == ())
+        if comes_back:
+            lane.control.specs = specs
+            lane.until(lambda p: len(p.partitions) == len(specs))
+        gone.set()
+        if comes_back:
+            lane.until(_copied(10))
+            fill(flow.source, flow.topic, _records(10))
+            lane.until(_copied(20))
+            time.sleep(1)
+            fetched.clear()
+        time.sleep(3)
+        assert len(fetched) < 20, "nothing is asked for again and again that is thrown away"
+    if comes_back:
+        assert flow.target_content() == flow.source_content()
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])

@@ -83,6 +83,20 @@ def test_a_condition_of_copying_itself_stays_until_the_position_is_another_one()
     assert hold.held_at is None
 
 
+def test_a_partition_that_leaves_does_nothing_else_whatever_is_answered_about_it_later() -> None:
+    """The lane's spec has changed: the driver gave it away, or it joins again as another one."""
+    hold = Partition(SPEC).hold
+    hold.leave()
+    for late in (
+        hold.start,
+        lambda: hold.copy(caught_up=True),
+        lambda: hold.stop(REFUSED, UNKNOWN, 1_000, 5.0),
+        lambda: hold.pause(None, 1.0, behind=False),
+    ):
+        late()
+        assert hold.phase is Phase.LEAVING
+
+
 def test_a_first_failure_may_be_one_of_the_way_until_something_is_copied() -> None:
     hold = at(0).hold
     assert [hold.strike(), hold.strike()] == [True, False]

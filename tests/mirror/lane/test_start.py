@@ -79,6 +79,17 @@ def test_it_is_reported_once_it_lasts_and_no_longer_once_it_is_over(
     assert partition.hold.waits_since == 0.0
 
 
+def test_the_start_of_a_partition_that_left_meanwhile_is_not_written() -> None:
+    """Its successor may have copied by then, and this position would be the older one."""
+    dirty: list[Partition] = []
+    lane: Any = SimpleNamespace(urgent=False, mark_dirty=dirty.append, source=SimpleNamespace(pool=None), target=None)
+    partition, other = Partition(SPEC), Partition(SPEC)
+    partition.hold.leave()
+    for each in (partition, other):
+        Starter(lane)._write_soon(each)
+    assert dirty == [other]
+
+
 SOURCE_ID, TARGET_ID, OTHER_ID = (UUID(int=number) for number in (1, 2, 3))
 
 
