@@ -110,7 +110,7 @@ class CatchUp:
             specs = self.board.discovered_now(flow.name).specs
             try:
                 written, ends = asyncio.run(_ends(flow, {(spec.topic, spec.partition) for spec in specs}))
-            except WireError:
+            except (WireError, LookupError):  # a secret reference; lanes and discovery report both
                 return False
             self._ends[flow.name] = ends
             undecided = sum(max(0, written[key] - end) for key, end in ends.items())

@@ -101,7 +101,7 @@ class Attempt:
             return self._failed("hanging_transaction", str(error))
         except errors.SettingError as error:
             return self._ended(setting_refused(self._spec.flow, error), str(error))
-        except errors.UnsupportedBrokerError as error:
+        except (errors.UnsupportedBrokerError, errors.MalformedResponseError) as error:
             return self._failed("lane_failed", str(error))
         except errors.AuthenticationFailedError as error:
             return self._failed("authentication_failed", str(error))

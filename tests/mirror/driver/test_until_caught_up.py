@@ -25,6 +25,7 @@ from reconciler.replication.handover_reader import parse
 from reconciler.replication.names import ConditionCode
 from reconciler.replication.records.pauses import Pause, Scope
 from reconciler.replication.runs.run_folders import GOAL, written
+from reconciler.replication.secret_references import MissingReference
 from reconciler.replication.status import document
 from tests.support.lanes.handover import handover
 from tests.support.lanes.lane_spec import lane as any_lane
@@ -99,6 +100,21 @@ def test_without_lag_for_a_while_ends_the_other_mode(settings: MirrorSettings, m
     assert world.mode.look() is None
     clock[0] += 2
     assert world.mode.look() is not None
+
+
+def test_a_secret_that_is_replaced_just_now_ends_nothing(
+    settings: MirrorSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver's loop asks, so an error there would end the mirror without a last status record."""
+    world = World(settings, Goal())
+    world.mode = CatchUp(Goal(), settings, world.board)
+
+    def absent(_: object) -> None:
+        raise MissingReference("file:/run/secrets/kafka", "no such file")
+
+    monkeypatch.setattr("reconciler_mirror.driver.until_caught_up.cluster_of", absent)
+    world.at(100, 100)
+    assert world.mode.look() is None
 
 
 STOP = Condition("source_truncated", "text", "todo", "orders", 1, stops=True)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from reconciler_mirror.lane import positions
+from reconciler_mirror.lane import positions, run
 from reconciler_mirror.lane import start as batch_start
 from reconciler_mirror.lane.partition import Partition, SourceLog
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane
-from reconciler_mirror.model.lane import Claim, Condition, PartitionSpec
+from reconciler_mirror.model.lane import AWAITED, Claim, Condition, LaneEnd, PartitionSpec
 
 from reconciler.kafka.client.cluster import NO_ID, CommittedPosition
-from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.errors import BrokerError, MalformedResponseError
+from tests.support.lanes.lane_spec import ClaimedControl
+from tests.support.lanes.lane_spec import lane as any_lane
 
 SPEC = PartitionSpec("orders", 0, "east.orders", "")
 SERVED = SimpleNamespace(node=1, epoch=3)
@@ -77,6 +80,24 @@ def test_it_is_reported_once_it_lasts_and_no_longer_once_it_is_over(
     assert asyncio.run(Starter(lane_of(SERVED, 9))._start([partition])) == []
     assert partition.hold.condition is None
     assert partition.hold.waits_since == 0.0
+
+
+def test_an_odd_answer_while_a_lane_prepares_is_named_in_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def odd(*_: object) -> None:
+        raise MalformedResponseError("a Metadata response ends early")
+
+    class Preparing(ClaimedControl):
+        def partitions(self) -> tuple[PartitionSpec, ...]:
+            return (SPEC,)
+
+        def claim(self) -> Claim:
+            return AWAITED
+
+    monkeypatch.setattr(run, "prepare", odd)
+    report = run.batch_path(replace(any_lane(0, SPEC), claim=AWAITED), Preparing())
+    assert (report.end, report.error) == (LaneEnd.FAILED, "a Metadata response ends early")
+    [condition] = report.progress.conditions
+    assert (condition.code, condition.stops) == ("lane_failed", True)
 
 
 def test_the_start_of_a_partition_that_left_meanwhile_is_not_written() -> None:
