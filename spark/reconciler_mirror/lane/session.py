@@ -112,9 +112,8 @@ class LaneSession:
 
     def place(self, partition: Partition) -> None:
         """Fetches from the follower that the leader preferred (KIP-392) until that preference expires, else from the
-        leader. A partition without a leader goes back to the start, which reports a lasting absence. One that has left
-        meanwhile is not fetched."""
-        if self.lane.stopping or partition.hold.phase is Phase.LEAVING:
+        leader. A partition without a leader goes back to the start, which reports a lasting absence."""
+        if self.lane.stopping:
             return
         leader = self.lane.source.leader(*partition.source)
         node, until = partition.log.read_from

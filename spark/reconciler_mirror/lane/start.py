@@ -126,7 +126,8 @@ class Starter:
         # A log that was truncated and has since grown past the position looks whole by its bounds.
         grown = {p: low for p, (low, _, top) in logs.items() if low <= p.log.covered <= top}
         truncated = await self._last.truncated(placed, grown)
-        for partition in placed:
+        # Meanwhile a commit may have stopped a partition, or the driver may have taken it away.
+        for partition in [p for p in placed if p.hold.phase is Phase.STARTING]:
             known = bounds[partition.source]
             # First the position is committed, then records are copied: see ``_fetched_uncommitted``.
             if partition.log.committed < 0 and not self._fetched_uncommitted:

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from reconciler_mirror.lane import positions, run
 from reconciler_mirror.lane import start as batch_start
-from reconciler_mirror.lane.partition import Partition, SourceLog
+from reconciler_mirror.lane.partition import Partition, Phase, SourceLog
 from reconciler_mirror.lane.positions import LanePosition
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane
@@ -80,6 +80,21 @@ def test_it_is_reported_once_it_lasts_and_no_longer_once_it_is_over(
     assert asyncio.run(Starter(lane_of(SERVED, 9))._start([partition])) == []
     assert partition.hold.condition is None
     assert partition.hold.waits_since == 0.0
+
+
+@pytest.mark.parametrize("meanwhile", [Phase.STOPPED, Phase.LEAVING])
+def test_a_start_does_not_undo_what_happens_to_its_partition_meanwhile(meanwhile: Phase) -> None:
+    """Each answer takes a while; by then a commit may be denied, which stops the partition, or it leaves the lane."""
+    partition, placed = Partition(SPEC, log=SourceLog(committed=9, covered=9, reached=9)), list[Partition]()
+    lane = lane_of(SERVED)
+
+    async def late(asked: dict[object, int], **_: object) -> dict[object, int]:
+        partition.hold.phase = meanwhile
+        return dict.fromkeys(asked, 9)
+
+    lane.source.list_offsets, lane.routes.place = late, placed.append
+    assert asyncio.run(Starter(lane)._start([partition])) == []
+    assert (partition.hold.phase, placed) == (meanwhile, [])
 
 
 def test_an_odd_answer_while_a_lane_prepares_is_named_in_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
