@@ -83,11 +83,10 @@ class Untasked:
         """The reason, if every lane has lost its task for ``seconds``; otherwise empty."""
         now = self._clock()
         with self._guard:
-            whys = {self._why.get(lane, "") for lane, since in self._since.items() if now - since >= seconds}
-            lost = sum(now - since >= seconds for since in self._since.values())
-        if lost < len(self._all) or not whys or "" in whys:
+            whys = [self._why.get(lane, "") for lane, since in self._since.items() if now - since >= seconds]
+        if len(whys) < len(self._all) or not all(whys):
             return ""
-        return f"Spark lost every task for {seconds:.0f} s: {'; '.join(sorted(whys))}"
+        return f"Spark lost every task for {seconds:.0f} s: {'; '.join(sorted({*whys}))}" if whys else ""
 
 
 def condition(lanes: Mapping[int, WithoutTask], last_lag: int | None) -> Condition:

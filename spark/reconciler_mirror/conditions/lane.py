@@ -29,10 +29,6 @@ WITHOUT_LAG = frozenset(
 )
 
 
-OPEN_TRANSACTION: ConditionCode = "source_transaction_open"
-OPEN_AT_TARGET: ConditionCode = "target_transaction_open"
-
-
 class SupersededError(Exception):
     """A later application owns the flow; this one must not write any more."""
 
@@ -238,7 +234,7 @@ def open_transaction(spec: PartitionSpec, stable: int, high: int, seconds: float
     """``stable``: the last stable offset, unchanged for more than ``seconds``; ``high``: the high watermark."""
     behind = high - stable
     return Condition.of_partition(
-        OPEN_TRANSACTION,
+        "source_transaction_open",
         spec,
         f"is not copied further than source offset {stable}: a transaction that began there has been open for more "
         f"than {seconds:.0f} s, and until it ends, readers of committed records get nothing of what follows, "
@@ -253,7 +249,7 @@ def open_at_target(spec: PartitionSpec, stable: int, high: int, seconds: float) 
     """Like ``open_transaction``, for the remote topic: it has the copies, but most readers do not get them."""
     behind = high - stable
     return Condition.of_partition(
-        OPEN_AT_TARGET,
+        "target_transaction_open",
         spec,
         f"is copied, and readers of committed records get nothing of {spec.target_topic} from offset {stable} on, "
         f"{behind:,} offset{'s' if behind > 1 else ''} so far: a transaction of another client that began there has "

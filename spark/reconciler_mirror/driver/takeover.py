@@ -24,10 +24,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from reconciler.kafka.client.cluster import Key, parsed_id
 from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, PartitionsDeniedError, WireError, check
@@ -88,11 +89,8 @@ class WireTakeover:
     ) -> None:
         """``waits`` gets the number of positions that are older than known, or missing, before they are read again.
         ``environment``: the flow's owner; ``moved_from``: former names of it. Empty: ownership is not checked."""
-        self._flow = flow
-        self._waits = waits
-        self._environment = environment
-        self._moved_from = moved_from
-        self._loop = asyncio.new_event_loop()
+        self._connect = partial(_Open, flow, waits, environment, moved_from)
+        self._runner = asyncio.Runner()
         self._open: _Open | None = None
 
     def prepare(self) -> None:
@@ -103,30 +101,21 @@ class WireTakeover:
         return self._run(lambda opened: opened.take(application, specs))
 
     def close(self) -> None:
-        self._let_go()
-        self._loop.close()
+        if self._open is not None:
+            self._open.cluster.close()
+            self._open = None
+        self._runner.close()  # ends what is still in flight: when one identity is refused, requests of the others are
 
-    def _run(self, work: Callable[[_Open], Awaitable[T]]) -> T:
+    def _run(self, work: Callable[[_Open], Coroutine[Any, Any, T]]) -> T:
         """Runs ``work`` on the same connections as before, and closes them after a failure."""
-        opened = self._open = self._open or _Open(self._flow, self._waits, self._environment, self._moved_from)
         try:
-            self._loop.run_until_complete(opened.prepare())
-            return self._loop.run_until_complete(work(opened))
+            opened = self._open = self._open or self._connect()
+            self._runner.run(opened.prepare())
+            return self._runner.run(work(opened))
         except BaseException:
-            self._let_go()
+            self.close()
+            self._runner = asyncio.Runner()
             raise
-
-    def _let_go(self) -> None:
-        if self._open is None:
-            return
-        self._open.cluster.close()
-        self._open = None
-        # When one identity is refused, requests of the others are still in flight; they must end before the event loop
-        # closes.
-        if left := asyncio.all_tasks(self._loop):
-            for task in left:
-                task.cancel()
-            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
 class _Open:
@@ -136,8 +125,8 @@ class _Open:
         self,
         flow: FlowSettings,
         waits: Callable[[int], None],
-        environment: str = "",
-        moved_from: Collection[str] = (),
+        environment: str,
+        moved_from: Collection[str],
     ) -> None:
         self.flow = flow
         self.waits = waits

@@ -118,7 +118,7 @@ def take(
     flow = FlowSettings(
         "orders", "0", ends.source, ends.target, ("orders",), (), Naming(), delivery, "read_committed", Start(), 2
     )
-    return asyncio.run(takeover._Open(flow, waits).take("new", SPECS))
+    return asyncio.run(takeover._Open(flow, waits, "", ()).take("new", SPECS))
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
