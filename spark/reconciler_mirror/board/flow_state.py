@@ -97,8 +97,6 @@ class LaneState:
     latency: Latency = NO_LATENCY
     committed_ms: int | None = None
     """When a report last had a new commit, since 1970."""
-    path: str = "record"
-    path_reason: str = ""
     untasked: bool = False
     """The lane has no task now."""
     reported_untasked: bool = False
@@ -172,9 +170,6 @@ def take_progress(lane: LaneState, progress: LaneProgress) -> None:
         lane.outdated.add(key)
     if progress.at_work or progress.conditions:  # between two sessions the former conditions still hold
         set_conditions(lane, progress.conditions)
-    if (lane.path, lane.path_reason) != (progress.path, progress.path_reason):
-        lane.path, lane.path_reason = progress.path, progress.path_reason
-        renew_views(lane)
     # Adds the counts since the lease's last report; a snapshot that a later one has overtaken adds nothing.
     last = lane.lease or LaneProgress(progress.flow, progress.lane, ())
     if progress.transactions < last.transactions or progress.latency.count < last.latency.count:
@@ -318,7 +313,7 @@ def _partitions(lane: LaneState, now: float) -> Iterable[PartitionView]:
             if began is None or began[0] != p.position or (lane.lease is not None and lane.lease.held_back):
                 began = lane.since[key] = (p.position, now)
             stalled = now - began[1] >= STALLED_S or key in stopped
-        counts, how = lane.counts.get(key, (0, 0)), (p.path or lane.path, p.path_reason or lane.path_reason)
+        counts, how = lane.counts.get(key, (0, 0)), (p.path, p.path_reason)
         # The lag that was last known stays in the view with its time, however long the lag is unknown from now on.
         before, last = lane.views[key], None
         if lag is None:

@@ -80,7 +80,7 @@ class Attempt:
         self._throttled_before_s = counts.throttled_s
         self._unseen: frozenset[Key] = frozenset()
         self._throttle = Throttle(control.rate)
-        nothing = lanes.LaneProgress(spec.flow, spec.lane, (), path="batch", at_work=False)
+        nothing = lanes.LaneProgress(spec.flow, spec.lane, (), at_work=False)
         self._progress = replace(nothing, transactions=counts.transactions, latency=counts.latency.snapshot())
         self._total(self._progress)
 

@@ -117,22 +117,15 @@ def listen_for_tasks(settings: ChannelSettings | None, host: str, context: Any) 
 
 
 def open_listener(settings: ChannelSettings, bind: str, advertised: str, identity: ServerIdentity | None) -> Listener:
-    """Listens on the first free port of the range. Raises HandoverError with the addresses and ports that it tried."""
-    listening = _bound(settings, bind, advertised)
-    if identity is None:
-        return Listener(listening, advertised)
-    return Listener(listening, advertised, identity.context(), identity.pin)
-
-
-def _bound(settings: ChannelSettings, bind: str, advertised: str) -> socket.socket:
-    """Listens on the first free port of the range. Raises HandoverError with the setting to change: without the channel
-    tasks would run to their deadline unheard."""
+    """Listens on the first free port of the range. Raises HandoverError with the addresses and ports that it tried, and
+    the setting to change: without the channel tasks would run to their deadline unheard."""
+    tls, pin = (None, "") if identity is None else (identity.context(), identity.pin)
     ports = range(settings.first_port, settings.last_port + 1)
     place = f"{bind!r} (tasks get {advertised!r})"
     for port in ports:
         try:
             family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]
-            return socket.create_server((bind, port), family=family)
+            return Listener(socket.create_server((bind, port), family=family), advertised, tls, pin)
         except OSError as error:
             # The predecessor may still listen during a takeover. Any other error is the same for each port of the
             # range.

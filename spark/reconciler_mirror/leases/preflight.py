@@ -11,7 +11,7 @@ import platform
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 PACKAGES: Mapping[str, str] = {
@@ -29,16 +29,6 @@ HELD_S = 3.0
 
 class NotFitError(Exception):
     """This executor can run no lane. The message names its machine, what is wrong and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExecutorReport:
-    """``versions``: by package, None for a missing one. ``problems``: sentences, empty without problems."""
-
-    host: str
-    python: str
-    versions: Mapping[str, str | None] = field(default_factory=dict)
-    problems: tuple[str, ...] = ()
 
 
 def installed() -> dict[str, str | None]:
@@ -110,13 +100,14 @@ def side_problems(host: str, endpoint: Any) -> list[str]:
     return list(unreachable(host, addresses, f"a broker of cluster {name}"))
 
 
-def look(endpoints: Iterable[Any], driver: Mapping[str, str | None]) -> ExecutorReport:
-    """Checks everything but the channel, over which it reports. Blocks for up to half a minute per silent cluster."""
-    host, versions = socket.gethostname(), installed()
-    problems = list(other_versions(host, versions, driver))
+def look(endpoints: Iterable[Any], driver: Mapping[str, str | None]) -> list[str]:
+    """Problems of everything but the channel, over which they are reported. Blocks for up to half a minute per silent
+    cluster."""
+    host = socket.gethostname()
+    problems = list(other_versions(host, installed(), driver))
     for endpoint in endpoints:
         problems += side_problems(host, endpoint)
-    return ExecutorReport(host, platform.python_version(), versions, tuple(problems))
+    return problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +158,6 @@ def checked_packages(given: Iterable[Checked]) -> Iterator[tuple[str, str, str, 
             problems.append(lacks)
         else:
             endpoints, driver = pickle.loads(each.work)  # noqa: S301  # our own driver made it, and Spark brought it
-            problems += look(endpoints, driver).problems
+            problems += look(endpoints, driver)
         time.sleep(max(0.0, HELD_S - (time.monotonic() - began)))
         yield str(Path.cwd()), host, platform.python_version(), versions, problems

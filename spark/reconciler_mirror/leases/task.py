@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import platform
 import random
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -284,9 +286,10 @@ def _look(lease: LeaseSpec, state: LeaseState, line: channel.ChannelClient) -> N
     """Checks this executor beside the lanes, which do not wait for it, and reports problems with its host name."""
     sides = {side.cluster: side for lane in lease.lanes for side in (lane.source, lane.target)}
     while not state.ended.is_set():
-        report = preflight.look(sides.values(), lease.packages or {})
-        line.send({"executor": {"host": report.host, "python": report.python, "problems": [*report.problems]}})
-        if not report.problems or state.ended.wait(LOOK_AGAIN_S):
+        problems = preflight.look(sides.values(), lease.packages or {})
+        machine = {"host": socket.gethostname(), "python": platform.python_version()}
+        line.send({"executor": {**machine, "problems": problems}})
+        if not problems or state.ended.wait(LOOK_AGAIN_S):
             return
 
 

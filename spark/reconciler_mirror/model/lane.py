@@ -298,9 +298,9 @@ class PartitionProgress:
     bytes: int = 0
     waiting_since_ms: int | None = None
     """Timestamp of the oldest record that is read and not committed; None without one."""
-    path: str = ""
-    """Empty, like ``path_reason``: the lane's."""
+    path: str = "batch"
     path_reason: str = ""
+    """Why this path, in a few words without names or numbers."""
     filtered: int = 0
     """Records before the position that ``where`` filtered out; ``returning``: that provenance filtered out."""
     returning: int = 0
@@ -322,9 +322,6 @@ class LaneProgress:
     conditions: tuple[Condition, ...] = ()
     """Conditions of the lane and its partitions."""
     transactions: int = 0
-    path: str = "batch"
-    path_reason: str = ""
-    """Why this path, in a few words without names or numbers."""
     retries: int = 0
     latency: Latency = NO_LATENCY
     """From a record's timestamp at the source to its commit at the target."""

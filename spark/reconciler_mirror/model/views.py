@@ -23,7 +23,7 @@ class PartitionView:
     records_lag: int | None = None
     """None while unknown, like ``seconds_lag``."""
     seconds_lag: float | None = None
-    path: str = "record"
+    path: str = "batch"
     """The way of copying, with its ``reason``."""
     reason: str = ""
     stopped: bool = False

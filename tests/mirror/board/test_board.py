@@ -192,19 +192,22 @@ def test_the_oldest_record_to_copy_has_an_age_while_that_of_every_partition_is_k
 def test_the_record_names_how_partitions_are_copied_and_which_are_furthest_behind(
     board: Board, settings: MirrorSettings
 ) -> None:
-    board.progress(replace(told(0, 5, 9), path="batch", path_reason="whole batches"))
-    slow = replace(told(1, 3, 90), path="batch")
+    application = Application("app-1", 1, "host", 2)
+    unheard = document(record(settings, application, "running", board.view(), 3))["flows"]["orders"]
+    assert unheard["paths"] == [{"path": "batch", "reason": "", "partitions": 2}], "until a lane says otherwise"
+    board.progress(told(0, 5, 9))
+    slow = told(1, 3, 90)
     [part] = slow.partitions
-    board.progress(replace(slow, partitions=(replace(part, path="record", path_reason="small batches"),)))
-    made = document(record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3))["flows"]["orders"]
+    board.progress(replace(slow, partitions=(replace(part, path="record level", path_reason="small batches"),)))
+    made = document(record(settings, application, "running", board.view(), 3))["flows"]["orders"]
     assert made["paths"] == [
-        {"path": "batch", "reason": "whole batches", "partitions": 1},
-        {"path": "record", "reason": "small batches", "partitions": 1},
+        {"path": "batch", "reason": "", "partitions": 1},
+        {"path": "record level", "reason": "small batches", "partitions": 1},
     ]
     assert [(one["partition"], one["records_lag"]) for one in made["worst_partitions"]] == [(1, 87), (0, 4)]
     for number, end in ((0, 9), (1, 90)):
         board.progress(told(number, end, end))
-    made = document(record(settings, Application("app-1", 1, "host", 2), "running", board.view(), 3))["flows"]["orders"]
+    made = document(record(settings, application, "running", board.view(), 3))["flows"]["orders"]
     assert made["worst_partitions"] == []
 
 

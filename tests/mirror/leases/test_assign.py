@@ -109,13 +109,11 @@ PROGRESS = LaneProgress(
     "orders",
     2,
     (
-        PartitionProgress("orders", 3, 5, None, 4, 100, 17, "record", "small batches"),
+        PartitionProgress("orders", 3, 5, None, 4, 100, 17, "record level", "small batches"),
         PartitionProgress("orders", 4, None, None),
     ),
     (Condition("record_refused", "text", "todo", "orders", 3, stops=True), Condition("lane_failed", "text", "todo")),
     7,
-    "batch",
-    "whole batches",
     3,
     Latency((1,) * (len(BOUNDS_MS) + 1), 12),
 )

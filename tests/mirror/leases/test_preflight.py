@@ -67,9 +67,9 @@ def test_a_channel_out_of_reach_is_named_before_a_lease_waits_for_its_deadline(c
 
 
 def test_another_version_than_the_drivers_is_reported() -> None:
-    [line] = look((), HERE | {"crc32c": "0.0.1"}).problems
+    [line] = look((), HERE | {"crc32c": "0.0.1"})
     assert line == f"executor {HOST} has crc32c {HERE['crc32c']}, the driver has 0.0.1"
-    assert look((), HERE).problems == ()
+    assert look((), HERE) == []
 
 
 def test_a_cluster_out_of_reach_and_a_secret_that_is_missing_are_reported(
@@ -79,7 +79,7 @@ def test_a_cluster_out_of_reach_and_a_secret_that_is_missing_are_reported(
     monkeypatch.setattr(preflight, "ANSWER_S", 2.0)
     silent = Endpoint("east", (f"127.0.0.1:{closed[1]}",))
     secret = Endpoint("west", ("127.0.0.1:1",), {"sasl.password": "${env:NO_SUCH}"})
-    east, west = look((silent, secret), HERE).problems
+    east, west = look((silent, secret), HERE)
     assert east.startswith(f"executor {HOST} cannot use cluster east: ")
     assert str(closed[1]) in east
     assert west.startswith(f"executor {HOST}: ")
@@ -97,7 +97,7 @@ def test_a_broker_whose_own_address_is_out_of_reach_is_named(
 
     cluster: Any = SimpleNamespace(refresh=refresh, brokers=(1,), address_of=lambda _: closed, close=lambda: None)
     monkeypatch.setattr("reconciler_mirror.clients.own.cluster_of", lambda _: cluster)
-    [line] = look((Endpoint("east", ("b:9092",)),), HERE).problems
+    [line] = look((Endpoint("east", ("b:9092",)),), HERE)
     assert line.startswith(f"executor {HOST} cannot reach a broker of cluster east at 127.0.0.1:{closed[1]}: ")
 
 

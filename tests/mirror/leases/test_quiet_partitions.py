@@ -46,7 +46,7 @@ def quiet(number: int, **changes: object) -> PartitionProgress:
 
 
 def snapshot(*rows: PartitionProgress, conditions: tuple[Condition, ...] = ()) -> LaneProgress:
-    return LaneProgress("orders", 0, rows, conditions, path="batch")
+    return LaneProgress("orders", 0, rows, conditions)
 
 
 def flow() -> FlowSettings:
@@ -153,7 +153,7 @@ STEPS = st.lists(
         st.tuples(st.just("row"), NUMBERS, st.integers(0, 9), st.integers(0, 3)),
         st.tuples(st.just("stop"), st.frozensets(NUMBERS, max_size=2)),
         st.tuples(st.just("specs"), st.frozensets(NUMBERS, min_size=1)),
-        st.tuples(st.just("path"), st.sampled_from(["batch", "record"])),
+        st.tuples(st.just("path"), NUMBERS, st.sampled_from(["batch", "record level"])),
         st.tuples(st.just("tell")),
         st.tuples(st.just("view")),
     ),
@@ -167,11 +167,11 @@ def test_the_board_shows_the_same_after_partial_and_whole_reports(steps: list[tu
     whole, pieces = Board((flow(),)), Board((flow(),))
     control = LaneControl(lane_spec(0, *SPECS[:FEW]), LeaseState(10.0))
     rows = {number: quiet(number, position=None, end=None) for number in range(FEW)}
-    specs, conditions, path = SPECS[:FEW], tuple[Condition, ...](), "batch"
+    specs, conditions = SPECS[:FEW], tuple[Condition, ...]()
 
     def tell() -> None:
         now = snapshot(*(rows[spec.partition] for spec in specs), conditions=conditions)
-        control.report(replace(now, path=path))
+        control.report(now)
         whole.progress(control.latest)
         if (news := control.unreported()) is not None:
             pieces.progress(ROWS.decoded(LaneProgress, json.loads(json.dumps(ROWS.encoded(news)))))
@@ -194,8 +194,8 @@ def test_the_board_shows_the_same_after_partial_and_whole_reports(steps: list[tu
                 for board in (whole, pieces):
                     board.discovered("orders", Discovered(specs, (), 1, complete=True))
                 control.take(specs)
-            case ("path", str(name)):
-                path = name
+            case ("path", int(number), str(name)):
+                rows[number] = replace(rows[number], path=name)
             case ("view",):
                 pieces.view()
             case _:
