@@ -19,6 +19,7 @@ from reconciler.backends.files import keep_names
 from reconciler.errors import ReconcilerError
 from reconciler.kafka.client.cluster import ClusterClient
 from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.records.fields import HeaderBytes
 from reconciler.model.environment.topology import Cluster, Flow, Principal, TopicRef, Topology
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import Key, PartedPartition
@@ -106,19 +107,24 @@ Write = Callable[[str, Key, WholeRecord], None]
 
 def export(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, file: Path) -> int:
     """Writes records of one side only as JSON lines, and returns their number. Raises ClusterError, and ReconcilerError
-    for a file that exists or cannot be written."""
+    for a file that exists or cannot be written; either leaves no part of an export behind, which would look whole."""
     try:
         # The file holds data of topics: only this user may read it, and no symbolic link may redirect it.
         opened = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(opened, "w", encoding="utf-8") as lines:  # noqa: PTH123 - a descriptor
+        try:
+            with open(opened, "w", encoding="utf-8") as lines:  # noqa: PTH123 - a descriptor
 
-            def write(cluster: str, place: Key, record: WholeRecord) -> None:
-                lines.write(json.dumps(exported(cluster, place, record)) + "\n")
+                def write(cluster: str, place: Key, record: WholeRecord) -> None:
+                    lines.write(json.dumps(exported(cluster, place, record)) + "\n")
 
-            return exported_to(sides, partitions, which, write)
+                return exported_to(sides, partitions, which, write)
+        except BaseException:
+            file.unlink()
+            raise
     except OSError as error:
         why = "An export only goes to a new file, so that no earlier export is lost."
-        raise ReconcilerError(f"{file} cannot be written: {error}", why, "Name another file.") from None
+        problem = f"{file} cannot be written: {error.strerror or error}"
+        raise ReconcilerError(problem, why, "Name another file.") from None
 
 
 def exported_to(sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, write: Write) -> int:
@@ -163,16 +169,8 @@ ORIGIN = "mirror.origin."
 """Prefix of the headers with a record's origin: ``cluster``, ``topic``, ``partition``, ``offset``, as text."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExportTopic:
-    """The topic to which records are exported."""
-
-    cluster: Cluster
-    topic: str
-
-
-def export_topic(topology: Topology, text: str) -> ExportTopic:
-    """From ``CLUSTER:TOPIC``. Raises ReconcilerError for a topic that Kafka, a mirror or a flow uses."""
+def export_topic(topology: Topology, text: str) -> tuple[Cluster, str]:
+    """The parts of ``CLUSTER:TOPIC``. Raises ReconcilerError for a topic that Kafka, a mirror or a flow uses."""
     cluster, colon, topic = text.partition(":")
     if not colon or not topic:
         why = "It says on which cluster, by its alias, and into which topic records are written."
@@ -187,7 +185,7 @@ def export_topic(topology: Topology, text: str) -> ExportTopic:
     if does := flow_that_uses(topology, cluster, topic, besides=""):
         why = f"Flow {does} it: what is exported would be mixed with its records, or travel on."
         raise _unfit(text, why)
-    return ExportTopic(topology.clusters[cluster], topic)
+    return topology.clusters[cluster], topic
 
 
 def bounds_of_all(side: Side, keys: Collection[Key], why: str) -> Mapping[Key, PartitionBounds]:
@@ -221,22 +219,23 @@ def _unfit(text: str, why: str) -> ReconcilerError:
 
 
 def export_to_topic(
-    sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, to: ExportTopic
+    sides: FlowSides, partitions: Iterable[PartedPartition], which: LogSide, to: tuple[Cluster, str]
 ) -> tuple[int, int]:
-    """The number of written records, and of those that got the broker's timestamp in place of their own.
+    """The number of written records, and of those that got the broker's timestamp in place of their own. ``to``: as
+    ``export_topic`` returns it.
 
     A record keeps its partition number, modulo the topic's partitions, so records of one partition keep their order.
     Raises ClusterError, possibly after a part was written, and ReconcilerError for a missing topic.
     """
-    with TopicWriter(to.cluster, Principal.MIRROR, to.topic) as writer:
+    cluster, topic = to
+    with TopicWriter(cluster, Principal.MIRROR, topic) as writer:
         if (count := writer.partitions) is None:
             why = "An export does not create it, because a plan has to show its partitions and its retention."
             todo = "Declare it in the environment, apply, and run this again."
-            raise ReconcilerError(f"cluster {to.cluster.name} has no topic {to.topic}", why, todo)
+            raise ReconcilerError(f"cluster {cluster.name} has no topic {topic}", why, todo)
 
-        def write(cluster: str, place: Key, record: WholeRecord) -> None:
-            headers = [(name.decode("utf-8", "replace"), value) for name, value in record.headers]
-            headers += origin_headers(cluster, place, record.offset)
+        def write(origin: str, place: Key, record: WholeRecord) -> None:
+            headers = (*record.headers, *origin_headers(origin, place, record.offset))
             writer.append(place[1] % count, record.timestamp, record.key, record.value, headers)
 
         written = exported_to(sides, partitions, which, write)
@@ -244,9 +243,9 @@ def export_to_topic(
         return written, writer.restamped
 
 
-def origin_headers(cluster: str, place: Key, offset: int) -> Iterator[tuple[str, bytes]]:
+def origin_headers(cluster: str, place: Key, offset: int) -> Iterator[HeaderBytes]:
     words = {"cluster": cluster, "topic": place[0], "partition": str(place[1]), "offset": str(offset)}
-    return ((f"{ORIGIN}{name}", word.encode()) for name, word in words.items())
+    return ((f"{ORIGIN}{name}".encode(), word.encode()) for name, word in words.items())
 
 
 # Saves records of the old source alone, in a file or in topics, before a failback deletes their topic.
@@ -328,15 +327,13 @@ def keep_in_topic(sides: FlowSides, partitions: Sequence[PartedPartition], to: C
             raise ReconcilerError(f"cluster {to.name} has no topic {topic}", why, "Run this again.")
 
         def write(cluster: str, place: Key, record: WholeRecord) -> None:
-            added = [(name.encode(), value) for name, value in origin_headers(cluster, place, record.offset)]
-            headers = (*record.headers, *added)
+            headers = (*record.headers, *origin_headers(cluster, place, record.offset))
             # Compared by content with the place of origin in its headers: offsets here are new ones, and an interrupted
             # run has written a part.
             content = _content(WholeRecord(record.offset, max(0, record.timestamp), record.key, record.value, headers))
             wanted.add(content)
             if content not in there:
-                named = [(name.decode("utf-8", "surrogateescape"), value) for name, value in headers]
-                writer.append(place[1] % partitions_there, record.timestamp, record.key, record.value, named)
+                writer.append(place[1] % partitions_there, record.timestamp, record.key, record.value, headers)
 
         exported_to(sides, partitions, LogSide.SOURCE, write)
         writer.finish()

@@ -18,6 +18,7 @@ from reconciler.kafka.client.small_topics import append_batch
 from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.records.batches import next_sequence
 from reconciler.kafka.records.codecs import LZ4
+from reconciler.kafka.records.fields import HeaderBytes
 from reconciler.kafka.records.records import GATHER_BYTES, Record, encode, tail_of
 from reconciler.model.environment.topology import Cluster, Principal
 
@@ -61,11 +62,11 @@ class TopicWriter:
         timestamp: int,
         key: bytes | None,
         value: bytes | None,
-        headers: Sequence[tuple[str, bytes | None]],
+        headers: Sequence[HeaderBytes],
     ) -> None:
         """Buffers a record. ``timestamp``: ms since 1970. Raises ClusterError if the broker refused this record or an
         earlier one."""
-        tail = tail_of(key, value, [(name.encode("utf-8", "surrogateescape"), held) for name, held in headers])
+        tail = tail_of(key, value, headers)
         self._held.setdefault(partition, []).append(Record(0, max(0, timestamp), 0, tail))
         self._bytes += len(tail)
         if self._bytes >= GATHER_BYTES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +12,18 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, Producer
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.backends.clusters.groups import visited
+from reconciler.backends.clusters.topics.append_records import TopicWriter
 from reconciler.environment.load import load
-from reconciler.errors import ReconcilerError
-from reconciler.model.environment.topology import Topology
+from reconciler.errors import ClusterError, ReconcilerError
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.options import KeepDiverged, LogSide
 from reconciler.model.reports.failover import PartedPartition, Way
+from reconciler.operations.failover import diverged
 from reconciler.operations.failover.decide import DivergedChoice, FailoverRequest
 from reconciler.operations.failover.diverged import (
+    Write,
     export,
     export_to_topic,
     export_topic,
@@ -27,6 +33,8 @@ from reconciler.operations.failover.diverged import (
 )
 from reconciler.operations.failover.run import FailoverOptions, move
 from reconciler.render.markup import Format
+from reconciler.replication.offsets.close_gaps import Log
+from reconciler.replication.offsets.parting import WholeRecord, read_from
 from tests.support.clusters import CreateTopic
 from tests.support.lanes.load import write
 from tests.support.reading import to_the_end
@@ -115,8 +123,33 @@ def test_a_topic_that_is_not_for_this_is_refused(text: str, says: str) -> None:
 
 @pytest.mark.parametrize("text", ["west:orders", "east:east.orders", "east:left-behind", "west:left-behind"])
 def test_any_other_topic_will_do(text: str) -> None:
-    to = export_topic(topology({"east": "e:1", "west": "w:1"}, "orders"), text)
-    assert f"{to.cluster.name}:{to.topic}" == text
+    cluster, topic = export_topic(topology({"east": "e:1", "west": "w:1"}, "orders"), text)
+    assert f"{cluster.name}:{topic}" == text
+
+
+def test_an_export_that_ends_early_leaves_no_file_that_looks_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sides = sides_of(topology({"east": "e:1", "west": "w:1"}, "orders"), "f")
+    record, ends = WholeRecord(1, 7, None, b"v", ()), [ClusterError("east", "unreachable", "it is gone")]
+
+    def half(_: object, __: object, ___: object, write: Write) -> int:
+        write("east", ("orders", 0), record)
+        if ends:
+            raise ends.pop()
+        return 1
+
+    monkeypatch.setattr(diverged, "exported_to", half)
+    file = tmp_path / "alone.jsonl"
+    with pytest.raises(ClusterError, match="it is gone"):
+        export(sides, (), LogSide.SOURCE, file)
+    assert not file.exists()
+    assert export(sides, (), LogSide.SOURCE, file) == 1, "the same command goes"
+    before = file.read_text()
+    with pytest.raises(ReconcilerError) as refused:
+        export(sides, (), LogSide.SOURCE, file)
+    assert refused.value.what == f"{file} cannot be written: File exists"
+    assert file.read_text() == before, "of an earlier export nothing is lost"
 
 
 @pytest.mark.kafka
@@ -153,6 +186,28 @@ def test_records_come_as_they_were_and_say_where_they_are_from(
         (0, b"alone 1", b"k0", (TIMESTAMP_CREATE_TIME, 1_000), [("h", b"1"), *origin(0, 2)]),
         (0, b"alone 2", b"k1", (TIMESTAMP_CREATE_TIME, 1_001), [("h", b"1"), *origin(0, 3)]),
     ]
+
+
+@pytest.mark.kafka
+def test_names_of_headers_come_byte_for_byte(plain: Sandbox, unique: str, create_topic: CreateTopic) -> None:
+    """Clients in other languages name headers in other encodings than UTF-8; brokers take any bytes."""
+    left, odd = f"{unique}-left", ((b"caf\xe9", b"1"), (b"\xef\xbf\xbd", None))
+    for cluster, name in (("east", unique), ("west", f"east.{unique}"), ("west", left)):
+        create_topic(plain[cluster], name, 1, retention_ms="-1")
+    servers = {name: plain[name].super_client()["bootstrap.servers"] for name in ("east", "west")}
+    environment = topology(servers, unique)
+    sides = sides_of(environment, "f")
+    with TopicWriter(environment.clusters["east"], Principal.MIRROR, unique) as writer:
+        writer.append(0, 5, b"k", b"v", odd)
+        writer.finish()
+    partitions = parted(sides, partitions_of(sides))
+    assert export_to_topic(sides, partitions, LogSide.SOURCE, export_topic(environment, f"west:{left}")) == (1, 0)
+
+    async def read(opened: Sequence[ClusterClient]) -> list[WholeRecord]:
+        return [record async for record in read_from(Log(opened[0], (left, 0)), 0, 1)]
+
+    (found,) = visited((sides.target,), read)
+    assert (found.key, found.value, found.headers[:2]) == (b"k", b"v", odd)
 
 
 @pytest.mark.kafka

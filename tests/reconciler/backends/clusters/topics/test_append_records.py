@@ -43,7 +43,7 @@ def test_what_was_not_answered_is_sent_again_and_what_is_too_large_in_halves(mon
     monkeypatch.setattr(writer._requests, "wire", None, raising=False)
     monkeypatch.setattr(writer._requests, "run", lambda _, ask: asyncio.run(ask()))
     for number in range(3):
-        writer.append(0, 1_000, None, b"%d" % number, [("h", b"1"), ("none", None)])
+        writer.append(0, 1_000, None, b"%d" % number, [(b"h", b"1"), (b"none", None)])
     writer.append(1, 1_000, b"k", None, [])
     writer.finish()
     whole: list[bytes | None] = [b"0", b"1", b"2"]
