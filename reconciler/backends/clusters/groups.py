@@ -13,23 +13,25 @@ from typing import TypeVar
 from reconciler.backends.connections.credentials import speaker_of
 from reconciler.backends.connections.errors import Speaker, authentication, unreachable
 from reconciler.backends.connections.own import Visits
-from reconciler.errors import ClusterError
+from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.kafka.client import errors
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, ClusterClient, CommittedPosition, printed_id
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.describe_groups import GroupKind
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
+from reconciler.model.environment.flow_settings import Isolation
 from reconciler.model.environment.topology import Cluster as DeclaredCluster
-from reconciler.model.environment.topology import Principal
+from reconciler.model.environment.topology import Flow, Principal
 from reconciler.model.reports.failover import GroupState, Key
 from reconciler.replication.groups import GroupSelector, unsupported
 from reconciler.replication.mirrormaker_records import Checkpoint, checkpoints_topic
 from reconciler.replication.names import is_own_topic, position_group
+from reconciler.replication.offsets import map_topic
 from reconciler.replication.offsets.checkpoints import CheckpointLog
 from reconciler.replication.offsets.codec import Ids
-from reconciler.replication.offsets.map import PartitionMap, Translation
-from reconciler.replication.offsets.map_topic import MapReader
+from reconciler.replication.offsets.map import PartitionMap, Translation, beyond_log
 from reconciler.replication.offsets.position_metadata import PositionMark, is_ours, mark_of
+from reconciler.replication.offsets.same import as_committed
 from reconciler.replication.offsets.translate import ClusterSides, translate
 
 ANSWERS_WITHIN = 15.0
@@ -112,6 +114,9 @@ class Side:
     def offsets(self, groups: Iterable[str]) -> Mapping[str, Mapping[Key, CommittedPosition]]:
         return self.ask(lambda cluster: _offsets(GroupClient(cluster), groups))
 
+    def committed(self, group: str) -> Mapping[Key, CommittedPosition]:
+        return self.offsets([group]).get(group, {})
+
     def commit(
         self, wanted: Mapping[str, Mapping[Key, CommittedPosition]], share: Collection[str] = ()
     ) -> Mapping[str, Mapping[Key, str]]:
@@ -193,30 +198,21 @@ class Side:
         """Positions of a flow to this cluster, by remote topic and partition. Positions that another client committed
         are left out: they do not show how far the partition is copied. So is the mark of a flow's owner."""
 
-        async def read(cluster: ClusterClient) -> dict[Key, int]:
-            offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
-            committed = offsets.get(position_group(flow), {})
-            copies = {key: at for key, at in committed.items() if not is_own_topic(key[0])}
-            return {key: at.offset for key, at in copies.items() if is_ours(key, at.offset, at.metadata)}
-
-        return self.ask(read)
+        committed = self.committed(position_group(flow))
+        copies = {key: at for key, at in committed.items() if not is_own_topic(key[0])}
+        return {key: at.offset for key, at in copies.items() if is_ours(key, at.offset, at.metadata)}
 
     def marks(self, flow: str) -> Mapping[Key, PositionMark]:
         """Metadata of the positions of a flow to this cluster: their writer and source topic."""
-
-        async def read(cluster: ClusterClient) -> dict[Key, PositionMark]:
-            offsets = await _offsets(GroupClient(cluster), [position_group(flow)])
-            committed = offsets.get(position_group(flow), {})
-            return {key: mark_of(key, at.offset, at.metadata) for key, at in committed.items()}
-
-        return self.ask(read)
+        committed = self.committed(position_group(flow))
+        return {key: mark_of(key, at.offset, at.metadata) for key, at in committed.items()}
 
     def maps(self, flow: str, source: Side | None, remote: Callable[[str], str]) -> Mapping[Key, PartitionMap]:
         """The offset map of a flow to this cluster, by source partition, for the present topic ids; empty if there is
         none. ``source``: None if it does not answer."""
 
         async def read(target: ClusterClient, here: ClusterClient | None) -> dict[Key, PartitionMap]:
-            reader = MapReader(target, flow)
+            reader = map_topic.MapReader(target, flow)
             await reader.refresh()
             await target.refresh({remote(topic) for topic in reader.topics})
             if here is not None:
@@ -249,28 +245,56 @@ class Side:
         return visited((self,), lambda opened: ask(opened[0]))
 
 
-@dataclass(frozen=True, slots=True)
-class PositionsQuery:
-    """Offsets to translate along a flow, by *source* topic and partition."""
-
-    flow: str
-    wanted: Mapping[Key, Iterable[int]]
-    remote: Callable[[str], str]
-    reverse: bool
-    """They are offsets on its target."""
-    committed: bool
-    """The flow copies committed records only."""
-
-
-def translations(source: Side, target: Side, question: PositionsQuery) -> Mapping[tuple[Key, int], Translation]:
-    """Translates by the offset map, and by counting records in its gaps. Raises ClusterError."""
+def translations(
+    sides: tuple[Side | None, Side],
+    flow: Flow,
+    wanted: Mapping[Key, Iterable[int]],
+    remote: Callable[[str], str],
+    *,
+    reverse: bool,
+    within_s: float = ANSWERS_WITHIN * 2,
+) -> Mapping[tuple[Key, int], Translation]:
+    """Translates by the offset map, and by counting records in its gaps. ``sides``: source, None if it does not answer,
+    and target of the flow; ``wanted``: offsets on the source, or with ``reverse`` on the target, by *source* topic and
+    partition. Raises ClusterError, and ReconcilerError without an offset map."""
+    source, target = sides
+    if not wanted:
+        return {}
+    if flow.keeps_offsets:
+        return _as_they_are(sides, wanted, remote, reverse=reverse)
 
     async def ask(opened: Sequence[ClusterClient]) -> dict[tuple[Key, int], Translation]:
-        here, there = opened
-        sides = ClusterSides(here, there, question.flow, position_group(question.flow), question.committed)
-        return await translate(sides, question.wanted, question.remote, reverse=question.reverse)
+        here, committed = opened[0] if source is not None else None, flow.isolation is Isolation.READ_COMMITTED
+        both = ClusterSides(here, opened[-1], flow.state_name, position_group(flow.state_name), committed)
+        try:
+            return await translate(both, wanted, remote, reverse=reverse)
+        except errors.BrokerError as error:
+            if error.code != errors.UNKNOWN_TOPIC:
+                raise
+            problem = f"flow {flow.name} has no offset map: {flow.target} has no topic {map_topic.name_on(opened[-1])}"
+            why = "Without it positions cannot be translated."
+            todo = "Run reconciler apply ENV, which makes the topic, and let the mirror copy."
+            raise ReconcilerError(problem, why, todo) from None
 
-    return visited((source, target), ask) if question.wanted else {}
+    return visited((source, target) if source is not None else (target,), ask, within_s)
+
+
+def _as_they_are(
+    sides: tuple[Side | None, Side], wanted: Mapping[Key, Iterable[int]], remote: Callable[[str], str], *, reverse: bool
+) -> dict[tuple[Key, int], Translation]:
+    """Of a flow that keeps offsets: each offset translates to itself, within the other side's log. An unknown end of
+    its own log limits none."""
+    own, copies = {key: key for key in wanted}, {key: (remote(key[0]), key[1]) for key in wanted}
+    here, there = (copies, own) if reverse else (own, copies)
+    near, far = reversed(sides) if reverse else sides
+    mine, others = near.bounds(here.values()) if near else {}, far.bounds(there.values()) if far else {}
+    translations: dict[tuple[Key, int], Translation] = {}
+    for key, at in ((key, at) for key, offsets in wanted.items() for at in offsets):
+        its, other, beyond = mine.get(here[key]), others.get(there[key]), ""
+        if near is not None and its is not None and at > its.end:
+            beyond = beyond_log(at, here[key], near.name, its.end)
+        translations[key, at] = as_committed(at, None if other is None else other.end, beyond)
+    return translations
 
 
 def visited(

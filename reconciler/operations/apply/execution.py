@@ -133,8 +133,13 @@ class Execution:
             self.ignoring = reason
 
     def perform(self, change_id: str, act: Callable[[], Answer]) -> Answer:
-        """Records one action without a plan, such as a mirror's start. Raises as ``act``, once the failure is
-        recorded."""
+        """Takes one step without a plan, such as a mirror's start, and records it. Raises as ``require_lock`` before
+        it begins, since an earlier step or a wait may have outlasted the lock, and as ``act``."""
+        self.require_lock()
+        return self.record(change_id, act)
+
+    def record(self, change_id: str, act: Callable[[], Answer]) -> Answer:
+        """Like ``perform``, with or without the lock. Raises as ``act``, once the failure is recorded."""
         began, run = time.monotonic(), uuid.uuid4().hex
         with recorded(self.audit, run, self._actor_of_steps, [change_id]) as outcomes:
             answer = act()

@@ -46,9 +46,10 @@ LONG_S = 600.0
 
 
 class LiveWorld:
-    """One run of one plan. ``reason``: prefix of the reason of its pauses of single topics; it lifts no others."""
+    """One run of one plan. ``command``: of the steps in its audit record. ``reason``: prefix of the reason of its
+    pauses of single topics; it lifts no others."""
 
-    reason = CUT_OVER
+    command, reason = "cutover", CUT_OVER
 
     def __init__(self, session: Session, plan: CutoverPlan, execute: Execution, say: Callable[[str], None]) -> None:
         self.session, self.plan, self._execute, self.say = session, plan, execute, say
@@ -325,8 +326,7 @@ class LiveWorld:
         time.sleep(seconds)
 
     def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
-        self._execute.require_lock()
-        return self._execute.perform(f"cutover:{self.plan.flow}:{name}", act)
+        return self._execute.perform(f"{self.command}:{self.plan.flow}:{name}", act)
 
 
 def gate_faults(session: Session, gates: Gates, clusters: Collection[str]) -> tuple[Fault, ...]:

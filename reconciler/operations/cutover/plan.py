@@ -25,6 +25,7 @@ from reconciler.operations.failover.decide import FailoverRequest, move_of
 from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.operations.failover.rights import StepNeeds, denied
 from reconciler.operations.failover.steps import Switch
+from reconciler.operations.mirror.pause import mirror_of
 from reconciler.operations.session.session import Session, now_ms
 from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.expressions.match import expressions
@@ -34,7 +35,7 @@ from reconciler.replication.kept_files import reason
 from reconciler.resources.acls.derive_from_flows import mirror_principals, write_rules
 from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
-from reconciler.text import first_of
+from reconciler.text import first_of, total
 
 SAMPLE_S = 3.0
 """Least time over which rates are measured."""
@@ -200,7 +201,7 @@ def _topics(
     remote = selector_of(session.topology.flows[switch.move.flow]).remote_name
     for topic in sorted({key[0] for key in after}):
         keys = [key for key in after if key[0] == topic]
-        left = [after[key].left for key in keys]
+        left = total(after[key].left for key in keys)
         looked = [(before[key], after[key]) for key in keys if key in before]
         # An end that one look did not get says nothing of a rate; a missing position is 0.
         wrote = sum(b.written - a.written for a, b in looked if a.written is not None and b.written is not None)
@@ -213,8 +214,7 @@ def _topics(
         writers = {rule.principal for rule in write_rules(rules, topic)} if isinstance(rules, frozenset) else set()
         # A topic that was recreated between the two readings would show a negative rate.
         rates = [round(max(0, count) / seconds, 3) for count in (wrote, copied)]
-        total = None if None in left else sum(each or 0 for each in left)
-        head = topic, remote(topic), ids.get(topic, ""), len(keys), total
+        head = topic, remote(topic), ids.get(topic, ""), len(keys), left
         yield TopicSeen(*head, rates[0], rates[1], tuple(sorted(writers)), tuple(seen))
 
 
@@ -255,11 +255,8 @@ def others(
 
 def _digest(topology: Topology, flow: str) -> str:
     """Digest of the flow as it is in its mirror's hand-over."""
-    for mirror in topology.mirrors.values():
-        if flow in mirror.flows:
-            told = mirror_handover(topology, mirror)["flows"]
-            return next(str(each["fingerprint"]) for each in told if each["name"] == flow)
-    raise ReconcilerError(f"flow {flow} is in no mirror", "No application carries it.", "Name it in a mirror.")
+    handed_over = mirror_handover(topology, topology.mirrors[mirror_of(topology, flow)])["flows"]
+    return next(str(each["fingerprint"]) for each in handed_over if each["name"] == flow)
 
 
 def _denied(switch: Switch, plan: CutoverPlan) -> tuple[FailoverCheck, ...]:

@@ -16,7 +16,8 @@ from reconciler.model.reports.failover import Key, PartitionState
 from reconciler.model.state.cutover_journal import CutoverJournal
 from reconciler.operations.apply.execution import Execution
 from reconciler.operations.cutover.live import LONG_S, LiveWorld
-from reconciler.operations.cutover.world import StepEnd, StepNotes
+from reconciler.operations.cutover.world import StepNotes
+from reconciler.operations.failover.diverged import bounds_of_all
 from reconciler.operations.session.session import Session
 from reconciler.replication.json_codec import parsed
 from reconciler.replication.offsets.close_gaps import Log
@@ -29,7 +30,7 @@ DRILL = "drill: moved to "
 class LiveDrill(LiveWorld):
     """One drill with one plan. Its client logs in as the principal ``apply``."""
 
-    reason = DRILL
+    command, reason = "drill", DRILL
 
     def __init__(
         self,
@@ -59,10 +60,6 @@ class LiveDrill(LiveWorld):
     def keep(self, journal: CutoverJournal) -> None:
         """Keeps nothing: no run continues another run's drill."""
 
-    def perform(self, name: str, act: Callable[[], StepEnd]) -> StepEnd:
-        self._execute.require_lock()
-        return self._execute.perform(f"drill:{self.plan.flow}:{name}", act)
-
     @property
     def _left_back(self) -> Collection[str]:
         return self.places.there
@@ -87,13 +84,7 @@ class LiveDrill(LiveWorld):
         earlier drills. Raises ReconcilerError, before anything is written, if an end is unknown."""
         for there in (False, True):
             keys = self._keys(there)
-            bounds = self._side(there).bounds(keys)
-            if missing := [key for key in keys if key not in bounds]:
-                raise ReconcilerError(
-                    f"where {missing[0][0]}-{missing[0][1]} on {self._side(there).name} ends is not known",
-                    "Its leader does not answer, so nothing of the canary was written.",
-                    "Wait until it answers, and run the drill again.",
-                )
+            bounds = bounds_of_all(self._side(there), keys, "Nothing of the canary was written.")
             self._starts |= {(there, key): bounds[key].end for key in keys}
             self._commit(there, {key: bounds[key].end for key in keys})
 
@@ -116,7 +107,7 @@ class LiveDrill(LiveWorld):
         """Reads from the group's position as a client would, and commits the next offset. ``share``: the part of the
         existing records to read; the rest is left for the other side after the switch."""
         side, keys = self._side(there), self._keys(there)
-        committed = side.offsets([self.group]).get(self.group, {})
+        committed = side.committed(self.group)
         numbers: list[int] = []
         positions: dict[Key, int] = {}
 

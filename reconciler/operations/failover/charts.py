@@ -2,14 +2,13 @@
 positions and bounds.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from reconciler.backends.clusters.groups import PartitionBounds
 from reconciler.kafka.client.cluster import CommittedPosition
 from reconciler.model.reports.failover import GroupOffset, Key, Leg, TranslatedPartition
-from reconciler.replication.offsets.map import THE_MAP, PartitionMap, Translation, beyond_copy, beyond_log
-from reconciler.replication.offsets.same import as_committed
+from reconciler.replication.offsets.map import THE_MAP, PartitionMap, Translation, beyond_copy
 from reconciler.replication.offsets.translate import Interleaved
 
 _NOTHING = PartitionMap(())
@@ -50,19 +49,6 @@ def translated(chart: Chart, at: tuple[Key, CommittedPosition], twin: str, befor
             between = abs(before - translation.offset)
     exact, reason = translation.exact or whole, "" if whole else translation.reason
     return TranslatedPartition(translation.offset, exact, reason, between=between)
-
-
-def as_they_are(
-    wanted: Mapping[Key, Iterable[int]], here: Mapping[Key, tuple[Key, int]], on: str, ends: Mapping[Key, int]
-) -> dict[tuple[Key, int], Translation]:
-    """Of a flow that keeps offsets: each offset translates to itself, within the other side's log. All by source
-    partition. ``here``: the partition on cluster ``on``, where offsets are committed, and its log end; ``ends``: log
-    ends on the other side. A partition without a reported end is left out of either."""
-    translations: dict[tuple[Key, int], Translation] = {}
-    for key, at in ((key, at) for key, offsets in wanted.items() for at in offsets):
-        place, end = here.get(key, (key, at))
-        translations[key, at] = as_committed(at, ends.get(key), beyond_log(at, place, on, end) if at > end else "")
-    return translations
 
 
 def of_both(offers: list[tuple[Chart, GroupOffset]]) -> list[GroupOffset]:

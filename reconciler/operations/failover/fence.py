@@ -5,7 +5,7 @@ That cluster first gets a record of the lifted rules, so that no plan makes them
 killed one.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from reconciler.backends.clusters.acls_and_quotas import UNDO, UNDOING, AccessControl
 from reconciler.backends.state.environment_records import FENCED, SubjectRecord
@@ -15,6 +15,7 @@ from reconciler.model.environment.topology import Principal, Topology
 from reconciler.model.live import LiftedCopies, Made
 from reconciler.model.principals import WILDCARD, AclBinding, Unsupported
 from reconciler.model.reports.failover import CopiesSeen, FailoverFacts, FailoverStep, FenceSeen, StepResult
+from reconciler.operations.cutover.world import StepEnd
 from reconciler.resources.acls.derive_from_flows import denial, denial_grant, denies_writing
 from reconciler.resources.acls.roles import expand_stable
 from reconciler.resources.flows.routes import is_copy, selector_of
@@ -101,21 +102,30 @@ class Fence:
     def put(self, rules: Collection[AclBinding], title: str) -> None:
         """Records the rules, then makes them."""
         self._record.write(dict.fromkeys(rules, Made(title, self._flow)))
-        self._send([CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        self._send(CreateAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules))
 
     def strike(self, rules: Collection[AclBinding]) -> None:
         """Deletes the rules, then their record."""
-        self._send([DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules)])
+        self._send(DeleteAcl(self.cluster.name, rule, UNDOING, UNDO) for rule in sorted(rules))
         self._record.write(dict.fromkeys(rules))
 
-    def _send(self, changes: Sequence[AclChange]) -> None:
-        if failures := self._access.sent(changes):
-            why = f"{len(failures)} of {counted(len(changes), 'rule')} were not changed."
-            raise ReconcilerError(next(iter(failures.values())), why, "Fix it and run this again: it continues.")
+    def _send(self, changes: Iterable[AclChange]) -> None:
+        """Without entries in the ownership record, by which a plan would take the rules back."""
+        send_all(self._access, changes, lambda batch: self._access.sent(batch).values())
+
+
+def send_all(
+    access: AccessControl, changes: Iterable[AclChange], failures: Callable[[Sequence[AclChange]], Iterable[str]]
+) -> None:
+    """Sends as many rules a request as a controller takes at once. ``failures``: sends, and returns what was refused.
+    Raises ReconcilerError for the first refusal."""
+    for batch in batched(changes, access.most):
+        if failed := [why for why in failures(batch) if why]:
+            why = f"{len(failed)} of {counted(len(batch), 'rule')} were not changed."
+            raise ReconcilerError(failed[0], why, "Fix it and run this again: it continues.")
 
 
 LIFT, RESTORE = "lift", "restore"
-StepEnd = tuple[StepResult, str]
 
 
 class ReadOnlyCopies:
@@ -193,7 +203,7 @@ class ReadOnlyCopies:
             DeleteAcl(self.cluster.name, rule, denial_grant(self._flow, rule.principal), UNDO)
             for rule in sorted(seen.denied)
         )
-        self._send(changes)
+        send_all(self._access, changes, self._access.failures)
         rules = counted(len(seen.denied), "deny rule")
         return StepResult.DONE, f"{rules} taken back on {self.cluster.name}: clients may write the copies"
 
@@ -209,7 +219,8 @@ class ReadOnlyCopies:
             for principal in denied
             if seen.kept and entry.topic != WILDCARD
         ]
-        self._send(CreateAcl(self.cluster.name, rule, denial_grant(self._flow, rule.principal), UNDO) for rule in rules)
+        changes = (CreateAcl(self.cluster.name, rule, denial_grant(self._flow, rule.principal), UNDO) for rule in rules)
+        send_all(self._access, changes, self._access.failures)
         self._access.lifted.write(dict.fromkeys(seen.lifted))
         return StepResult.DONE, f"{counted(len(rules), 'deny rule')} made again on {self.cluster.name}"
 
@@ -219,9 +230,3 @@ class ReadOnlyCopies:
             why = f"Which rules keep others off its copies on {self.cluster.name} is not known."
             raise ReconcilerError(seen.obstacle, why, "Run this again: it continues.")
         return seen
-
-    def _send(self, changes: Iterable[AclChange]) -> None:
-        for batch in batched(changes, self._access.most):
-            if failed := [why for why in self._access.failures(batch) if why]:
-                why = f"{len(failed)} of {counted(len(batch), 'rule')} were not changed."
-                raise ReconcilerError(failed[0], why, "Fix it and run this again: it continues.")

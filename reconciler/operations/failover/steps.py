@@ -110,7 +110,7 @@ class Switch:
             except ClusterError as error:
                 if self.survey.lost is None or error.kind != "unreachable":
                     raise
-                mirror = steering.mirror_of(self.session, flow)
+                mirror = steering.mirror_of(self.session.topology, flow)
                 unread[flow] = f"the status of its mirror, {mirror}, is kept on {error.cluster}, which does not answer"
                 continue
             if pause is not None:
@@ -136,11 +136,8 @@ class Switch:
             **({"unfence": self.fence.take_back} if self._unfences(facts) else {}),
         }
 
-        def ended(name: str, act: Callable[[], StepEnd]) -> StepEnd:
-            execute.require_lock()
-            return execute.perform(f"{self.move.way}:{self.move.flow}:{name}", act)
-
-        steps = in_order(self, acts.items(), ended)
+        prefix = f"{self.move.way}:{self.move.flow}"
+        steps = in_order(self, acts.items(), lambda name, act: execute.perform(f"{prefix}:{name}", act))
         lag = self._left() if len(steps) == len(acts) else None
         groups = tuple(moved) or tuple(map(group_offsets.untouched, facts.groups))
         return self._report(replace(facts, groups=groups), steps, dry=False, lag=lag)
@@ -347,7 +344,7 @@ class Switch:
         if steering.pause_of(self.session, name) is not None:
             lines = steering.lift(self.session, [Scope(name)], PAUSE_CONFIRM_S)
         if not _runs(steering.job_of(self.session, name)):
-            mirror = steering.mirror_of(self.session, name)
+            mirror = steering.mirror_of(self.session.topology, name)
             self.session.runner.start(mirror, handovers(self.session.topology)[mirror], self.say)
         return DONE, "; ".join([f"{name} runs", *lines])
 

@@ -7,22 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from reconciler.backends.clusters.groups import GroupsSeen, PositionsQuery, Side, translations
+from reconciler.backends.clusters.groups import GroupsSeen, Side, translations
 from reconciler.backends.connections.own import Visits
 from reconciler.errors import ClusterError, Unknown
 from reconciler.model.environment.flow_settings import Isolation
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import LiveMirror
 from reconciler.model.reports import failover
-from reconciler.operations.failover.charts import (
-    Chart,
-    as_they_are,
-    by_checkpoint,
-    of_both,
-    settled,
-    translated,
-    unbelieved,
-)
+from reconciler.operations.failover.charts import Chart, by_checkpoint, of_both, settled, translated, unbelieved
 from reconciler.operations.failover.diverged import FlowSides, parted, partitions_of
 from reconciler.operations.failover.group_offsets import bounded, least
 from reconciler.operations.failover.rights import hidden
@@ -243,19 +235,11 @@ class Survey:
                 if (twin := self._twin(leg, topic)) is not None:
                     wanted.setdefault((topic if leg.forward else twin, partition), set()).add(committed.offset)
         flow, remote = self._flows[leg.flow], self._selectors[leg.flow].remote_name
-        if not flow.keeps_offsets:
-            committed_only = flow.isolation is Isolation.READ_COMMITTED
-            positions = target.positions(flow.state_name)  # before the map, which then covers them
-            maps = target.maps(flow.state_name, source, remote)
-            query = PositionsQuery(flow.state_name, wanted, remote, not leg.forward, committed_only)
-            return Chart(leg, maps, positions, translations(source, target, query))
-
-        there = {key: (remote(key[0]), key[1]) if leg.forward else key for key in wanted}
-        own_keys = {key: key if leg.forward else (remote(key[0]), key[1]) for key in wanted}
-        bounds, own = self.destination.bounds(there.values()), self.origin.bounds(own_keys.values())
-        ends = {key: bounds[twin].end for key, twin in there.items() if twin in bounds}
-        here = {key: (twin, own[twin].end) for key, twin in own_keys.items() if twin in own}
-        return Chart(leg, {}, {}, as_they_are(wanted, here, self.move.origin, ends), same=True)
+        # Positions before the map, which then covers them.
+        positions = {} if flow.keeps_offsets else target.positions(flow.state_name)
+        maps = {} if flow.keeps_offsets else target.maps(flow.state_name, source, remote)
+        entries = translations((source, target), flow, wanted, remote, reverse=not leg.forward)
+        return Chart(leg, maps, positions, entries, same=flow.keeps_offsets)
 
     def _twin(self, leg: failover.Leg, topic: str) -> str | None:
         """The topic's counterpart at the destination; None if the flow does not carry the topic."""

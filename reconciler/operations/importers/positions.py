@@ -243,6 +243,5 @@ def _world(session: Session, flow: Flow, mine: Mapping[tuple[str, int], int]) ->
     if silent := sorted(key for key in mine if key in keys and key not in bounds):
         raise unreported(source, *silent[0])
     begins_and_ends = {key: (its.begin, its.end) for key, its in bounds.items()}
-    group = position_group(flow.state_name)
-    own = {key: at.offset for key, at in target.offsets([group]).get(group, {}).items()}
+    own = {key: at.offset for key, at in target.committed(position_group(flow.state_name)).items()}
     return PositionAnswers(names, begins_and_ends, own, frozenset(target.partitions()))

@@ -16,7 +16,7 @@ from reconciler.backends.mirror_jobs.status.records import write_records
 from reconciler.backends.state.audit import AuditFile
 from reconciler.backends.state.lock import this_process
 from reconciler.errors import ClusterError, ReconcilerError, Unknown, or_unknown
-from reconciler.model.environment.topology import Cluster, Principal
+from reconciler.model.environment.topology import Cluster, Principal, Topology
 from reconciler.model.live import JobState, LiveMirror
 from reconciler.model.plan import Outcome, Result
 from reconciler.operations.apply.audit import Actor, Audit, recorded
@@ -43,7 +43,7 @@ def pause(folder: Path, request: PauseRequest, reason: str, wait_s: float, say: 
         wanted = scopes(session.topology, request)
         _require_exist(session, wanted, say)
         _require_topic(session, wanted)
-        held = {pause.scope: pause for scope in wanted for pause in _held(session, scope.flow)}
+        held = {at: pause for scope in wanted for at, pause in pauses_of(session, scope.flow).items()}
         fresh = {scope: _fresh(scope, reason) for scope in wanted if scope not in held}
         for scope in wanted:
             if scope in held:
@@ -64,7 +64,7 @@ def resume(folder: Path, request: PauseRequest, wait_s: float, say: Say) -> str:
         wanted = scopes(session.topology, request)
         _require_exist(session, wanted, say)
         _require_topic(session, wanted)
-        lifted = {scope: to_lift(scope, _held(session, scope.flow, also_reported=True)) for scope in wanted}
+        lifted = {scope: to_lift(scope, _obeyed(session, scope.flow)) for scope in wanted}
         before = _status_times(session, wanted)
         _write(session, "mirror resume", {each_pause.scope: None for each in lifted.values() for each_pause in each})
         later = _await(session, [scope for scope in wanted if lifted[scope]], before, wait_s, paused=False)
@@ -90,16 +90,18 @@ def hold(session: Session, wanted: Sequence[Scope], reason: str, wait_s: float) 
 def lift(session: Session, wanted: Sequence[Scope], wait_s: float) -> list[str]:
     """Resumes these scopes of one flow, in the same way as ``hold``."""
     before = _status_times(session, wanted)
-    held = _held(session, wanted[0].flow, also_reported=True)
+    held = _obeyed(session, wanted[0].flow)
     lifted = [each_pause.scope for scope in wanted for each_pause in to_lift(scope, held)]
     keys = [key for scope in lifted for key in _keys(session, scope)]
     write_records(place_of(session, wanted[0].flow), Principal.APPLY, dict.fromkeys(keys))
     return _await(session, wanted, before, wait_s, paused=False)
 
 
-def pauses_of(session: Session, flow: str) -> Mapping[Scope, Pause]:
+def pauses_of(session: Session, flow: str) -> dict[Scope, Pause]:
     """Pauses of the whole flow, of its topics and of its partitions."""
-    return {each_pause.scope: each_pause for each_pause in _held(session, flow)}
+    pauses, state = session.records[place_of(session, flow).name].pauses(), session.topology.flows[flow].state_name
+    written = (pause for scope, pause in sorted(pauses.items()) if scope.flow == state)
+    return {(scope := replace(pause.scope, flow=flow)): replace(pause, scope=scope) for pause in written}
 
 
 def _fresh(scope: Scope, reason: str) -> Pause:
@@ -109,12 +111,12 @@ def _fresh(scope: Scope, reason: str) -> Pause:
 
 def pause_of(session: Session, flow: str) -> Pause | None:
     """The pause of the whole flow."""
-    return next((each_pause for each_pause in _held(session, flow) if each_pause.scope == Scope(flow)), None)
+    return pauses_of(session, flow).get(Scope(flow))
 
 
 def job_of(session: Session, flow: str) -> LiveMirror | Unknown | None:
     """The reported state of a flow's mirror."""
-    return _live(session, mirror_of(session, flow))
+    return _live(session, mirror_of(session.topology, flow))
 
 
 def _require_topic(session: Session, wanted: Iterable[Scope]) -> None:
@@ -143,8 +145,8 @@ def _require_exist(session: Session, wanted: Sequence[Scope], say: Say) -> None:
                 say(unchecked)
 
 
-def mirror_of(session: Session, flow: str) -> str:
-    mirror = next((m.name for m in session.topology.mirrors.values() if flow in m.flows), None)
+def mirror_of(topology: Topology, flow: str) -> str:
+    mirror = next((m.name for m in topology.mirrors.values() if flow in m.flows), None)
     if mirror is None:
         raise ReconcilerError(f"flow {flow} is in no mirror", "No application carries it.", "Name it in a mirror.")
     return mirror
@@ -152,19 +154,16 @@ def mirror_of(session: Session, flow: str) -> str:
 
 def place_of(session: Session, flow: str) -> Cluster:
     """The cluster that keeps pauses of the flow."""
-    mirror = session.topology.mirrors[mirror_of(session, flow)]
+    mirror = session.topology.mirrors[mirror_of(session.topology, flow)]
     return session.topology.clusters[session.topology.status_cluster(mirror)]
 
 
-def _held(session: Session, flow: str, *, also_reported: bool = False) -> list[Pause]:
-    """Pauses of a flow. ``also_reported``: include pauses that the job still obeys although their records are gone."""
-    pauses, state = session.records[place_of(session, flow).name].pauses(), session.topology.flows[flow].state_name
-    written = (pause for scope, pause in sorted(pauses.items()) if scope.flow == state)
-    held = {(scope := replace(pause.scope, flow=flow)): replace(pause, scope=scope) for pause in written}
-    job = job_of(session, flow) if also_reported else None
+def _obeyed(session: Session, flow: str) -> Iterable[Pause]:
+    """Pauses of a flow, also those that its job still obeys although their records are gone."""
+    held, job = pauses_of(session, flow), job_of(session, flow)
     if isinstance(job, LiveMirror) and job.state is JobState.RUNNING and flow in job.flows:
         held |= {pause.scope: pause for pause, _ in reported_pauses(flow, job.flows[flow]) if pause.scope not in held}
-    return list(held.values())
+    return held.values()
 
 
 def _keys(session: Session, scope: Scope) -> list[str]:
@@ -177,7 +176,7 @@ def _keys(session: Session, scope: Scope) -> list[str]:
 
 def _status_times(session: Session, wanted: Iterable[Scope]) -> Mapping[str, int]:
     """Mirror -> time of its newest status record, by the job's clock."""
-    mirrors = {name: session.status(name) for name in {mirror_of(session, scope.flow) for scope in wanted}}
+    mirrors = {name: session.status(name) for name in {mirror_of(session.topology, scope.flow) for scope in wanted}}
     return {name: (mirror.updated_at_ms or 0) if mirror else 0 for name, mirror in mirrors.items()}
 
 
@@ -219,8 +218,8 @@ def _await(
     """
     give_up = time.monotonic() + wait_s
     word, later = "paused" if paused else "resumed", []
-    for name in sorted({mirror_of(session, scope.flow) for scope in wanted}):
-        mine = [scope for scope in wanted if mirror_of(session, scope.flow) == name]
+    for name in sorted({mirror_of(session.topology, scope.flow) for scope in wanted}):
+        mine = [scope for scope in wanted if mirror_of(session.topology, scope.flow) == name]
         while True:
             pause_progress = progress(_live(session, name), mine, paused=paused, asked_ms=before[name])
             if pause_progress.done:

@@ -169,7 +169,7 @@ class _Place:
             )
 
     def _committed(self) -> Mapping[tuple[str, int], CommittedPosition]:
-        return self.target.offsets([self.group]).get(self.group, {})
+        return self.target.committed(self.group)
 
 
 def _of_other_topic(mark: PositionMark, topic_id: str) -> bool:

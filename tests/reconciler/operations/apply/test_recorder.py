@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from reconciler.backends.state.audit import AuditFile, read_lines
+from reconciler.backends.state.lock import this_process
 from reconciler.engine.plan.build import plan
 from reconciler.errors import ReconcilerError
 from reconciler.model.plan import Outcome, Result
 from reconciler.model.reports.probe import Probe
 from reconciler.model.state.audit_chain import PREVIOUS
 from reconciler.operations.apply.audit import Audit, Line, Recorder, ended
+from reconciler.operations.apply.execution import Execution
 from tests.support.builders import topology, world
 
 
@@ -82,3 +85,18 @@ def test_a_record_is_whole_once_there_is_room_again(disk: Disk, recorder: Record
     assert not recorder.unwritten
     assert kinds(tmp_path) == ["a", "b", "end"]
     assert [line[PREVIOUS] is None for line in read_lines(tmp_path)] == [True, False, False]
+
+
+@pytest.mark.parametrize(("gone", "cut_off"), [("bo took the lock over", ""), ("", "the lock could not be renewed")])
+def test_no_step_of_a_command_begins_once_its_lock_is_lost(tmp_path: Path, gone: str, cut_off: str) -> None:
+    """``mirror start`` of many mirrors waits minutes for each; another run may act by now."""
+    lock = SimpleNamespace(gone="", cut_off="", lost_because="", environment="e", steal=None, holder=this_process(""))
+    lock.cluster, lock.lost = SimpleNamespace(name="west"), lambda: lock.lost_because
+    session: Any = SimpleNamespace(topology=topology(), folder=tmp_path)
+    execute = Execution("mirror start", session, cast("Any", lock), Audit(AuditFile(tmp_path)))
+    started: list[str] = []
+    execute.perform("start:a", lambda: started.append("a"))
+    lock.gone, lock.cut_off, lock.lost_because = gone, cut_off, gone or cut_off
+    with pytest.raises(ReconcilerError, match=gone or cut_off):
+        execute.perform("start:b", lambda: started.append("b"))
+    assert (started, kinds(tmp_path)) == (["a"], ["begin", "start:a", "end"])

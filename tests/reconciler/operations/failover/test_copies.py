@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -27,7 +28,7 @@ from reconciler.model.principals import (
     Unsupported,
 )
 from reconciler.model.reports.failover import CopiesSeen, StepResult
-from reconciler.operations.failover.fence import LIFT, RESTORE, ReadOnlyCopies
+from reconciler.operations.failover.fence import LIFT, RESTORE, Fence, ReadOnlyCopies
 from reconciler.replication.handover import Naming
 from reconciler.resources.acls.derive_from_flows import denial, is_lifted
 from tests.support.access.acls import rule
@@ -172,3 +173,24 @@ def test_rules_that_cannot_be_read_fail_the_step_and_no_authorizer_has_none() ->
     assert rules.acls == {*OURS, *OTHERS}
     rules.unreadable = Unsupported("no authorizer")
     assert dark.planned(dark.look(), LIFT) is None
+
+
+def test_a_fence_goes_in_requests_that_a_controller_takes_and_ends_with_the_first_refusal() -> None:
+    """KRaft refuses a request of more than 10,000 rules as a whole, and a flow may carry more topics than that."""
+    asked: list[list[str]] = []
+
+    def sent(changes: Sequence[AclChange]) -> dict[AclBinding, str]:
+        asked.append([change.acl.name for change in changes])
+        return {change.acl: f"west: {change.acl.name} is refused" for change in changes if change.acl.name == "t2"}
+
+    fence = Fence(topology(KEPT), "east-to-west")
+    recorded: list[int] = []
+    fence._access = cast("AccessControl", SimpleNamespace(most=2, sent=sent))
+    fence._record = cast("Any", SimpleNamespace(write=lambda entries: recorded.append(len(entries))))
+    fence.put([denial(f"a{number}") for number in range(5)], "failover")
+    assert (asked, recorded) == ([["a0", "a1"], ["a2", "a3"], ["a4"]], [5])
+    asked.clear()
+    with pytest.raises(ReconcilerError, match="t2 is refused") as refused:
+        fence.strike([denial(f"t{number}") for number in range(5)])
+    assert (asked, recorded) == ([["t0", "t1"], ["t2", "t3"]], [5]), "recorded while a rule may be there"
+    assert refused.value.why == "1 of 2 rules were not changed."

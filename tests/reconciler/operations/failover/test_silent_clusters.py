@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,10 @@ from reconciler_sandbox.handles import Sandbox
 from reconciler.backends.clusters.groups import Side
 from reconciler.cli.main import main
 from reconciler.errors import ClusterError
+from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
+from reconciler.model.environment.flow_settings import OffsetsKept
 from reconciler.model.environment.topology import Topology
 from reconciler.model.reports.offsets import TranslateRequest
 from reconciler.operations.failover.translate_offsets import translated
@@ -78,3 +82,17 @@ def test_a_failover_goes_on_where_the_mirrors_status_is_lost_with_the_origin(
     assert f"records of east that may be lost: unknown; {kept}" in " ".join(said.out.split())
     assert f"there cannot be paused: {kept}" in " ".join(said.out.split())
     assert "reconciler mirror pause" in said.out
+
+
+def test_a_coordinator_that_fails_is_not_taken_for_a_group_without_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group "without a committed offset" would begin by auto.offset.reset."""
+
+    async def nothing(*_: object) -> None: ...
+
+    async def failed(_: object, groups: Iterable[str], **__: object) -> dict[str, GroupOffsets]:
+        return {name: GroupOffsets({}, error=-1) for name in groups}
+
+    monkeypatch.setattr(ClusterClient, "refresh", nothing)
+    monkeypatch.setattr(GroupClient, "offsets", failed)
+    with pytest.raises(ClusterError, match="offsets of group g"):
+        _translated(topology(flow("east", "west", "a", offsets=OffsetsKept.SAME)))
