@@ -104,6 +104,15 @@ def read_given(path: Path) -> bytes:
     return content
 
 
+def read_given_text(path: Path, subject: str, why: str, todo: str) -> str:
+    """``read_given`` as UTF-8. Raises ReconcilerError that ``subject`` cannot be read, with ``why`` and ``todo``."""
+    try:
+        return read_given(path).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        problem = f"{subject} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
+        raise ReconcilerError(problem, why, todo) from None
+
+
 def environment_name(folder: Path) -> str:
     """The name of the real folder behind links, existing or not. Never raises."""
     return Path(os.path.realpath(folder)).name  # Path.resolve raises for circular links before Python 3.13
@@ -213,26 +222,20 @@ def _writable(path: Path) -> Iterator[None]:
 
 def write_folder(folder: Path, texts: Mapping[Path, str]) -> None:
     """Creates ``folder`` with these files, whose paths begin with it, or nothing. Raises ReconcilerError."""
-    folder_beside: Path | None = None
-    try:
+    with _writable(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         # Beside it, so that the rename stays on one file system and is atomic: a reader never sees half an environment.
-        folder_beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        folder_beside.chmod(0o755)
-        for path, text in texts.items():
-            inside = folder_beside / path.relative_to(folder)
-            inside.parent.mkdir(parents=True, exist_ok=True)
-            inside.write_text(text, encoding="utf-8", newline="\n")
-        folder_beside.rename(folder)
-    except OSError as error:
-        raise ReconcilerError(
-            f"{folder} cannot be written: {error.strerror or error}",
-            "Nothing was changed there.",
-            "Check the folder's permissions and the space left.",
-        ) from None
-    finally:
-        if folder_beside is not None and folder_beside.exists():
-            shutil.rmtree(folder_beside, ignore_errors=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        try:
+            beside.chmod(0o755)
+            for path, text in texts.items():
+                inside = beside / path.relative_to(folder)
+                inside.parent.mkdir(parents=True, exist_ok=True)
+                inside.write_text(text, encoding="utf-8", newline="\n")
+            beside.rename(folder)
+        except BaseException:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
 
 
 class _Walker:

@@ -8,7 +8,8 @@ import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, assert_never
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -240,19 +241,12 @@ def verify(
         require_master(master)
     with open_session(env, Principal.PLAN) as session:
         verification = prove(session, request, mirror.mirrors_of(session, flow), console.say_now)
-    match form:
-        case ReportFormat.TEXT:
-            text = verify_text(verification, console.style())
-        case ReportFormat.JSON:
-            text = verify_json(verification)
-        case ReportFormat.HTML:
-            text = verify_html(verification)
-        case _:
-            assert_never(form)
+    documents = {ReportFormat.JSON.value: verify_json, ReportFormat.HTML.value: verify_html}
     if out is not None:
-        written = {".json": verify_json, ".html": verify_html}.get(out.suffix)
-        write_text(out, console.filled_in((written or verify_text)(verification), out.suffix))
-    console.show(text, form)
+        written = documents.get(out.suffix.removeprefix("."), verify_text)
+        write_text(out, console.filled_in(written(verification), out.suffix))
+    as_text = form is ReportFormat.TEXT
+    console.show(verify_text(verification, console.style()) if as_text else documents[form](verification), form)
     raise typer.Exit(verification.exit_code)
 
 
@@ -295,20 +289,21 @@ AnyProfile = Annotated[str | None, typer.Option("--profile", help="plain, ha, tr
 Port = Annotated[int | None, typer.Option("--port", help="base of all ports; also SANDBOX_PORT")]
 
 
-def _require_sandbox() -> None:
-    """Raises ReconcilerError where only the program is installed."""
+def _sandbox() -> ModuleType:
+    """Its commands. Raises ReconcilerError where only the program is installed."""
     if find_spec("reconciler_sandbox") is None:
         why = "The sandbox runs Kafka on this machine for a first try and for tests: a package of its own."
         todo = "Install it: pip install kafka-topology-reconciler-sandbox."
         raise ReconcilerError("the package kafka-topology-reconciler-sandbox is not installed", why, todo)
+    from reconciler_sandbox import commands
+
+    return commands
 
 
 @sandbox_app.command("up", epilog=ending(DONE, "sandbox up --profile secure"))
 def sandbox_up(profile: Profile = "plain", port: Port = None) -> None:
     """Start the clusters of a profile and wait until they answer. Data of an earlier run is kept."""
-    _require_sandbox()
-    from reconciler_sandbox import commands as sandbox
-
+    sandbox = _sandbox()
     console.show(sandbox.render_up(sandbox.up(profile, port, progress=console.say)))
 
 
@@ -317,30 +312,22 @@ def sandbox_down(
     profile: AnyProfile = None, clear: Annotated[bool, typer.Option("--clear", help="remove their data too")] = False
 ) -> None:
     """Stop the clusters of one profile, or of all."""
-    _require_sandbox()
-    from reconciler_sandbox import commands as sandbox
-
+    sandbox = _sandbox()
     console.show(sandbox.render_down(sandbox.down(profile, clear)))
 
 
 @sandbox_app.command("status", epilog=ending(DONE, "sandbox status"))
 def sandbox_status(profile: AnyProfile = None, form: console.FormatOption = console.OutputFormat.TEXT) -> None:
     """Show which clusters are up, on which ports."""
-    _require_sandbox()
-    from reconciler_sandbox import commands as sandbox
-
-    console.show(
-        (sandbox.json_status if form is console.OutputFormat.JSON else sandbox.render_status)(sandbox.status(profile)),
-        form,
-    )
+    sandbox = _sandbox()
+    render = sandbox.json_status if form is console.OutputFormat.JSON else sandbox.render_status
+    console.show(render(sandbox.status(profile)), form)
 
 
 @sandbox_app.command("env", epilog=ending(DONE, "sandbox env --profile secure"))
 def sandbox_env(profile: Profile = "secure") -> None:
     """The secrets of a profile as shell exports, for the ${env:...} references of topology files."""
-    _require_sandbox()
-    from reconciler_sandbox import commands as sandbox
-
+    sandbox = _sandbox()
     console.show(sandbox.render_environment(sandbox.environment(profile)), "shell")
 
 

@@ -1,7 +1,7 @@
 """The CLI commands adopt, doctor, drift and audit: arguments, options, exit codes."""
 
 from pathlib import Path
-from typing import Annotated, assert_never
+from typing import Annotated
 
 import typer
 
@@ -138,15 +138,9 @@ def doctor(
     from reconciler.render.reports.checkups import checkup_html, checkup_json, checkup_text
 
     checkup = diagnosis.checkup(env, console.seconds("--within", within), executors=executors)
-    match form:
-        case ReportFormat.TEXT:
-            console.show(checkup_text(checkup, console.style()))
-        case ReportFormat.JSON:
-            console.show(checkup_json(checkup), form)
-        case ReportFormat.HTML:
-            console.show(checkup_html(checkup), form)
-        case _:
-            assert_never(form)
+    documents = {ReportFormat.JSON: checkup_json, ReportFormat.HTML: checkup_html}
+    as_text = form is ReportFormat.TEXT
+    console.show(checkup_text(checkup, console.style()) if as_text else documents[form](checkup), form)
     raise typer.Exit(checkup.exit_code)
 
 

@@ -1,9 +1,7 @@
 """The CLI commands that move clients, cutover plan, apply and rollback: arguments, options, exit codes."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +9,6 @@ from reconciler.cli.commands.apply import Flow, Form, Hold
 from reconciler.cli.help import ending
 from reconciler.render.console import App, Env, StealOption, YesOption, seconds
 from reconciler.render.markup import Format
-
-if TYPE_CHECKING:
-    from reconciler.operations.cutover.run import CutoverOptions
 
 app = App(help="Move the producers and consumers of a flow to its target.", no_args_is_help=True)
 
@@ -80,9 +75,10 @@ def plan(
 @app.command(epilog=ending(CODES, "cutover apply environments/prod --plan cutover.json --yes"))
 def apply(env: Env, plan: PlanFile, yes: YesOption = False, form: Form = Format.TEXT, steal: StealOption = "") -> None:
     """Fence producers, drain, set positions, wait until clients are on the target. Run it again to continue."""
+    from reconciler.operations.cutover.run import CutoverOptions
     from reconciler.operations.cutover.run import apply as carry_out
 
-    raise typer.Exit(carry_out(env, plan, _options(yes, form, steal)))
+    raise typer.Exit(carry_out(env, plan, CutoverOptions(yes, form, steal)))
 
 
 @app.command(epilog=ending(CODES, "cutover rollback environments/prod --plan cutover.json --yes"))
@@ -90,12 +86,7 @@ def rollback(
     env: Env, plan: PlanFile, yes: YesOption = False, form: Form = Format.TEXT, steal: StealOption = ""
 ) -> None:
     """Take a cut-over back, as long as the target has no record of its own."""
+    from reconciler.operations.cutover.run import CutoverOptions
     from reconciler.operations.cutover.run import rollback as take_back
 
-    raise typer.Exit(take_back(env, plan, _options(yes, form, steal)))
-
-
-def _options(yes: bool, form: Format, steal: str) -> CutoverOptions:
-    from reconciler.operations.cutover.run import CutoverOptions
-
-    return CutoverOptions(yes, form, steal)
+    raise typer.Exit(take_back(env, plan, CutoverOptions(yes, form, steal)))

@@ -116,7 +116,8 @@ def size(
 
     environment, mirrors = sizes(env, headroom, seconds)
     as_json = form is OutputFormat.JSON
-    show(sizing_json(environment, mirrors, headroom) if as_json else sizing_text(mirrors, headroom, style().width))
+    text = sizing_json(environment, mirrors, headroom) if as_json else sizing_text(mirrors, headroom, style().width)
+    show(text, form)
     raise typer.Exit(sizing_code(mirrors))
 
 

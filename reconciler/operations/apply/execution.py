@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from types import FrameType
 from typing import TypeVar
@@ -115,7 +115,7 @@ class Execution:
         """Raises BlockedError while gates do not hold, ClusterError if the progress of the rollout cannot be read."""
         if plan.rollout is None:
             return NoRollout()
-        world = LiveRolloutIO(self.session, self.lock, RolloutCallbacks(stop, self.lock.lost, progress.note))
+        world = LiveRolloutIO(self.session, self.lock, stop, progress.note)
         conductor = Conductor(plan, self.session.topology, world, self.manner, self.settlings)
         conductor.require_open()
         return conductor
@@ -314,16 +314,6 @@ SLICE_SECONDS = 0.2
 """Longest delay before an idle run notices a requested stop."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutCallbacks:
-    """``stop``: why no further step may begin, or empty; cheap to call. ``held``: why the lock is lost, or empty; the
-    call renews the lock. ``note``: takes a subject and a text."""
-
-    stop: Callable[[], str]
-    held: Callable[[], str]
-    note: Callable[[str, str], None]
-
-
 def sight_of(session: Session, scope: GateScope) -> Sight:
     """What the gates look at: all clusters and mirrors, asked at once."""
     with ThreadPoolExecutor(len(scope.clusters) + len(scope.flows) + 1) as pool:
@@ -341,10 +331,12 @@ def sight_of(session: Session, scope: GateScope) -> Sight:
 class LiveRolloutIO:
     """``conducting.World`` over a session that holds the lock."""
 
-    def __init__(self, session: Session, lock: KafkaLock, ears: RolloutCallbacks) -> None:
+    def __init__(self, session: Session, lock: KafkaLock, stop: Gate, note: Callable[[str, str], None]) -> None:
+        """``stop``: why no further step may begin, or empty; cheap to call. ``note``: takes a subject and a text."""
         self.session = session
         self.lock = lock
-        self.ears = ears
+        self.stop = stop
+        self.note = note
 
     def look(self, scope: GateScope) -> Sight:
         return sight_of(self.session, scope)
@@ -364,11 +356,8 @@ class LiveRolloutIO:
 
     def wait(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while (seconds_left := until - time.monotonic()) > 0 and not self.ears.stop():
+        while (seconds_left := until - time.monotonic()) > 0 and not self.stop():
             time.sleep(min(SLICE_SECONDS, seconds_left))
 
     def closed(self) -> str:
-        return self.ears.stop() or self.ears.held()
-
-    def note(self, about: str, text: str) -> None:
-        self.ears.note(about, text)
+        return self.stop() or self.lock.lost()

@@ -12,6 +12,7 @@ from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.plan import ImpactQuery
 from reconciler.operations.session.session import open_session
 from reconciler.resources.flows.routes import Route, find_routes
+from reconciler.text import total
 
 Bytes = Mapping[tuple[str, str], int | None]
 """(cluster, topic) -> size of one replica; None if it could not be read."""
@@ -79,7 +80,7 @@ def _load(
         return FlowLoad(flow, cluster if rate is None else rate, cluster, cluster, cluster)
     first, later, seconds = looks
     sources = {(route.source.cluster, route.source.name) for route in routes}
-    before, after = _sum(first, sources), _sum(later, sources)
+    before, after = (total(held.get(topic) for topic in sources) for held in (first, later))
     if rate is None:
         rate = growth(before, after, seconds, f"flow {flow.name}")
     counts = [len(cluster.topics[name].partitions) if name in cluster.topics else None for _, name in sources]
@@ -93,8 +94,3 @@ def _load(
         after if after is not None else unread,
         max(factors) if factors else Unknown(f"flow {flow.name}", "the factor of its remote topics is not known"),
     )
-
-
-def _sum(held: Bytes, topics: set[tuple[str, str]]) -> int | None:
-    amounts = [held.get(topic) for topic in topics]
-    return None if any(amount is None for amount in amounts) else sum(amount or 0 for amount in amounts)

@@ -339,21 +339,25 @@ def partition_states(survey: Survey) -> tuple[PartitionState, ...]:
     return known(survey.partitions(), "How far the flow has copied is not known.")
 
 
+def chooses(expression: str) -> Callable[[str], bool]:
+    """Whether the expression matches a name; an empty one matches all."""
+    return expressions((expression,)).match if expression else lambda _: True
+
+
 def topic_idents(survey: Survey, expression: str) -> Mapping[str, str]:
     """Topics of the origin that the expression matches now -> words with their partitions and topic id."""
-    choice = expressions((expression,)) if expression else None
-    ids = survey.origin.topic_ids()
+    chosen, ids = chooses(expression), survey.origin.topic_ids()
     return {
         name: f"{counted(count, 'partition')} id {ids.get(name) or '?'}"
         for name, count in survey.origin.partitions().items()
-        if survey.moves(name) and (choice is None or choice.match(name))
+        if survey.moves(name) and chosen(name)
     }
 
 
 def chosen_groups(moves: Iterable[GroupMove], expression: str, topics: Collection[str]) -> tuple[GroupMove, ...]:
     """Moves of groups that the expression matches. ``topics``: of the origin, empty for all."""
-    choice = expressions((expression,)) if expression else None
-    mine = (move for move in moves if choice is None or choice.match(move.group))
+    chosen = chooses(expression)
+    mine = (move for move in moves if chosen(move.group))
     narrowed = (within(move, topics) if topics else move for move in mine)
     return tuple(move for move in narrowed if move.offsets)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from reconciler.backends.clusters.clients import let_write, members_of, producers_of, transactional_ids
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.connections.credentials import speaker_of
-from reconciler.backends.files import read_given
+from reconciler.backends.files import read_given_text
 from reconciler.backends.hooks import unlisted
 from reconciler.backends.state.environment_records import read_cutovers
 from reconciler.errors import ReconcilerError, Unknown
@@ -20,7 +20,7 @@ from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, Produ
 from reconciler.model.reports.failover import ConsumerMove, FailoverCheck, Key, Level, PartitionState, Way, worst_first
 from reconciler.model.state.lock import lock_cluster
 from reconciler.operations.cutover import decide
-from reconciler.operations.cutover.live import chosen_groups, gate_faults, partition_states, topic_idents
+from reconciler.operations.cutover.live import chooses, chosen_groups, gate_faults, partition_states, topic_idents
 from reconciler.operations.failover.decide import FailoverRequest, move_of
 from reconciler.operations.failover.fence import written_by_mirrors
 from reconciler.operations.failover.rights import StepNeeds, denied
@@ -31,7 +31,6 @@ from reconciler.replication.allowed import VARIABLE
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.expressions.tree import ExpressionError
 from reconciler.replication.groups import make_group_selector
-from reconciler.replication.kept_files import reason
 from reconciler.resources.acls.derive_from_flows import mirror_principals, write_rules
 from reconciler.resources.flows.routes import is_copy, selector_of
 from reconciler.resources.mirrors.handover import mirror_handover
@@ -102,7 +101,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
     probed = Principal.PROBE in declared.principals and bool(fence.rules)
     there = {name for topic in topics for name in (topic.topic, topic.copy)}
     shared = _shared(topology, request.flow, there)
-    chosen = expressions((request.groups,)) if request.groups else None
+    chosen = chooses(request.groups)
     plan = CutoverPlan(
         topology.environment,
         request.flow,
@@ -116,7 +115,7 @@ def planned(session: Session, request: CutoverRequest, say: Say) -> CutoverPlan:
         _digest(topology, request.flow),
         topics,
         tuple(decide.group_seen(each, members.get(each.group, ())) for each in groups),
-        {name: why for name, why in report.seen.unsupported.items() if chosen is None or chosen.match(name)},
+        {name: why for name, why in report.seen.unsupported.items() if chosen(name)},
         fence,
         "" if request.topics else move.started,
         (),
@@ -167,13 +166,9 @@ def chosen_names(topology: Topology, move: ConsumerMove, request: CutoverRequest
         raise ReconcilerError(f"no topic of {move.origin} is declared with {request.label}", "Nothing is chosen.", todo)
     if request.names is None:
         return []
-    try:
-        names = sorted({line.strip() for line in read_given(request.names).decode().splitlines()} - {""})
-    except (OSError, UnicodeDecodeError) as error:
-        why = "It says which topics are moved."
-        raise ReconcilerError(
-            f"{request.names} cannot be read: {reason(error)}", why, "Name a file with a topic a line."
-        ) from None
+    why, todo = "It says which topics are moved.", "Name a file with a topic a line."
+    text = read_given_text(request.names, str(request.names), why, todo)
+    names = sorted({line.strip() for line in text.splitlines()} - {""})
     if not names:
         raise ReconcilerError(f"{request.names} names no topic", "Nothing is chosen.", "Write a topic a line.")
     return names

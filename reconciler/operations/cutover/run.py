@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from reconciler.backends.files import read_given, write_text
+from reconciler.backends.files import read_given_text, write_text
 from reconciler.backends.state.environment_records import read_cutovers
 from reconciler.errors import BlockedError, ExitCode, ReconcilerError, StalePlan
 from reconciler.model.environment.topology import Principal
@@ -81,7 +81,8 @@ Run = Callable[[Execution, CutoverPlan, CutoverJournal | None], CutoverReport]
 def _carried_out(env: Path, file: Path, command: str, options: CutoverOptions, run: Run) -> ExitCode:
     """Shows the plan, asks for consent, takes the lock, and runs. Raises ReconcilerError for a plan of another
     environment, and without consent."""
-    plan = _read(file)
+    why, todo = "Only a reviewed plan is carried out.", "Name the file that cutover plan --out has written."
+    plan = PLAN_FILE.loads(read_given_text(file, str(file), why, todo))
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         if session.topology.environment != plan.environment:
             raise ReconcilerError(
@@ -148,15 +149,6 @@ def exit_code(report: CutoverReport) -> ExitCode:
         return ExitCode.ERROR if report.untouched else ExitCode.PARTIAL
     wrong = report.findings or any(group.note for group in report.groups)
     return ExitCode.PARTIAL if wrong else ExitCode.DONE
-
-
-def _read(file: Path) -> CutoverPlan:
-    try:
-        return PLAN_FILE.loads(read_given(file).decode())
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
-        todo = "Name the file that cutover plan --out has written."
-        raise ReconcilerError(problem, "Only a reviewed plan is carried out.", todo) from None
 
 
 class CutoverRollback:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.errors import BlockedError, ReconcilerError
@@ -21,10 +21,6 @@ from reconciler.text import BRIEF, first_of
 _NOTHING_DONE = "Nothing was changed."
 _NOT_OF_A_DRILL = frozenset({"hook", "part", "producer-topics", "shared-topics", "left-out", "groups"})
 """Checks of a cut-over that do not apply to a canary: no hook runs, and only the drill writes and reads it."""
-
-
-def canary_of(flow: str, named: str) -> str:
-    return named or f"drill.{flow}"
 
 
 def exactly_name(name: str) -> str:
@@ -198,7 +194,3 @@ def objectives_seen(
 
 def _seconds(milliseconds: int | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
-
-
-def next_numbers(written: Sequence[int], count: int) -> range:
-    return range(len(written), len(written) + count)

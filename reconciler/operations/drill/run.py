@@ -52,7 +52,7 @@ def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
     """Raises ReconcilerError if the drill cannot begin."""
     with interrupted_by_sigterm(), open_session(env, Principal.APPLY) as session:
         flow = declared_flow(session.topology, name, "There is nothing to rehearse.")
-        canary = decide.canary_of(name, options.canary)
+        canary = options.canary or f"drill.{name}"
         decide.require_declared(session.topology, flow, canary)
         with execution(session, "drill", options.steal) as execute:
             report = _rehearsed(execute, flow, canary, options)

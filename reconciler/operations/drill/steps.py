@@ -16,7 +16,7 @@ from reconciler.model.reports.failover import FailoverStep, GroupMove, Key, Part
 from reconciler.operations.cutover.decide import group_seen
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced
-from reconciler.operations.drill.decide import PointWatch, next_numbers, tally, uncopied
+from reconciler.operations.drill.decide import PointWatch, tally, uncopied
 from reconciler.operations.failover.group_offsets import otherwise
 from reconciler.text import counted
 
@@ -227,7 +227,7 @@ class DrillRun:
     # what several of them need
 
     def _write(self, count: int, *, there: bool) -> list[int]:
-        numbers = list(next_numbers(self._written, count))
+        numbers = list(range(len(self._written), len(self._written) + count))
         # Noted before the write: a record that a broker may have accepted must be looked for, even if the write fails.
         self._written += numbers
         self.world.write(numbers, there=there)

@@ -2,9 +2,7 @@
 
 import json
 import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +26,7 @@ from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.plan import Edition
 from reconciler.model.reports.verify import Verification, VerificationRequest
-from reconciler.operations.apply.execution import Execution, ended_by_signals, interrupted_by_sigterm
+from reconciler.operations.apply.execution import Execution, interrupted_by_sigterm, stopped_by_signals
 from reconciler.operations.session.session import Session, now_ms, read_topology
 from reconciler.render.console import say
 from reconciler.replication.allowed import allowed, permit_policies
@@ -235,13 +233,12 @@ def host(folders: list[Path], accept: Path) -> None:
     accepted = read_accepted(accept)
     require_spark()
     permit_policies(allowed(os.environ))
-    stopping = threading.Event()
     with ExitStack() as stack:
         environments = []
         for folder in folders:
             state = required(state_folder(folder) / RUNS)
             stack.enter_context(environment_lock(state, "mirror host"))
             environments.append(HostedEnvironment(read_topology(folder), state))
-        stack.enter_context(ended_by_signals(lambda *_: stopping.set(), signal.SIGINT))
+        stopping = stack.enter_context(stopped_by_signals())
         # Refusals contain text from __mirror_control, which other clients may write.
         serve(environments, accepted, stopping, say)

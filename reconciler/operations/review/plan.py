@@ -11,7 +11,7 @@ from datetime import date
 from functools import partial
 from pathlib import Path
 
-from reconciler.backends.files import read_environment, read_given
+from reconciler.backends.files import read_environment, read_given_text
 from reconciler.backends.git import Revision, Snapshot, is_touched, revision, snapshot
 from reconciler.engine.edits.compare import compare
 from reconciler.engine.edits.edit_and_plan import EditAndPlan
@@ -200,11 +200,8 @@ def compare_folders(source: Path, target: Path, names: Sequence[str]) -> Promoti
 
 def read_plan(path: Path, why: str = "Nothing was applied.") -> Plan:
     """A saved plan. ``why``: the consequence of a failed read, for the message. Raises ReconcilerError."""
-    try:
-        return planfile.loads(read_given(path).decode())
-    except (OSError, UnicodeDecodeError) as error:
-        problem = f"the saved plan {path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
-        raise ReconcilerError(problem, why, "Make it with: reconciler plan ENV --out FILE.") from None
+    todo = "Make it with: reconciler plan ENV --out FILE."
+    return planfile.loads(read_given_text(path, f"the saved plan {path}", why, todo))
 
 
 def draw(env: Path, plan_file: Path | None, offline: bool) -> TopologyMap:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from reconciler.cli.main import main
 from reconciler.engine.sizing import MirrorSize
 from reconciler.errors import Unknown
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.plan import ImpactQuery, Stakes
 from reconciler.operations.clusters import sizing
+from reconciler.render import console
 from reconciler.replication.status import FlowStatus
 from tests.support.builders import flow, topology, world
 
@@ -81,3 +84,15 @@ def test_a_source_that_does_not_answer_is_unknown_and_not_without_records(monkey
     assert [whole.cores, whole.executors, *whole.line_bits.values()] == [silent] * 3
     [size] = sized(monkeypatch, status(), (), silent).flows
     assert (size.rate, size.disk_bytes) == (5_000.0, silent), "its job still reports a rate"
+
+
+def test_json_on_a_terminal_keeps_its_lines_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What is pasted from there is parsed; text for people is broken at the terminal's width."""
+    name = "an environment of many words " * 8
+    monkeypatch.setattr(sizing, "sizes", lambda *_: (name, ()))
+    monkeypatch.setattr(console, "terminal_width", lambda *_: 60)
+    with pytest.raises(SystemExit):
+        main(["size", str(tmp_path), "--format", "json"])
+    assert json.loads(capsys.readouterr().out)["environment"] == name
