@@ -242,11 +242,11 @@ def verify(
     with open_session(env, Principal.PLAN) as session:
         verification = prove(session, request, mirror.mirrors_of(session, flow), console.say_now)
     documents = {ReportFormat.JSON.value: verify_json, ReportFormat.HTML.value: verify_html}
+    as_text = form is ReportFormat.TEXT
+    console.show(verify_text(verification, console.style()) if as_text else documents[form](verification), form)
     if out is not None:
         written = documents.get(out.suffix.removeprefix("."), verify_text)
         write_text(out, console.filled_in(written(verification), out.suffix))
-    as_text = form is ReportFormat.TEXT
-    console.show(verify_text(verification, console.style()) if as_text else documents[form](verification), form)
     raise typer.Exit(verification.exit_code)
 
 

@@ -14,6 +14,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.kafka.address import host_port
 from reconciler.replication.expressions.match import Expressions, expressions
 from reconciler.replication.expressions.unfit import flags_of_a_part, unfit
+from reconciler.replication.kept_files import reason
 
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -44,8 +45,8 @@ def certificate(path: str, option: str) -> str:
     why = "Without it no broker's certificate can be checked"
     try:
         text = read_given(Path(path).expanduser())
-    except OSError as error:
-        problem = f"{option} is {path}, which cannot be read: {error.strerror}"
+    except (OSError, RuntimeError) as error:  # RuntimeError: ~USER without such a user
+        problem = f"{option} is {path}, which cannot be read: {reason(error)}"
         raise ReconcilerError(problem, why, "Give the path of a PEM file.") from None
     if b"-----BEGIN CERTIFICATE-----" not in text and b"-----BEGIN TRUSTED CERTIFICATE-----" not in text:
         todo = "Give certificates as PEM; of a truststore: keytool -exportcert -rfc -keystore FILE."

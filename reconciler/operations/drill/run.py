@@ -56,9 +56,11 @@ def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
         decide.require_declared(session.topology, flow, canary)
         with execution(session, "drill", options.steal) as execute:
             report = _rehearsed(execute, flow, canary, options)
-            _keep(execute, flow, report, options)
-        seal = digest(json.loads(_sealed(report))) if options.form is Format.HTML else ""
-        show(page_in(options.form, drill_page(report, seal), partial(_sealed, report), style()), options.form)
+            try:
+                _keep(execute, flow, report, options)
+            finally:  # its result is shown also where a file of it cannot be written
+                seal = digest(json.loads(_sealed(report))) if options.form is Format.HTML else ""
+                show(page_in(options.form, drill_page(report, seal), partial(_sealed, report), style()), options.form)
         execute.require_kept()
         return report.exit_code
 

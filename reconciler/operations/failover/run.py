@@ -127,10 +127,11 @@ def exit_code(report: Report) -> ExitCode:
 
 
 def _show(report: Report, code: ExitCode, options: FailoverOptions) -> None:
+    """Shows it first: what was done is known also where the file cannot be written."""
+    show(_text(report, code, options.form), options.form)
     if options.out is not None:
         ending = {".json": Format.JSON, ".html": Format.HTML}.get(options.out.suffix, Format.MARKDOWN)
         write_text(options.out, filled_in(_text(report, code, ending), options.out.suffix))
-    show(_text(report, code, options.form), options.form)
 
 
 def _text(report: Report, code: ExitCode, form: Format) -> str:

@@ -331,9 +331,17 @@ class UnseenJobs:
 
 def order_stop(records: Mapping[str, StatusRecords], principal: Principal, reported: LiveMirror) -> None:
     """Orders a driver in deploy mode cluster to stop, from a machine that does not follow it, by a record on the
-    cluster that keeps its status. Raises ClusterError."""
+    cluster that keeps its status. Raises ClusterError if that one does not answer: another one is not needed."""
+    ordered, silent = False, None
     for each in records.values():
-        newest = each.read_all(int(time.time() * 1000)).get(reported.name)
+        try:
+            newest = each.read_all(int(time.time() * 1000)).get(reported.name)
+        except ClusterError as error:
+            silent = error
+            continue
         if isinstance(newest, LiveMirror) and newest.run == reported.run:
             key = run_key(status_key(each.environment, reported.name), reported.run, "orders")
             write_records(each.cluster, principal, {key: ORDERS.dumps(RunOrders(stop=True))})
+            ordered = True
+    if silent is not None and not ordered:
+        raise silent

@@ -157,6 +157,8 @@ def test_an_authority_is_checked_before_anybody_connects(option: str, tmp_path: 
     whole = (*TWO, "--security-protocol", "SSL", "--flow", "none", "--client")
     with pytest.raises(ReconcilerError, match="cannot be read: No such file"):
         request(*whole, f"{option}={tmp_path / 'none.pem'}")
+    with pytest.raises(ReconcilerError, match="cannot be read: Could not determine home directory"):
+        request(*whole, f"{option}=~no-such-user/ca.pem")
     store = tmp_path / "store.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed")
     with pytest.raises(ReconcilerError, match="no certificate in PEM"):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from jsonschema import Draft202012Validator
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.backends.metrics import drill_metrics
-from reconciler.errors import BlockedError, ExitCode
+from reconciler.errors import BlockedError, ExitCode, ReconcilerError
 from reconciler.model.environment.flow_settings import Objectives
 from reconciler.model.reports.cutover import CutoverPlan, CutoverSettings, FenceChosen, GroupSeen, TopicSeen
 from reconciler.model.reports.drill import (
@@ -24,11 +26,13 @@ from reconciler.model.reports.drill import (
 from reconciler.model.reports.failover import FailoverCheck, FailoverStep, Level, StepResult
 from reconciler.model.state.audit_chain import AuditVerification, Record, check, digest, report_in
 from reconciler.model.state.last_drill import LastDrill, dumps, loads
+from reconciler.operations.drill import run
 from reconciler.operations.drill.decide import objectives_seen, require_ready
 from reconciler.render.cutover import page_in
 from reconciler.render.drill import drill_json, drill_page
 from reconciler.render.markup import Format
 from reconciler.render.reports.checkups import audit_json, audit_text
+from tests.support.builders import flow, topic, topology
 from tests.support.paths import ROOT
 
 POINT, GROUP = RecoveryPoint(24, 0.8), GroupSeen("drill.f", "classic", (), 3, 0, 0, True, 0)
@@ -130,3 +134,22 @@ def test_a_mirror_that_does_not_copy_stops_it_and_a_hook_does_not(code: str, sto
         require_ready(plan, "drill.f")
     with pytest.raises(BlockedError, match=r"us has no topic drill\.f that f copies"):
         require_ready(replace(plan, topics=()), "drill.f")
+
+
+def test_the_result_of_a_drill_is_shown_also_where_its_files_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It has moved a canary there and back, and may have left something behind."""
+    recorded: list[str] = []
+    declared = topology(flow("us", "eu", "drill.f", name="f"), topic("drill.f", "us"))
+    kept = SimpleNamespace(record=lambda step, _: recorded.append(step), require_kept=lambda: None)
+    monkeypatch.setattr(run, "open_session", lambda *_: nullcontext(SimpleNamespace(topology=declared)))
+    monkeypatch.setattr(run, "execution", lambda *_: nullcontext(kept))
+    monkeypatch.setattr(run, "_rehearsed", lambda *_: FAILED)
+    (tmp_path / "taken").write_text("a file, where a folder is wanted")
+    out = tmp_path / "taken" / "drills"
+    options = run.DrillOptions("", 0.0, CutoverSettings(), Format.TEXT, out, None, "")
+    with pytest.raises(ReconcilerError, match=r"taken/drills/drill\.json cannot be written"):
+        run.drill(tmp_path, "f", options)
+    assert "Failed: drill of f from us to eu" in capsys.readouterr().out
+    assert len(recorded) == 1

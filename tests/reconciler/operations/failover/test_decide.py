@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -40,13 +41,15 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.model.schemas import schema as schema_of
 from reconciler.operations.cutover.decide import of_failover
+from reconciler.operations.failover import run
 from reconciler.operations.failover.decide import FailoverRequest, checks_of, move_of, ours, pause_reason, started_by
 from reconciler.operations.failover.diverged import exported, sides_of
 from reconciler.operations.failover.fence import Fence, written_by_mirrors
 from reconciler.operations.failover.group_offsets import due, least, offsets_planned, written
-from reconciler.operations.failover.run import exit_code
+from reconciler.operations.failover.run import FailoverOptions, exit_code
 from reconciler.operations.failover.steps import Switch
 from reconciler.operations.failover.survey import Survey
+from reconciler.render.markup import Format
 from reconciler.render.reports.failover import failover_json, failover_markdown, failover_text, parted_text
 from reconciler.replication.groups import GroupSelector
 from reconciler.replication.handover import Naming
@@ -521,3 +524,14 @@ def test_the_list_says_what_each_side_has_alone() -> None:
     )
     assert [line.split()[-1] for line in text.splitlines()[3:]] == ["diverged", "behind", "answer"]
     assert parted_text("f", ("east", "west"), (), 9).startswith("The same: 9 partitions of flow f")
+
+
+def test_what_a_move_has_done_is_shown_also_where_its_report_cannot_be_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("a file, where a folder is wanted")
+    done = Report("test", seen(), (), (FailoverStep("fence", StepResult.DONE, "1 deny rule"),), False, 0)
+    options = FailoverOptions(FailoverRequest(), False, True, Format.TEXT, tmp_path / "taken" / "report.json", "")
+    with pytest.raises(ReconcilerError, match=r"report\.json cannot be written"):
+        run._show(done, ExitCode.DONE, options)
+    assert "1 deny rule" in capsys.readouterr().out

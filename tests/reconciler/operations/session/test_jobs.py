@@ -12,7 +12,7 @@ from reconciler.backends.mirror_jobs.runner.run_folder import RunFolder
 from reconciler.backends.mirror_jobs.status.records import StatusRecords
 from reconciler.engine.observe.read_all import observe
 from reconciler.errors import ClusterError, Unknown
-from reconciler.model.environment.topology import Principal
+from reconciler.model.environment.topology import Cluster, Principal
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.state.last_apply import Applied
 from reconciler.operations.session import mirror_runners
@@ -144,3 +144,32 @@ def test_a_job_is_heard_where_an_edit_moved_its_status_away_from(
     assert (found and found.state) == wanted
     assert not (place is earlier is JobState.RUNNING) or (found and found.updated_at_ms == 2)
     session.close()
+
+
+@pytest.mark.parametrize("keeps", ["east", "west"])
+def test_a_driver_elsewhere_is_stopped_while_another_cluster_is_silent(
+    keeps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The status of its mirror is on west; an outage of east must not keep the job running."""
+    reported, ordered = LiveMirror("m", JobState.RUNNING, run="r1"), list[tuple[str, str]]()
+    declared = topology(flow("east", "west", "orders")).clusters
+    records = {name: StatusRecords(declared[name], "test", Principal.APPLY) for name in ("east", "west")}
+
+    def read_all(asked: StatusRecords, _: int) -> dict[str, LiveMirror]:
+        if asked.cluster.name == "east":
+            raise ClusterError("east", "unreachable", "east does not answer")
+        return {"m": reported} if keeps == "west" else {}
+
+    def write(kept: Cluster, _: Principal, values: dict[str, bytes]) -> None:
+        ordered.extend((kept.name, key) for key in values)
+
+    monkeypatch.setattr(StatusRecords, "read_all", read_all)
+    monkeypatch.setattr(mirror_runners, "write_records", write)
+    if keeps == "east":
+        with pytest.raises(ClusterError, match="east does not answer"):
+            mirror_runners.order_stop(records, Principal.APPLY, reported)
+        assert ordered == []
+        return
+    mirror_runners.order_stop(records, Principal.APPLY, reported)
+    assert [name for name, _ in ordered] == ["west"]
+    assert "r1" in ordered[0][1]
