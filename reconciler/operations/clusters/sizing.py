@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reconciler.backends.clusters.impact import read_stakes
 from reconciler.engine.sizing import FlowLoad, MirrorSize, flow_size, growth, mirror_size
-from reconciler.errors import Unknown
+from reconciler.errors import ReconcilerError, Unknown
 from reconciler.model.environment.topology import Flow, Principal, Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
 from reconciler.model.plan import ImpactQuery
@@ -18,9 +18,15 @@ Bytes = Mapping[tuple[str, str], int | None]
 """(cluster, topic) -> size of one replica; None if it could not be read."""
 
 
+MOST = 1_000_000
+
+
 def sizes(env: Path, headroom: float, seconds: float) -> tuple[str, tuple[MirrorSize, ...]]:
     """The environment's name, and sizes of its mirrors. Where a flow's job reports no rate, source topics are read
-    twice, ``seconds`` apart."""
+    twice, ``seconds`` apart. Raises ReconcilerError."""
+    for option, number in (("--headroom", headroom), ("--seconds", seconds)):
+        if not number <= MOST:  # nor what is no number
+            raise ReconcilerError(f"{option} is {number:g}", "No size follows from it.", f"Give at most {MOST:,}.")
     with open_session(env, Principal.PLAN) as session:
         live, topology = session.observe(), session.topology
     routes = find_routes(topology, live).routes

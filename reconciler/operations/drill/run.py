@@ -56,11 +56,12 @@ def drill(env: Path, name: str, options: DrillOptions) -> ExitCode:
         decide.require_declared(session.topology, flow, canary)
         with execution(session, "drill", options.steal) as execute:
             report = _rehearsed(execute, flow, canary, options)
+            text = filled_in(drill_json(report), "json")
             try:
-                _keep(execute, flow, report, options)
+                _keep(execute, flow, report, text, options)
             finally:  # its result is shown also where a file of it cannot be written
-                seal = digest(json.loads(_sealed(report))) if options.form is Format.HTML else ""
-                show(page_in(options.form, drill_page(report, seal), partial(_sealed, report), style()), options.form)
+                seal = digest(json.loads(text)) if options.form is Format.HTML else ""
+                show(page_in(options.form, drill_page(report, seal), lambda: text, style()), options.form)
         execute.require_kept()
         return report.exit_code
 
@@ -110,9 +111,9 @@ def _places(session: Session, flow: Flow, canary: str) -> DrillPlaces:
     return decide.places_of(session.topology, flow, canary, standing, survey.destination.partitions().keys())
 
 
-def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOptions) -> None:
-    """Records the report's digest in the audit record before anyone can read the report."""
-    text = _sealed(report)
+def _keep(execute: Execution, flow: Flow, report: DrillReport, text: str, options: DrillOptions) -> None:
+    """Records the report's digest in the audit record before anyone can read the report. ``text``: its JSON, rendered
+    once, so that shown and written reports have the recorded digest."""
     seal = digest(json.loads(text))
     execute.record(f"drill:{flow.name}:report:{seal}", lambda: None)  # also of one that lost the lock
     if options.out is not None:
@@ -138,8 +139,3 @@ def _keep(execute: Execution, flow: Flow, report: DrillReport, options: DrillOpt
     if options.metrics is not None:
         write_text(options.metrics, drill_metrics(last, flow.objectives))
         options.metrics.chmod(0o644)  # a collector reads it as another user
-
-
-def _sealed(report: DrillReport) -> str:
-    """The report's JSON, rendered once, so that shown and written reports have the recorded digest."""
-    return filled_in(drill_json(report), "json")

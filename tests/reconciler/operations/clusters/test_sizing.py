@@ -96,3 +96,16 @@ def test_json_on_a_terminal_keeps_its_lines_whole(
     with pytest.raises(SystemExit):
         main(["size", str(tmp_path), "--format", "json"])
     assert json.loads(capsys.readouterr().out)["environment"] == name
+
+
+@pytest.mark.parametrize(
+    ("headroom", "seconds"), [("inf", "1"), ("nan", "1"), ("2", "inf"), ("2", "nan"), ("2", "1e12")]
+)
+def test_numbers_without_a_size_are_refused(
+    headroom: str, seconds: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["size", str(tmp_path), "--headroom", headroom, "--seconds", seconds])
+    assert ended.value.code == 1
+    wrong = f"--headroom is {headroom}" if seconds == "1" else f"--seconds is {float(seconds):g}"
+    assert wrong in capsys.readouterr().err
