@@ -268,7 +268,8 @@ class GroupRounds:
 
     async def _beyond(self, routes: Mapping[Key, str]) -> dict[str, str]:
         """Forgets translations after the target's log end: the target lost records, or another client wrote to the map.
-        Nor does a checkpoint after that end prove a rewind. Returns a sentence for each group.
+        Nor does a checkpoint after that end prove a rewind. Returns a sentence for each group. Where a leader does not
+        say the end, translations wait for the next round.
 
         Asks for ends after the map was read, and only for translations after the last known end."""
         asked = {
@@ -286,7 +287,10 @@ class GroupRounds:
         reasons: dict[str, str] = {}
         for group, key, entry in self._each():
             twin = (routes[key], key[1])
-            if twin not in asked or (end := self._ends.get((twin, entry.ids))) is None:
+            if twin not in asked or asked[twin] != entry.ids:
+                continue
+            if isinstance(end := answers[twin], BrokerError):
+                _forget(entry)
                 continue
             if entry.rewound and entry.last is not None and entry.last.downstream > end and key not in self._former:
                 entry.rewound = False

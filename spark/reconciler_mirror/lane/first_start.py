@@ -8,7 +8,7 @@ topics that appear in both sources later.
 from collections.abc import Collection, Mapping, Sequence
 
 from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key, printed_id
-from reconciler.kafka.client.errors import DENIED, BrokerError, UnsupportedBrokerError
+from reconciler.kafka.client.errors import DENIED, RETRIABLE, BrokerError, UnsupportedBrokerError, check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.names import position_group
@@ -27,7 +27,7 @@ async def copied_by_others(
 ) -> Mapping[Key, tuple[str, PositionMark]]:
     """By target partition of ``keys``: position group and mark of another environment's flow that copies into it.
     ``group``, ``owner``: this flow's. Leaves out groups that the mirror may not describe. Raises ConnectionLostError
-    and BrokerError."""
+    and BrokerError, also for a group whose coordinator does not answer yet: it may hold such a position."""
     if not keys or not owner.environment:
         return {}
     groups, wanted = GroupClient(target), frozenset(keys)
@@ -45,6 +45,8 @@ async def copied_by_others(
         return {}
     others: dict[Key, tuple[str, PositionMark]] = {}
     for name, answer in answers.items():
+        if answer.error in RETRIABLE:
+            check(answer.error, f"positions of group {name} on {target.name}")
         for key in answer.offsets.keys() & wanted:
             at = answer.offsets[key]
             mark = mark_of(key, at.offset, at.metadata or "")

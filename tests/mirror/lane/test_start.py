@@ -11,7 +11,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from reconciler_mirror.lane import positions, run
+from reconciler_mirror.lane import first_start, positions, run
 from reconciler_mirror.lane import start as batch_start
 from reconciler_mirror.lane.partition import Partition, Phase, SourceLog
 from reconciler_mirror.lane.positions import LanePosition
@@ -21,6 +21,8 @@ from reconciler_mirror.model.lane import AWAITED, Claim, Condition, LaneEnd, Par
 
 from reconciler.kafka.client.cluster import NO_ID, CommittedPosition
 from reconciler.kafka.client.errors import BrokerError, MalformedResponseError
+from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
+from reconciler.replication.offsets.position_metadata import Owner
 from tests.support.lanes.lane_spec import ClaimedControl
 from tests.support.lanes.lane_spec import lane as any_lane
 
@@ -95,6 +97,32 @@ def test_a_start_does_not_undo_what_happens_to_its_partition_meanwhile(meanwhile
     lane.source.list_offsets, lane.routes.place = late, placed.append
     assert asyncio.run(Starter(lane)._start([partition])) == []
     assert (partition.hold.phase, placed) == (meanwhile, [])
+
+
+@pytest.mark.parametrize(("code", "raises"), [(14, True), (16, True), (30, False), (69, False)])
+def test_a_group_whose_coordinator_does_not_answer_may_copy_into_the_same_topic(
+    monkeypatch: pytest.MonkeyPatch, code: int, *, raises: bool
+) -> None:
+    """Two environments would mix their records; a group that may not be read, or is gone, proves nothing."""
+
+    class Groups:
+        def __init__(self, _: object) -> None:
+            pass
+
+        async def listed(self) -> list[str]:
+            return ["mirror.f", "mirror.other"]
+
+        async def offsets(self, names: list[str]) -> dict[str, GroupOffsets]:
+            return {name: GroupOffsets({}, code) for name in names}
+
+    monkeypatch.setattr(first_start, "GroupClient", Groups)
+    target: Any = SimpleNamespace(name="west")
+    work = first_start.copied_by_others(target, "mirror.f", Owner("mine"), [("east.orders", 0)])
+    if raises:
+        with pytest.raises(BrokerError, match=r"group mirror\.other on west"):
+            asyncio.run(work)
+    else:
+        assert asyncio.run(work) == {}
 
 
 def test_an_odd_answer_while_a_lane_prepares_is_named_in_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
