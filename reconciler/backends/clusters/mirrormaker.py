@@ -13,7 +13,7 @@ from reconciler.kafka.client.errors import DENIED, UNKNOWN_TOPIC, BrokerError, M
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.records.batches import CorruptBatchError
 from reconciler.kafka.records.records import key_and_value
-from reconciler.replication.offsets.close_gaps import Log, NotPairedError, bounds, read_log
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError, bounds_of, read_log
 from reconciler.replication.offsets.in_flight import InFlight, pair
 
 Pair = tuple[bytes | None, bytes | None]
@@ -151,8 +151,8 @@ def read_in_flight(
 async def _in_flight(source: Log, target: Log, stored: int | None) -> InFlight:
     """``stored``: the next source offset. Raises NotPairedError if the logs do not prove the pairing, BrokerError,
     ConnectionLostError."""
-    low, end = await bounds(target)
-    lowest, highest = await bounds(source)
+    low, end = await bounds_of(target)
+    lowest, highest = await bounds_of(source)
     if stored is None and end and (low or end > WINDOWS[-1]):
         has = f"{target.cluster.name} begins at {low}" if low else f"{target.cluster.name} has {end:,} records"
         why = "earlier copies no longer exist to compare" if low else f"{WINDOWS[-1]:,} are compared at most"

@@ -134,7 +134,7 @@ class Identity:
         """Finds the coordinators and connects to them, so that nothing of that is left to do later. Does not fence."""
         kinds = (TRANSACTION, GROUP) if self.transactional else (GROUP,)
         for kind in kinds:
-            await self._patiently(kind, _nothing)
+            await self._patiently(kind, _itself)
 
     async def start(self, former: Identity | None = None) -> None:
         """A new epoch: fences every earlier holder and aborts (or completes) what it left open.
@@ -211,7 +211,7 @@ class Identity:
         if not named and not self._group:
             return
         if self._group:
-            await self._patiently(GROUP, _nothing)
+            await self._patiently(GROUP, _itself)
         if named:
             await self.add_partitions(named)
         if self._group:
@@ -261,11 +261,7 @@ class Identity:
 
     async def coordinator(self) -> Connection:
         """The connection on which the transactional.id is spoken for. Raises as ``start``."""
-
-        async def itself(connection: Connection) -> Connection:
-            return connection
-
-        return await self._patiently(TRANSACTION, itself)
+        return await self._patiently(TRANSACTION, _itself)
 
     @property
     def _holder(self) -> TransactionalProducer:
@@ -405,8 +401,8 @@ def _adding(partition: str) -> str:
     return f"adding {partition} to the transaction"
 
 
-async def _nothing(_: Connection) -> None:
-    pass
+async def _itself(connection: Connection) -> Connection:
+    return connection
 
 
 def speaks_version_2(connection: Connection) -> bool:

@@ -30,9 +30,9 @@ from reconciler.operations.mirror import pause as steering
 from reconciler.operations.session.session import Session
 from reconciler.replication.expressions.match import expressions
 from reconciler.replication.groups import make_group_selector
-from reconciler.replication.offsets.close_gaps import Log
+from reconciler.replication.offsets.close_gaps import Log, bounds_of
 from reconciler.replication.offsets.map import PartitionMap
-from reconciler.replication.offsets.parting import WholeRecord, bounds_of, count_from, read_from
+from reconciler.replication.offsets.parting import WholeRecord, count_from, read_from
 from reconciler.replication.records.pauses import Scope
 from reconciler.resources.flows.routes import selector_of
 from reconciler.resources.mirrors.verify_request import traits_of

@@ -20,8 +20,8 @@ from reconciler.operations.cutover.world import StepNotes
 from reconciler.operations.failover.diverged import bounds_of_all
 from reconciler.operations.session.session import Session
 from reconciler.replication.json_codec import parsed
-from reconciler.replication.offsets.close_gaps import Log
-from reconciler.replication.offsets.parting import WholeRecord, bounds_of, read_from
+from reconciler.replication.offsets.close_gaps import Log, bounds_of
+from reconciler.replication.offsets.parting import WholeRecord, read_from
 
 DRILL = "drill: moved to "
 """Prefix of the reason of a drill's pauses."""

@@ -23,8 +23,8 @@ from reconciler.kafka.records.fields import HeaderBytes
 from reconciler.model.environment.topology import Cluster, Flow, Principal, TopicRef, Topology
 from reconciler.model.options import LogSide
 from reconciler.model.reports.failover import Key, PartedPartition
-from reconciler.replication.offsets.close_gaps import Log, NotPairedError
-from reconciler.replication.offsets.parting import WholeRecord, bounds_of, count_from, parting_of, read_from, span_from
+from reconciler.replication.offsets.close_gaps import Log, NotPairedError, bounds_of
+from reconciler.replication.offsets.parting import WholeRecord, count_from, parting_of, read_from, span_from
 from reconciler.replication.policy import TopicSelector
 from reconciler.resources.flows.routes import declared_flow, is_copy, selector_of
 from reconciler.resources.protected_names import is_protected

@@ -15,7 +15,8 @@ from reconciler.backends.clusters.groups import Side
 from reconciler.backends.git import revision
 from reconciler.backends.mirror_jobs.host.ask import Asker, HostedMirror
 from reconciler.backends.mirror_jobs.host.control_topic import ControlTopic
-from reconciler.backends.mirror_jobs.runner.spark_submit import Progress, SparkRunner
+from reconciler.backends.mirror_jobs.runner.replace import Progress
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.status.records import (
     LISTEN_AT_MOST_SECONDS,
     LISTEN_SECONDS,

@@ -1,6 +1,7 @@
 """Why an expression cannot be used, with what to write instead. Users of MirrorMaker 2 write Java's."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reconciler.replication.expressions.match import expressions, of_value
@@ -41,29 +42,24 @@ class Unfit:
 
 def unfit(text: str) -> Unfit | None:
     """What keeps an expression from being matched with names, or None."""
-    try:
-        _java(text)
-        expressions([text])
-    except ExpressionError as error:
-        return _unfit(error, "It cannot be matched with any name")
-    return None
+    return _unfit(text, lambda text: expressions([text]), "It cannot be matched with any name")
 
 
 def unfit_for_values(text: str) -> Unfit | None:
     """``unfit`` for an expression that is matched with values of records, which may be long."""
+    return _unfit(text, of_value, "No record could be tested")
+
+
+def _unfit(text: str, compile_it: Callable[[str], object], why: str) -> Unfit | None:
     try:
         _java(text)
-        of_value(text)
+        compile_it(text)
     except ExpressionError as error:
-        return _unfit(error, "No record could be tested")
+        if error.costly:
+            why = "Matching it would take too many steps or too much memory: plan, run and the mirror job would wait"
+            return Unfit("regex-costly", f"which costs too much: {error.problem}", why, error.todo)
+        return Unfit("bad-regex", f"not a regular expression that can be matched: {error.problem}", why, error.todo)
     return None
-
-
-def _unfit(error: ExpressionError, why: str) -> Unfit:
-    if error.costly:
-        why = "Matching it would take too many steps or too much memory: plan, run and the mirror job would wait"
-        return Unfit("regex-costly", f"which costs too much: {error.problem}", why, error.todo)
-    return Unfit("bad-regex", f"not a regular expression that can be matched: {error.problem}", why, error.todo)
 
 
 def _java(text: str) -> None:

@@ -5,6 +5,7 @@ guessed. Filtered records, records with added headers, and compacted ones stay u
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import ClusterClient, Key
@@ -26,6 +27,13 @@ class Log:
     cluster: ClusterClient
     key: Key
     committed: bool = True
+
+
+class LogBounds(NamedTuple):
+    """``begin``: log start; ``end``: where records of the log's isolation end."""
+
+    begin: int
+    end: int
 
 
 async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) -> Stretch:
@@ -67,11 +75,11 @@ async def close_gap(gap: Gap, source: Log, target: Log, position: int | None) ->
     return Stretch(begin, after, tuple(runs))
 
 
-async def bounds(log: Log) -> tuple[int, int]:
-    """Where the log starts and ends. Raises BrokerError, ConnectionLostError."""
+async def bounds_of(log: Log) -> LogBounds:
+    """Raises BrokerError, ConnectionLostError."""
     await logs.leaders(log.cluster, [log.key[0]])
     low = (await logs.begins(log.cluster, [log.key]))[log.key]
-    return low, (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key]
+    return LogBounds(low, (await logs.ends(log.cluster, [log.key], committed=log.committed))[log.key])
 
 
 def hash_of(record: Record) -> int:
@@ -81,7 +89,7 @@ def hash_of(record: Record) -> int:
 
 async def read_log(log: Log, begin: int | None, end: int | None) -> tuple[int, list[Found]]:
     """The log start, and records in [``begin``, ``end``); None: up to the log's bounds."""
-    low, high = await bounds(log)
+    low, high = await bounds_of(log)
     begin = low if begin is None else begin
     end = high if end is None else min(end, high)
     if begin < low:

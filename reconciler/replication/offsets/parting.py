@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.records.fields import HeaderBytes, headers_at, headers_of
 from reconciler.kafka.records.records import key_and_value, records_of
-from reconciler.replication.offsets.close_gaps import Log, bounds, read_log
+from reconciler.replication.offsets.close_gaps import Log, LogBounds, bounds_of, read_log
 
 LogRecord = tuple[int, int]
 """Offset, and a hash of all that makes the record; committed records only."""
@@ -22,14 +22,6 @@ ReadLog = Callable[[int, int], Awaitable[Sequence[LogRecord]]]
 """Reads records in [begin, end)."""
 
 FIRST_LOOK, GROWTH, MOST_AT_ONCE = 1_000, 8, 200_000
-
-
-@dataclass(frozen=True, slots=True)
-class LogBounds:
-    """``begin``: log start; ``end``: last stable offset."""
-
-    begin: int
-    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,21 +87,16 @@ class WholeRecord:
     headers: tuple[HeaderBytes, ...]
 
 
-async def bounds_of(log: Log) -> LogBounds:
-    """Raises BrokerError, ConnectionLostError."""
-    return LogBounds(*await bounds(log))
-
-
 async def parting_of(source: Log, target: Log) -> Parting:
     """Raises BrokerError, ConnectionLostError, and NotPairedError if a log's beginning is deleted meanwhile."""
 
-    async def of_source(begin: int, end: int) -> list[LogRecord]:
-        return (await read_log(source, begin, end))[1]
+    def reader(log: Log) -> ReadLog:
+        async def read(begin: int, end: int) -> Sequence[LogRecord]:
+            return (await read_log(log, begin, end))[1]
 
-    async def of_target(begin: int, end: int) -> list[LogRecord]:
-        return (await read_log(target, begin, end))[1]
+        return read
 
-    return await find_parting(await bounds_of(source), await bounds_of(target), of_source, of_target)
+    return await find_parting(await bounds_of(source), await bounds_of(target), reader(source), reader(target))
 
 
 async def count_from(log: Log, begin: int, end: int, enough: int | None = None) -> int:

@@ -65,7 +65,7 @@ def proof_of(key: Key, offset: int, fields: Mapping[str, Any]) -> PositionProof:
 
 def is_ours(key: Key, offset: int, metadata: str) -> bool:
     """Whether a mirror or a seek committed this position; another client's proves nothing about a copy."""
-    return proof_of(key, offset, _parsed(metadata)) is PositionProof.OURS
+    return proof_of(key, offset, fields_of(metadata)) is PositionProof.OURS
 
 
 def urlsafe(topic_id: str) -> str:
@@ -75,14 +75,14 @@ def urlsafe(topic_id: str) -> str:
 
 def names_claim(metadata: str) -> bool:
     """Whether the metadata can be a flow's: it has fields about copying."""
-    return "c" in _parsed(metadata)
+    return "c" in fields_of(metadata)
 
 
 def moved(key: Key, was: tuple[int, str], offset: int, topic_id: str, *, same: bool) -> str:
     """The metadata of a position that a seek sets to ``offset``. ``was``: former offset and metadata; ``topic_id``: the
     source topic's present id, as Kafka prints it; ``same``: the flow keeps offsets. Unproved fields are dropped."""
     before, metadata = was
-    fields = _parsed(metadata)
+    fields = fields_of(metadata)
     kept: set[str] = set()
     match proof_of(key, before, fields):
         case PositionProof.OURS:
@@ -144,7 +144,7 @@ def owner_fields(owner: Owner) -> Mapping[str, Any]:
 
 def mark_of(key: Key, offset: int, metadata: str) -> PositionMark:
     """The mark of a read position; an unproved one is empty."""
-    fields = _parsed(metadata)
+    fields = fields_of(metadata)
     proof = proof_of(key, offset, fields)
     if proof is PositionProof.NONE:
         return PositionMark(foreign=True)
@@ -209,7 +209,7 @@ def ways_on(flow: str, group: str, mine: Owner, at: PositionMark) -> str:
     )
 
 
-def _parsed(metadata: str) -> Mapping[str, Any]:
+def fields_of(metadata: str) -> Mapping[str, Any]:
     """Parsed metadata; empty if unreadable."""
     try:
         fields = parsed(metadata.rstrip(END) or "{}")

@@ -7,9 +7,8 @@ Belongs here: numbers and sentences that both programs hold to. Not here: how th
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from reconciler.replication.json_codec import parsed
 from reconciler.replication.offsets.map import Exactness, Translation
-from reconciler.replication.offsets.position_metadata import END
+from reconciler.replication.offsets.position_metadata import fields_of
 
 ONLY = "exactly_once and read_committed"
 
@@ -67,9 +66,5 @@ def as_committed(offset: int, end: int | None, beyond: str = "") -> Translation:
 def producer_of(metadata: str) -> int | None:
     """The producer id of a flow's data, from a position's metadata; None if the flow did not keep offsets, or for
     unreadable metadata."""
-    try:
-        fields = parsed(metadata.rstrip(END) or "{}")
-    except ValueError:
-        return None
-    producer = fields.get("p") if isinstance(fields, dict) else None
+    producer = fields_of(metadata).get("p")
     return producer if isinstance(producer, int) else None

@@ -11,7 +11,15 @@ from reconciler.kafka.client import small_topics as logs
 from reconciler.kafka.client.cluster import LATEST, NO_ID, ClusterClient, CommittedPosition, Key, printed_id
 from reconciler.kafka.client.errors import UNKNOWN_TOPIC, UNSTABLE, BrokerError, ConnectionLostError
 from reconciler.replication.offsets import close_gaps, codec, map_topic, position_metadata
-from reconciler.replication.offsets.map import CopiedRun, Exactness, PartitionMap, Translation, beyond_copy, beyond_log
+from reconciler.replication.offsets.map import (
+    THE_MAP,
+    CopiedRun,
+    Exactness,
+    PartitionMap,
+    Translation,
+    beyond_copy,
+    beyond_log,
+)
 
 UNDECIDED_WITHIN = 2.0
 """Seconds in which a mirror that is not held up decides the transaction that carries its positions."""
@@ -43,17 +51,16 @@ async def translate(
     reader = map_topic.MapReader(sides.target, sides.flow, frozenset(topic for topic, _ in wanted))
     await reader.refresh()
     translations: dict[tuple[Key, int], Translation] = {}
-    far = sides.source if reverse else sides.target
+    near, far = (sides.target, sides.source) if reverse else (sides.source, sides.target)
     far_ends = await _ends(far, [key if reverse else (remote(key[0]), key[1]) for key in wanted])
     for key, offsets in wanted.items():
         other = (remote(key[0]), key[1])
+        here, there = (other, key) if reverse else (key, other)
         ids = (await _id(sides.source, key[0]), await _id(sides.target, other[0]))
         ours = reader.partition(*key, ids)
         asked = sorted(set(offsets))
-        all_translations = _all(ours, asked, reverse)
-        position = (
-            await _position(sides, other) if not all(translation.exact for translation in all_translations) else None
-        )
+        answers = _all(ours, asked, reverse)
+        position = None if all(each.exact for each in answers) else await _position(sides, other)
         # Entries of former topics cannot become exact by counting: the present logs do not contain their records.
         gone = " and ".join(
             f"{topic} is not on {cluster.name}"
@@ -61,51 +68,36 @@ async def translate(
             if cluster is not None and cluster.topics[topic].error == UNKNOWN_TOPIC
         )
         if gone:
-            all_translations = [Translation(None, Exactness.UNKNOWN, gone) for _ in asked]
+            answers = [Translation(None, Exactness.UNKNOWN, gone) for _ in asked]
         # From here on the answer is only made worse, never better than the map's: each step looks for one thing that
         # the map cannot know.
         elif gone := recreated(reader.place(*key), ids, (sides.source, sides.target), other[0], position):
-            all_translations = [_final(translation, gone) for translation in all_translations]
-        elif any(translation.gap is not None for translation in all_translations) and sides.source is not None:
-            ours, why = await _closed(sides, (key, other), ours, all_translations, position)
-            all_translations = [
-                translation if translation.exact else replace(translation, reason=why or translation.reason)
-                for translation in _all(ours, asked, reverse)
-            ]
+            answers = [replace(each, reason=gone, gap=None) for each in answers]
+        elif any(each.gap is not None for each in answers) and sides.source is not None:
+            ours, why = await _closed(sides, (key, other), ours, answers, position)
+            answers = _all(ours, asked, reverse)
+            answers = [each if each.exact else replace(each, reason=why or each.reason) for each in answers]
         # Nor is it lag where the log that the offset is of ends before it.
-        if not all(translation.exact for translation in all_translations):
-            near, of = (sides.target, other) if reverse else (sides.source, key)
-            end = await _bound(near, of, logs.ends)
-            all_translations = [
-                translation
-                if translation.exact or near is None or end is None or offset <= end
-                else _final(translation, "; ".join(filter(None, (gone, beyond_log(offset, of, near.name, end)))))
-                for offset, translation in zip(asked, all_translations, strict=True)
-            ]
+        if not all(each.exact for each in answers):
+            end = await _bound(near, here, logs.ends)
+            for number, offset in enumerate(asked):
+                if near is not None and end is not None and offset > end and not answers[number].exact:
+                    reason = "; ".join(filter(None, (gone, beyond_log(offset, here, near.name, end))))
+                    answers[number] = replace(answers[number], reason=reason, gap=None)
         # Nor can the mirror have written records beyond the other log.
-        twin = key if reverse else other
-        if far is not None and any((each.offset or 0) > far_ends.get(twin, 0) for each in all_translations):
-            far_end = await _bound(far, twin, logs.ends)
-            all_translations = [
-                each
-                if far_end is None or (each.offset or 0) <= far_end
-                else Translation(
-                    None, Exactness.UNKNOWN, beyond_copy(each.offset or 0, twin, far_end, "the offset map")
-                )
-                for each in all_translations
-            ]
-        if any(translation.offset is None for translation in all_translations):
-            begin = await _bound(sides.source if reverse else sides.target, key if reverse else other, logs.begins)
-            here = "this is where the partition begins now"
-            all_translations = [
-                translation
-                if begin is None or translation.offset is not None
-                else Translation(begin, Exactness.EARLIER, f"{translation.reason}; {here}", translation.gap)
-                for translation in all_translations
-            ]
-        translations.update(
-            {(key, offset): translation for offset, translation in zip(asked, all_translations, strict=True)}
-        )
+        if far is not None and any((each.offset or 0) > far_ends.get(there, 0) for each in answers):
+            end = await _bound(far, there, logs.ends)
+            for number, each in enumerate(answers):
+                if end is not None and each.offset is not None and each.offset > end:
+                    reason = beyond_copy(each.offset, there, end, THE_MAP)
+                    answers[number] = Translation(None, Exactness.UNKNOWN, reason)
+        if any(each.offset is None for each in answers):
+            begin = await _bound(far, there, logs.begins)
+            for number, each in enumerate(answers):
+                if begin is not None and each.offset is None:
+                    reason = f"{each.reason}; this is where the partition begins now"
+                    answers[number] = Translation(begin, Exactness.EARLIER, reason, each.gap)
+        translations |= {(key, offset): each for offset, each in zip(asked, answers, strict=True)}
     return translations
 
 
@@ -161,10 +153,6 @@ def recreated(
         f" offsets of the former topic have no counterpart. Decide about the old records in {remote}, then copy from"
         f" the beginning: reconciler mirror seek ENV FLOW --topic {quote(topic)} --to earliest"
     )
-
-
-def _final(translation: Translation, reason: str) -> Translation:
-    return replace(translation, reason=reason, gap=None)
 
 
 async def _closed(

@@ -169,7 +169,7 @@ def alive(pid: object) -> bool:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return not Path("/proc/self").exists()  # no /proc here: the signal said that it runs
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):  # no process has a number as large
         return False
     except OSError:  # of another user, or it cannot be known: then it is not taken for dead
         return True

@@ -17,11 +17,11 @@ from reconciler.kafka.client.errors import check
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.protocol.groups.group_offsets import CommittedOffset
 from reconciler.replication.handover import AGAIN
-from reconciler.replication.json_codec import parsed
 from reconciler.replication.names import is_own_topic
 from reconciler.replication.offsets.position_metadata import (
     END,
     PositionProof,
+    fields_of,
     owner_fields,
     owner_of,
     proof_of,
@@ -136,7 +136,7 @@ def decode(key: Key, offset: int, metadata: str | None) -> LanePosition:
     """The position that was committed. It is not ``proved`` if another client committed it (as ``kafka-consumer-groups
     --reset-offsets`` does, without metadata), or with metadata copied from another partition."""
     try:
-        fields = parsed((metadata or "{}").rstrip(END))
+        fields = fields_of(metadata or "")
         # Metadata counts only with a proof for this very partition and offset: every principal with READ on the group
         # may commit or copy it.
         proof = proof_of(key, offset, fields)

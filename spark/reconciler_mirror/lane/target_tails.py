@@ -20,7 +20,7 @@ from reconciler.kafka.client.errors import DENIED, BrokerError
 from reconciler.kafka.records.batches import APPEND_TIME, CommittedFilter, scan
 from reconciler.kafka.records.records import Record, key_and_value, records_of
 from reconciler.replication.offsets import map_topic
-from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, bounds, read_log
+from reconciler.replication.offsets.close_gaps import Found, Log, NotPairedError, bounds_of, read_log
 from reconciler.replication.offsets.codec import MapPartition, end_of
 from reconciler.replication.offsets.map import PartitionMap
 from reconciler.replication.offsets.map_topic import MapReader, copied_to, cut
@@ -328,7 +328,7 @@ async def ended_at(lane: Lane, partitions: Collection[Partition]) -> Mapping[Key
         )
         try:
             # The target first: what is copied meanwhile, by a task that hangs, must not count as left out.
-            now = (await bounds(target))[1]
+            now = (await bounds_of(target)).end
             if not 0 <= copied <= now <= copied + MOST_TO_PAIR:
                 continue
             copies = (await read_log(target, copied, now))[1]

@@ -31,6 +31,7 @@ from reconciler.replication.runs.run_folders import (
     HANDOVER,
     PLACE,
     SECOND,
+    RunPlace,
     current,
     is_as_written,
     place_of,
@@ -80,6 +81,7 @@ OTHERS: dict[str, Callable[[Path], None]] = {
     "not UTF-8": _text(b'{"home": "\xff"}'),
     "a list": _text(b"[1, 2]"),
     "other kinds": _text(b'{"home": 1, "needs": 2, "pid": "x", "flows": {"a": []}, "at_ms": true, "written": []}'),
+    "a number of no process": _text(b'{"pid": 99999999999999999999}'),
     "digits": _text(b'{"pid": ' + b"9" * 5_000 + b"}"),
 }
 """What is in the place of a file."""
@@ -198,6 +200,13 @@ def test_a_supervisor_starts_no_job_again_whose_place_was_deleted(tmp_path: Path
     (home / "command.json").write_text(json.dumps([sys.executable, "-c", code]))
     assert Supervisor(home).run() == 1, "it crashed once"
     assert RunFolder(home).word("supervisor.json", "state") == "failed"
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_predecessor_of_whose_process_nothing_is_known_has_left(tmp_path: Path, what: str) -> None:
+    home = run_folder(tmp_path / "west")
+    put(home / "driver.json", what)
+    assert RunPlace(home / SECOND, home).predecessor_left()
 
 
 def test_a_definition_that_is_valid_and_was_not_reviewed_is_reported_by_both_digests(tmp_path: Path) -> None:

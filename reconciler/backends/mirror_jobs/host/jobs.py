@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from reconciler.backends.mirror_jobs.runner.replace import StatusReader
 from reconciler.backends.mirror_jobs.runner.run_folder import terminate
-from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner, StatusReader
+from reconciler.backends.mirror_jobs.runner.spark_submit import SparkRunner
 from reconciler.backends.mirror_jobs.runner.supervisor import kill_group
 from reconciler.errors import ReconcilerError
 from reconciler.model.environment.topology import Mirror
@@ -66,10 +67,9 @@ class SparkJobs:
 
     def look(self) -> JobLook:
         """The job on this host. Its status record counts only if it is of the application that runs here."""
-        folders = (self._runner.folder(self._name), self._runner.other_folder(self._name))
+        current = self._runner.folder(self._name)
         busy = any(work is not None and work.is_alive() for work in (self._work, self._ending))
-        alive = any(folder.pids() for folder in folders)
-        current = folders[0]
+        alive = any(folder.pids() for folder in (current, self._runner.other_folder(self._name)))
         here = current.word("driver.json", "application_id")
         started_as = current.word("handover.json", "fingerprint") if alive else ""
         try:
@@ -78,10 +78,9 @@ class SparkJobs:
             reported = None
 
         # The status record may be from another host's application.
-        ours = reported is not None and bool(here) and reported.application_id == here
-        if reported is None or not ours or current.driver_pid(reported.pid) is None:
-            return JobLook(busy, alive, False, here, started_as, self._words, self._failed)
-        ready, fingerprint = reported.state is JobState.RUNNING, reported.fingerprint or started_as
+        ready, fingerprint = False, started_as
+        if reported is not None and here and reported.application_id == here and current.driver_pid(reported.pid):
+            ready, fingerprint = reported.state is JobState.RUNNING, reported.fingerprint or started_as
         return JobLook(busy, alive, ready, here, fingerprint, self._words, self._failed)
 
     def begin(self, desired: DesiredMirror) -> None:

@@ -8,10 +8,10 @@ import re
 import shutil
 import socket
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -165,7 +165,7 @@ def _version(host: str, port: int, within_s: float) -> str:
     """The release on the master's page; empty if it does not show one."""
     try:
         seen = _VERSION_OF_SPARK.search(_read(_place(host, port), within_s).decode("utf-8", errors="replace"))
-    except (OSError, ValueError, urllib.error.URLError):
+    except (OSError, ValueError, HTTPException):
         return ""
     return seen.group(1) if seen else ""
 
@@ -176,7 +176,7 @@ def _page(host: str, port: int, within_s: float) -> Mapping[str, Any] | Unknown:
     place = f"{_place(host, port)}json/"
     try:
         document = parsed(_read(place, within_s))
-    except (OSError, ValueError, urllib.error.URLError) as error:
+    except (OSError, ValueError, HTTPException) as error:  # what answers there may be no HTTP
         words = f"{place} does not say how many cores are free: {getattr(error, 'reason', error)}"
         todo = f"Name the port of the master's page in the mirror's spark_conf: {PAGE_SETTING}; open it to this machine"
         return Unknown("free cores", words, todo)

@@ -31,11 +31,8 @@ SILENT_PATIENCE_S = 240.0
 LEAVE_PATIENCE_S = 60.0
 _COPIES = ("running", "degraded")
 Progress = Callable[[str], None]
-
-
-class StatusSource(Protocol):
-    @property
-    def status(self) -> Callable[[str], LiveMirror | None]: ...
+StatusReader = Callable[[str], LiveMirror | None]
+"""The newest status record of a mirror, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class NotRunningError(Exception):
 
 
 def await_running(
-    source: StatusSource, mirror: str, folder: RunFolder, expected: StartedAs, progress: Progress
+    status: StatusReader, mirror: str, folder: RunFolder, expected: StartedAs, progress: Progress
 ) -> LiveMirror:
     """Waits until the application reports that it runs. Raises NotRunningError."""
     began = moved = time.monotonic()
@@ -70,7 +67,7 @@ def await_running(
         # application may have begun long before.
         before = words
         try:
-            reported = source.status(mirror)
+            reported = status(mirror)
         except ClusterError as error:
             words = f"its status cannot be read: {error.what}"
         else:
@@ -108,7 +105,7 @@ class Runner(Protocol):
     """The part of ``SparkRunner`` that a replacement needs."""
 
     @property
-    def status(self) -> Callable[[str], LiveMirror | None]: ...
+    def status(self) -> StatusReader: ...
     def folder(self, mirror: str) -> RunFolder: ...
     def other_folder(self, mirror: str) -> RunFolder: ...
     def launch(self, mirror: str, handover: str, folder: RunFolder, needs: tuple[str, ...] = ()) -> int: ...
@@ -148,7 +145,9 @@ def replace(runner: Runner, mirror: str, handover: str, progress: Progress) -> L
 
     # From here on the old application cannot come back: its lanes are fenced.
     try:
-        live_mirror = await_running(runner, mirror, new, StartedAs(document["fingerprint"], asked_at_ms), progress)
+        live_mirror = await_running(
+            runner.status, mirror, new, StartedAs(document["fingerprint"], asked_at_ms), progress
+        )
     except NotRunningError as error:
         raise RunnerError(
             f"mirror {mirror}: the new application took over and then {error.problem}",

@@ -82,38 +82,25 @@ class RunFolder:
         return [pid for pid in (self.supervisor_pid(), self.driver_pid(reported)) if pid is not None]
 
 
-class _Umask:
-    """Counts users of the changed umask, which is global to the process: the first sets it, the last restores it."""
-
-    def __init__(self) -> None:
-        self._guard = threading.Lock()
-        self._users = self._before = 0
-
-    def enter(self) -> None:
-        with self._guard:
-            if self._users == 0:
-                self._before = os.umask(PRIVATE)
-            self._users += 1
-
-    def leave(self) -> None:
-        with self._guard:
-            self._users -= 1
-            if self._users == 0:
-                os.umask(self._before)
-
-
-_umask = _Umask()
+_guard = threading.Lock()
+_umasks: list[int] = []
+"""One for each block of ``private_files`` that is open, each as it was before. The umask is global to the process, so
+the block that ends last, in whichever thread, restores the first."""
 
 
 @contextlib.contextmanager
 def private_files() -> Iterator[None]:
     """Within the block, new files and folders are for this user alone, because definitions and logs name clusters and
     records. Thread-safe."""
-    _umask.enter()
+    with _guard:
+        _umasks.append(os.umask(PRIVATE))
     try:
         yield
     finally:
-        _umask.leave()
+        with _guard:
+            before = _umasks.pop()
+            if not _umasks:
+                os.umask(before)
 
 
 def state_folder(environment_folder: Path) -> Path:

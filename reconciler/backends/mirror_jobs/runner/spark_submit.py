@@ -20,7 +20,14 @@ from pathlib import Path
 from reconciler.backends.files import make_private
 from reconciler.backends.mirror_jobs.runner import command_line
 from reconciler.backends.mirror_jobs.runner import replace as replacing
-from reconciler.backends.mirror_jobs.runner.replace import CANNOT_RUN, NotRunningError, StartedAs, await_running
+from reconciler.backends.mirror_jobs.runner.replace import (
+    CANNOT_RUN,
+    NotRunningError,
+    Progress,
+    StartedAs,
+    StatusReader,
+    await_running,
+)
 from reconciler.backends.mirror_jobs.runner.run_folder import SUPERVISOR, RunFolder, private_files, terminate, works_in
 from reconciler.backends.mirror_jobs.runner.supervisor import ONCE
 from reconciler.errors import ClusterError, RunnerError, Unknown
@@ -35,8 +42,6 @@ _NOT_ENDED = (JobState.STARTING, JobState.RUNNING, JobState.STALE)
 _OF_SPARK = re.compile(r"[0-9/]{8} [0-9:]{8} ERROR (\w+: .+)")
 _LEFTOVERS = (succession.HANDOVER, succession.GOAL, "stop", "driver.json", "supervisor.json", "job.log", ONCE)
 
-StatusReader = Callable[[str], LiveMirror | None]
-Progress = Callable[[str], None]
 OrderStop = Callable[[LiveMirror], None]
 """Orders a driver to stop; may be repeated. Raises ClusterError."""
 
@@ -247,7 +252,7 @@ class SparkRunner:
         still being restarted."""
         folder, master = self.folder(mirror), self.mirrors[mirror].master
         try:
-            live_mirror = await_running(self, mirror, folder, StartedAs(fingerprint, asked_at_ms), progress)
+            live_mirror = await_running(self.status, mirror, folder, StartedAs(fingerprint, asked_at_ms), progress)
         except NotRunningError as error:
             log = folder.path / "job.log"
             if error.ended:

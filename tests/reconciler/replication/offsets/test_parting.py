@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.replication.offsets.parting import LogBounds, LogRecord, Parting, find_parting, first_apart
+from reconciler.replication.offsets.close_gaps import LogBounds
+from reconciler.replication.offsets.parting import LogRecord, Parting, find_parting, first_apart
 from reconciler.replication.offsets.same import FILLER_LIMIT, above_limit, as_committed, filler_cost
 
 Log = Mapping[int, int]

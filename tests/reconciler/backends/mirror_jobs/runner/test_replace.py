@@ -65,7 +65,7 @@ def test_it_says_what_is_waited_for_until_the_new_application_runs(folder: RunFo
     runs = replace(STARTING, state=JobState.RUNNING)
     said: list[str] = []
     source = Source(silent, None, BEFORE, STARTING, told, runs)
-    assert await_running(source, "west", folder, EXPECTED, said.append) == runs
+    assert await_running(source.status, "west", folder, EXPECTED, said.append) == runs
     assert said == [
         "mirror west: Spark is up; its status cannot be read: cluster west does not answer",
         "mirror west: Spark is up; it has written no status record yet",
@@ -84,12 +84,13 @@ def test_progress_is_waited_for_longer_than_a_standstill(folder: RunFolder, monk
 
     runs = replace(STARTING, state=JobState.RUNNING)
     assert (
-        await_running(Source(None, STARTING, None, runs, look=later), "west", folder, EXPECTED, lambda _: None) == runs
+        await_running(Source(None, STARTING, None, runs, look=later).status, "west", folder, EXPECTED, lambda _: None)
+        == runs
     )
     assert now[0] > 3 * replacing.STALLED_S
     (folder.path / "job.log").write_text("the last line")
     with pytest.raises(NotRunningError) as stalled:
-        await_running(Source(STARTING, look=later), "west", folder, EXPECTED, lambda _: None)
+        await_running(Source(STARTING, look=later).status, "west", folder, EXPECTED, lambda _: None)
     assert "lanes are being taken" in stalled.value.why
     assert "the last line" in stalled.value.why
     assert not stalled.value.ended
@@ -99,7 +100,7 @@ def test_an_end_is_reported_with_what_the_job_said(folder: RunFolder) -> None:
     (folder.path / "job.log").write_text("noise\nThe mirror job cannot run: Spark has no free core.\nmore noise\n")
     write(folder.path, "supervisor.json", state="failed")
     with pytest.raises(NotRunningError) as ended:
-        await_running(Source(None), "west", folder, EXPECTED, lambda _: None)
+        await_running(Source(None).status, "west", folder, EXPECTED, lambda _: None)
     assert (ended.value.why, ended.value.ended) == ("It said: Spark has no free core.", True)
     (folder.path / "job.log").write_text("only noise")
     assert replacing.why_ended(folder) == "Its log ends with:\nonly noise"

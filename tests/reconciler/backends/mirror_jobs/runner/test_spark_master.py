@@ -98,6 +98,21 @@ def test_a_page_that_is_missing_or_says_something_else_leaves_the_cores_unknown(
     assert isinstance(standalone("m", "r", {"workers": [{}], "activeapps": []}, "x").free_cores, Unknown)
 
 
+def test_what_is_no_web_server_on_the_pages_port_leaves_the_cores_unknown(port: int) -> None:
+    def greet(server: socket.socket) -> None:
+        came, _ = server.accept()
+        came.recv(1000)
+        came.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+        came.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=greet, args=(server,), daemon=True).start()
+        found = spark_master(f"spark://127.0.0.1:{port}", "x", 5.0, server.getsockname()[1])
+    assert found.reached == f"127.0.0.1:{port} takes connections"
+    assert isinstance(found.free_cores, Unknown)
+    assert "SSH-2.0" in found.free_cores.error
+
+
 def test_a_master_out_of_reach_is_named_with_its_address() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
