@@ -1,4 +1,4 @@
-"""Ends of logs and of leader epochs (OffsetForLeaderEpoch, KIP-279, KIP-320).
+"""Ends of logs and of leader epochs (OffsetForLeaderEpoch, KIP-279, KIP-320), and where their local parts begin.
 
 The end of an earlier epoch shows a reader whether the log was truncated behind what it has read. The end of the current
 epoch is the end of the leader's log, replicated or not: ListOffsets gives clients the high watermark, which lies before
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reconciler.kafka.client.cluster import ClusterClient, Key, left_out
 from reconciler.kafka.client.connection import Connection
-from reconciler.kafka.client.errors import BrokerError
+from reconciler.kafka.client.errors import RETRIABLE, BrokerError
 from reconciler.kafka.client.frames import Frame
 from reconciler.kafka.protocol.flexible import NO_TAGS, ResponseReader, reading, topics_of
 
@@ -20,10 +20,14 @@ API, VERSION = 23, 4
 """The version that Kafka has from 2.8 on, and compatible brokers, too."""
 NOT_COMPARED = -1
 """In place of the epoch that the leader must have."""
+LIST_OFFSETS, LISTS_LOCAL, EARLIEST_LOCAL = 2, 8, -4
+"""The lowest version of ListOffsets that answers, for this time, with the first offset on the broker's own disks."""
 _MOVED = 6
 _CLIENT = struct.pack(">i", -1)
 _ASKED = struct.Struct(">iii")  # partition, epoch that the leader must have, epoch whose end is asked for
 _ANSWER = struct.Struct(">hiiq")  # error, partition, epoch, end
+_LOCAL = struct.Struct(">iiq")  # partition, epoch, time
+_BEGIN = struct.Struct(">ihqqi")  # partition, error, time, offset, epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,23 @@ async def epoch_ends(cluster: ClusterClient, wanted: Mapping[Key, int]) -> dict[
     return {key: ends[key] if key in ends else left_out(key, cluster.name) for key in wanted}
 
 
+async def local_begins(cluster: ClusterClient, keys: Iterable[Key]) -> dict[Key, int]:
+    """The first offset on the leader's own disks: what lies before it is in remote storage (KIP-405). Without those of
+    brokers that do not say. Raises ConnectionLostError, MalformedResponseError, and BrokerError for a moved leader."""
+    begins: dict[Key, int] = {}
+    async for connection, led in cluster.leaders_of(keys, {}):
+        if connection.versions.get(LIST_OFFSETS, (0, 0))[1] >= LISTS_LOCAL:
+            entries = {key: _LOCAL.pack(key[1], NOT_COMPARED, EARLIEST_LOCAL) + NO_TAGS for key in led}
+            body = b"".join((_CLIENT, b"\0", topics_of(entries), NO_TAGS))
+            answers = await connection.ask((LIST_OFFSETS, LISTS_LOCAL, True), body, unpack_begins)
+            for key, (error, begin) in answers.items():
+                if error in RETRIABLE:
+                    raise BrokerError(error, f"local log start of {key[0]}-{key[1]} on {cluster.name}")
+                if not error:
+                    begins[key] = begin
+    return begins
+
+
 async def log_ends(cluster: ClusterClient, keys: Iterable[Key]) -> dict[Key, int | BrokerError]:
     """Asks the leaders that ``cluster.topics`` names; a partition whose leader or epoch has changed gets a retriable
     BrokerError. Raises ConnectionLostError."""
@@ -101,3 +122,14 @@ def unpack(frame: memoryview) -> tuple[int, dict[Key, tuple[int, int, int]]]:
         answers[topic, partition] = error, epoch, end
     reader.finish()
     return throttle, answers
+
+
+@reading("a ListOffsets")
+def unpack_begins(frame: memoryview) -> tuple[int, dict[Key, tuple[int, int]]]:
+    """(throttle in ms, by topic and partition: Kafka's error code, offset)."""
+    reader = ResponseReader(frame)
+    throttle, begins = reader.int32(), dict[Key, tuple[int, int]]()
+    for topic, (partition, error, _, offset, _) in reader.by_partition(_BEGIN):
+        begins[topic, partition] = error, offset
+    reader.finish()
+    return throttle, begins

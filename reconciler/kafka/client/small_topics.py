@@ -10,10 +10,10 @@ import time
 from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
+from reconciler.kafka.client import log_ends
 from reconciler.kafka.client.cluster import EARLIEST, LATEST, NO_ID, NO_LEADER, ClusterClient, Key
 from reconciler.kafka.client.errors import DENIED, DUPLICATE_SEQUENCE, MOVED, BrokerError, MalformedResponseError
 from reconciler.kafka.client.transactions import Identity
-from reconciler.kafka.protocol import fetch as fetch_answers
 from reconciler.kafka.protocol import fetch as fetching
 from reconciler.kafka.protocol import generated as protocol
 from reconciler.kafka.protocol import produce as producing
@@ -27,6 +27,8 @@ APPEND_TIMEOUT_MS = 10_000
 READ_BYTES, PARTITION_BYTES, WAIT_MS = 16 << 20, 2 << 20, 200
 HEADER_BYTES = 64 << 10
 MOST_APPENDED = 5_000
+REMOTE_S, TIMED_OUT = 30.0, 7
+"""Seconds for which remote storage may give no record; then REQUEST_TIMED_OUT."""
 NO_TIMESTAMP, INVALID_TIMESTAMP = -1, 32
 _CHECKSUM_AT = 17
 """Position of the CRC in a batch's header."""
@@ -187,16 +189,25 @@ async def read(
     the next one is requested. Raises BrokerError or ConnectionLostError.
     """
     unread = {key: offset for key, offset in offsets.items() if offset < ends[key]}
+    until = time.monotonic() + REMOTE_S
     while unread:
         for node, keys in _by_leader(cluster, unread).items():
             async for answer, nothing_left in _fetch(cluster, node, {key: unread[key] for key in keys}, committed):
                 key = (answer.topic, answer.partition)
                 yield answer
                 after = next_offset(answer, unread[key])
-                # The offsets before the end may hold nothing any more: compaction has removed them.
                 read_to = answer.last_stable if committed else answer.high_watermark
-                unread[key] = max(after, read_to) if nothing_left else after
-                if unread[key] >= ends[key]:
+                if after > unread[key]:
+                    until = time.monotonic() + REMOTE_S
+                elif nothing_left and after < read_to:
+                    # Compaction may have removed all that lies before the end. But a broker that waits for its remote
+                    # storage answers just as well, without an error: then the records are still to come.
+                    if (await log_ends.local_begins(cluster, [key])).get(key, 0) <= after:
+                        after = read_to
+                    elif time.monotonic() > until:
+                        raise BrokerError(TIMED_OUT, f"reading {key[0]}-{key[1]} on {cluster.name} from remote storage")
+                unread[key] = after
+                if after >= ends[key]:
                     del unread[key]
 
 
@@ -286,7 +297,7 @@ async def _fetch(
     await asyncio.sleep(max(0.0, connection.throttled_until - time.monotonic()))
     ids = {topic: cluster.topics[topic].topic_id for topic, _ in wanted}
     by_name = any(topic_id == NO_ID for topic_id in ids.values())
-    version = fetch_answers.version_for(connection.negotiated, by_name=by_name)
+    version = fetching.version_for(connection.negotiated, by_name=by_name)
     session = FetchSession()
     session.epoch = -1  # no session: everything is said in this one request
     for (topic, partition), offset in wanted.items():
@@ -294,10 +305,10 @@ async def _fetch(
         epoch = leader.epoch if leader is not None else -1
         session.want(Want(topic, ids[topic], partition, offset, epoch, partition_bytes))
     body = fetching.pack(version, session, FetchLimits(wait_ms, 1, READ_BYTES, committed))
-    frame = await connection.send((protocol.FETCH, version, version >= fetch_answers.IDS), [body])
+    frame = await connection.send((protocol.FETCH, version, version >= fetching.IDS), [body])
     with connection.read(frame):
         names = {topic_id: topic for topic, topic_id in ids.items()}
-        answers = fetch_answers.unpack(version, frame.body, names)
+        answers = fetching.unpack(version, frame.body, names)
         connection.throttle(answers.throttle_ms)
         if answers.error:
             raise BrokerError(answers.error, f"reading from broker {node} of {cluster.name}")

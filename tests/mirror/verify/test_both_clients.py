@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
@@ -9,12 +10,14 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from reconciler_mirror.clients.own import cluster_of
 from reconciler_mirror.verify.model import OffsetSpan
 from reconciler_mirror.verify.own_client import OwnClient
 from reconciler_mirror.verify.second_client import SecondClient
 from reconciler_mirror.verify.unreadable import UnreadableError
 from reconciler_sandbox.handles import Sandbox
 
+from reconciler.kafka.client.log_ends import local_begins
 from tests.support.jobs.records import write_awkward, write_transactions
 from tests.support.jobs.verify_runs import endpoint
 from tests.support.lanes.cutting_proxy import Cut, cutting
@@ -37,6 +40,17 @@ def span(plain: Sandbox, unique: str, create_topic: CreateTopic) -> OffsetSpan:
     with closing(OwnClient(made.endpoint)) as own:
         last = [record.offset for record in own.records(made, to_end=True)][-1]
     return replace(made, end=last + 1)
+
+
+def test_a_broker_without_remote_storage_has_all_that_is_left_on_its_own_disks(span: OffsetSpan) -> None:
+    """By this an answer without records is known for the end of a log, and not for a remote storage that is slow."""
+
+    async def begins() -> dict[tuple[str, int], int]:
+        with closing(cluster_of(span.endpoint)) as cluster:
+            await cluster.refresh([span.topic])
+            return await local_begins(cluster, [(span.topic, 0)])
+
+    assert asyncio.run(begins()) == {(span.topic, 0): 10}
 
 
 def test_what_retention_has_removed_is_reported_by_the_second_client_too(span: OffsetSpan) -> None:

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from kafka.record import MemoryRecordsBuilder
 
-from reconciler.kafka.client import small_topics
-from reconciler.kafka.client.cluster import ClusterClient
+from reconciler.kafka.client import log_ends, small_topics
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Leader, TopicMetadata
 from reconciler.kafka.protocol.fetch import FetchedPartition
 from reconciler.replication.offsets.close_gaps import Log
 from reconciler.replication.offsets.parting import LogSpan, span_from
@@ -57,3 +57,37 @@ def test_records_are_counted_one_by_one_where_a_message_holds_several(
     monkeypatch.setattr(small_topics, "read", read)
     log = Log(ClusterClient("east", ("127.0.0.1:1",), {}), ("t", 0))  # type: ignore[arg-type]  # never connects
     assert asyncio.run(span_from(log, begin, end)) == span
+
+
+@pytest.mark.parametrize(
+    ("local", "read"),
+    [
+        ({("t", 0): 9}, [0, 1, 2, 3, 4, 5]),
+        ({("t", 0): 0}, []),
+        ({}, []),
+    ],
+    ids=["in remote storage", "removed by compaction", "a broker that knows no remote storage"],
+)
+def test_an_answer_without_records_is_no_end_while_they_are_in_remote_storage(
+    local: dict[tuple[str, int], int], read: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker whose remote storage is slow answers an empty set of records and no error (KIP-405)."""
+    whole = answer_of(2, NONE)
+    answers = [whole._replace(records=memoryview(b"")), whole]
+
+    async def fetch(*_: object) -> AsyncIterator[tuple[FetchedPartition, bool]]:
+        answer = answers.pop(0)
+        yield answer, not answer.records
+
+    async def local_begins(*_: object) -> dict[tuple[str, int], int]:
+        return local
+
+    async def offsets() -> list[int]:
+        cluster = ClusterClient("east", ("127.0.0.1:1",), {})  # type: ignore[arg-type]  # never connects
+        cluster.topics["t"] = TopicMetadata("t", NO_ID, 0, {0: Leader(1, 0)})
+        answered = small_topics.read(cluster, {("t", 0): 0}, {("t", 0): 6})
+        return [record.offset async for answer in answered for record in small_topics.delivered(answer)]
+
+    monkeypatch.setattr(small_topics, "_fetch", fetch)
+    monkeypatch.setattr(log_ends, "local_begins", local_begins)
+    assert asyncio.run(offsets()) == read
