@@ -43,7 +43,11 @@ def _problems(client: Mapping[str, str]) -> Iterator[str]:
         path = _known(written)
         if not path or (written == path and not allowed(os.environ).permits("file", path)):
             continue
-        if not Path(path).exists():
+        try:
+            missing = not Path(path).exists()
+        except OSError:  # in a folder that this user may not search, for one: then it cannot be read, see below
+            missing = False
+        if missing:
             todo = "Put it there on each machine that logs in, or correct the path"
             yield f"{setting} names {written}, and there is no such file on this machine. {todo}"
         elif setting == _KEYTAB:

@@ -137,10 +137,7 @@ class OwnClient:
     async def _listed(self, place: tuple[str, int], timestamp: int) -> int:
         cluster = self._connected()
         await small_topics.leaders(cluster, [place[0]])
-        answer = (await cluster.list_offsets({place: timestamp}, committed=False))[place]
-        if isinstance(answer, errors.BrokerError):
-            raise answer
-        return answer
+        return (await small_topics.bounds(cluster, [place], timestamp, committed=False))[place]
 
     def _connected(self) -> ClusterClient:
         self._cluster = self._cluster or cluster_of(self._endpoint)

@@ -95,8 +95,3 @@ def records(
         if second is not None:
             own.require_openable(span, to_end=to_end)
         yield from (second or own).records(span, timestamps=timestamps, to_end=to_end)
-
-
-def log_start(span: OffsetSpan, readers: Readers) -> int:
-    """The present log start offset. Raises UnreadableError."""
-    return readers.own(span.endpoint).low(span)

@@ -16,7 +16,7 @@ from reconciler.replication.runs.verification import FirstDifference
 from reconciler_mirror.record_work.on_records import Decoded, NotCopied
 from reconciler_mirror.verify.first_difference import KeyEntry, confirmed, entries, last_of
 from reconciler_mirror.verify.model import SOURCE, TARGET, OffsetSpan, PartitionRange, PartitionReading, VerifiedRecord
-from reconciler_mirror.verify.read_partition import Readers, log_start, records
+from reconciler_mirror.verify.read_partition import Readers, records
 from reconciler_mirror.verify.unreadable import UnreadableError
 
 Given = TypeVar("Given")
@@ -120,7 +120,7 @@ def as_it_is_now(plan: PartitionRange, readers: Readers) -> PartitionRange:
     def now(span: OffsetSpan) -> OffsetSpan:
         if span.start >= span.end:
             return span
-        low = log_start(span, readers)
+        low = readers.own(span.endpoint).low(span)
         return replace(span, start=min(low, span.end), cut=True) if low > span.start else span
 
     source, target = now(plan.source), now(plan.target)

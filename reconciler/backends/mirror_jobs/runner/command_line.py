@@ -27,7 +27,7 @@ def spark_submit() -> str:
     spec = importlib.util.find_spec("pyspark")
     root = Path(home) if home else Path(spec.origin).parent if spec and spec.origin else None
     path = root / "bin" / "spark-submit" if root else None
-    if path is None or not path.exists():
+    if path is None or not os.path.exists(path):  # noqa: PTH110 - raises nothing, for a folder of another user
         raise RunnerError(
             f"spark-submit was not found{f' under SPARK_HOME={home}' if home else ''}",
             "The mirror job is a Spark application and cannot start without it.",
@@ -38,7 +38,7 @@ def spark_submit() -> str:
 
 def require_java() -> None:
     home = os.environ.get("JAVA_HOME")
-    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+    if shutil.which("java") is None and not (home and shutil.which("java", path=f"{home}/bin")):
         raise RunnerError(
             "Java was not found on the PATH nor under JAVA_HOME",
             "Spark runs on Java; Spark 4 on Java 17 or newer.",

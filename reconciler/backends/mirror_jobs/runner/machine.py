@@ -61,8 +61,7 @@ def _java() -> int | Unknown:
     if missing := or_unknown("java", require_java, RunnerError):
         return missing
     home = os.environ.get("JAVA_HOME", "")
-    inside = Path(home) / "bin" / "java"
-    command = str(inside) if home and inside.exists() else "java"
+    command = (shutil.which("java", path=f"{home}/bin") if home else None) or "java"
     try:
         stderr = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -86,9 +85,9 @@ def _spark() -> str | Unknown:
 def _free(folder: Path) -> int | Unknown:
     """Free bytes of the folder's file system."""
     place = folder.absolute()
-    while not place.exists() and place != place.parent:
-        place = place.parent
     try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
         return shutil.disk_usage(place).free
     except OSError as error:
         return Unknown("disk", f"{place}: {error.strerror}")
@@ -187,7 +186,7 @@ def _of_hadoop(environ: Mapping[str, str]) -> str | Unknown:
     """The Hadoop configuration by which Spark would find YARN, or what is missing."""
     for name in _HADOOP:
         if folder := environ.get(name):
-            if (Path(folder) / "yarn-site.xml").is_file():
+            if os.path.isfile(f"{folder}/yarn-site.xml"):  # noqa: PTH113 - raises nothing, for a folder of another user
                 return f"{name} is {folder}, which has yarn-site.xml"
             todo = f"Copy the cluster's yarn-site.xml and core-site.xml to {folder}, or correct {name}"
             return Unknown("spark master", f"{name} is {folder}, where no yarn-site.xml is", todo)

@@ -84,10 +84,9 @@ def unreadable_file(client: Mapping[str, str], written: Mapping[str, str]) -> st
     if all are readable. OpenSSL's errors name neither file nor setting."""
     for setting in _FILES:
         place = client.get(setting, "")
-        if place in ("", "probe") or Path(place).is_dir():
-            continue
         try:
-            content_of(place)
+            if place not in ("", "probe") and not Path(place).is_dir():  # asking raises, too: a folder of another user
+                content_of(place)
         except OSError as error:
             return f"{setting} names {written.get(setting, place)}, which cannot be read: {error.strerror}"
     return ""

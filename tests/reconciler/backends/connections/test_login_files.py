@@ -38,6 +38,15 @@ def test_a_file_that_is_missing_is_reported_once(tmp_path: Path) -> None:
     assert "sasl.kerberos.keytab names /no/such.keytab, and there is no such file on this machine" in one
 
 
+def test_a_file_that_cannot_even_be_looked_at_is_reported_as_one_that_cannot_be_read() -> None:
+    """The system refuses a long name as it refuses the look into a folder of another user: by an error."""
+    place = f"/{'x' * 300}"
+    [one] = told({**OIDC, KEY: place})
+    assert one.startswith(f"cluster east: {KEY} names {place}, which cannot be read here: permission denied")
+    [one] = told({**KERBEROS, "sasl.kerberos.keytab": place})
+    assert f"names {place}, which cannot be read: File name too long" in one
+
+
 def test_what_is_no_key_and_what_signs_another_algorithm_is_reported(tmp_path: Path) -> None:
     key = tmp_path / "key.pem"
     key.write_text("s3cret, and no key")

@@ -56,7 +56,7 @@ def _of_file(oauth: Mapping[str, str], path: str) -> tuple[web.AccessToken, str]
             return _federated(oauth, document)
     except OSError as error:
         raise web.TokenRefusedError(f"{path}, Google's credentials, cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         words = f"{path} holds no credentials of Google: JSON with type, and what its type needs"
         raise web.TokenRefusedError(words) from None
     raise SettingError(f"{path} holds credentials of type {kind!r}. Use service_account or external_account")

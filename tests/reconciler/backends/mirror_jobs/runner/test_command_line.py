@@ -198,7 +198,10 @@ def test_a_driver_elsewhere_is_not_given_the_python_of_this_machine() -> None:
     assert job_environment("yarn", "{}", {**here, "PYSPARK_PYTHON": "python3.11"}, "cluster")["PYSPARK_PYTHON"]
 
 
-def test_java_and_spark_are_missed_in_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["nothing", "x" * 300], ids=["missing", "not even looked at"])
+def test_java_and_spark_are_missed_in_one_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str) -> None:
+    """The system refuses a long name as it refuses the look into a folder of another user: by an error."""
+    tmp_path /= folder
     for name in ("SPARK_HOME", "JAVA_HOME", "PATH"):
         monkeypatch.setenv(name, str(tmp_path))
     with pytest.raises(RunnerError) as missing:

@@ -122,6 +122,14 @@ def test_a_master_out_of_reach_is_named_with_its_address() -> None:
     assert lost.error.startswith(f"spark://{place} cannot be used: {place}: ")
 
 
+def test_what_cannot_be_looked_at_is_unknown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The system refuses a long name as it refuses the look into a folder of another user: by an error."""
+    place = tmp_path / ("x" * 300)
+    monkeypatch.setenv("JAVA_HOME", str(place))
+    assert isinstance(machine(place).free_bytes, Unknown)
+    assert isinstance(spark_master("yarn", "x", 1.0, environ={"HADOOP_CONF_DIR": str(place)}).reached, Unknown)
+
+
 def test_yarn_is_found_by_a_folder_that_has_its_configuration(tmp_path: Path) -> None:
     for environ in ({}, {"HADOOP_CONF_DIR": str(tmp_path)}):
         assert isinstance(spark_master("yarn", "x", 1.0, environ=environ).reached, Unknown)

@@ -173,10 +173,12 @@ def test_a_client_certificate_comes_from_files_or_text(
     assert ("DNS", "client") in met["subjectAltName"]
 
 
+@pytest.mark.parametrize("place", ["/no/such/file", "/" + "x" * 300], ids=["missing", "not even looked at"])
 @pytest.mark.parametrize("setting", ["ssl.ca.location", "ssl.crl.location", "ssl.certificate.location"])
-def test_a_file_that_is_not_there_is_named_with_its_setting(setting: str) -> None:
-    with pytest.raises(SettingError, match=f"{setting} names /no/such/file, which cannot be read"):
-        connection_settings({"security.protocol": "SSL", setting: "/no/such/file"})
+def test_a_file_that_is_not_there_is_named_with_its_setting(setting: str, place: str) -> None:
+    """The system refuses a long name as it refuses the look into a folder of another user: by an error."""
+    with pytest.raises(SettingError, match=f"{setting} names {place}, which cannot be read"):
+        connection_settings({"security.protocol": "SSL", setting: place})
 
 
 def test_a_certificate_that_was_renewed_counts_from_the_next_connection_on(

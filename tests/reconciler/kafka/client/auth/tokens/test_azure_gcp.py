@@ -193,7 +193,7 @@ def test_google_key_that_windows_wrote(tmp_path: Path) -> None:
         assert google(gcp.token({gcp.FILE: str(place)}).text)[1] == "ya29.t"
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"type": "service_account"}'])
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"type": "service_account"}'])
 def test_a_file_that_holds_no_credentials_is_said(tmp_path: Path, text: str) -> None:
     (tmp_path / "key.json").write_text(text)
     with pytest.raises(AuthenticationFailedError, match=r"key\.json holds no credentials of Google"):
