@@ -157,8 +157,8 @@ def test_records_come_as_they_were_and_say_where_they_are_from(
     plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     east, west, left = plain["east"], plain["west"], f"{unique}-left"
-    create_topic(east, unique, 3)
-    create_topic(west, f"east.{unique}", 3)
+    create_topic(east, unique, 3, retention_ms="-1")  # as above
+    create_topic(west, f"east.{unique}", 3, retention_ms="-1")
     for cluster, topic in ((east, unique), (west, f"east.{unique}")):
         write(cluster, topic, ["both"])
     write(east, unique, ["alone 1", "alone 2"])
@@ -173,7 +173,7 @@ def test_records_come_as_they_were_and_say_where_they_are_from(
     with pytest.raises(ReconcilerError, match="has no topic"):
         export_to_topic(sides, partitions, LogSide.SOURCE, to)
 
-    create_topic(west, left, 2)
+    create_topic(west, left, 2, retention_ms="-1")
     assert export_to_topic(sides, partitions, LogSide.SOURCE, to) == (3, 0)
     found = [(m.partition(), m.value(), m.key(), m.timestamp(), m.headers()) for m in to_the_end(west, left)]
 
@@ -215,16 +215,16 @@ def test_times_that_the_topic_replaces_are_counted_and_a_refusal_is_reported(
     plain: Sandbox, unique: str, create_topic: CreateTopic
 ) -> None:
     east, west = plain["east"], plain["west"]
-    create_topic(east, unique, 1)
-    create_topic(west, f"east.{unique}", 1)
+    create_topic(east, unique, 1, retention_ms="-1")
+    create_topic(west, f"east.{unique}", 1, retention_ms="-1")
     write(east, unique, ["alone"])
     servers = {name: plain[name].super_client()["bootstrap.servers"] for name in ("east", "west")}
     environment = topology(servers, unique)
     sides = sides_of(environment, "f")
     partitions = parted(sides, partitions_of(sides))
-    create_topic(west, f"{unique}-now", 1, message_timestamp_type="LogAppendTime")
+    create_topic(west, f"{unique}-now", 1, retention_ms="-1", message_timestamp_type="LogAppendTime")
     assert export_to_topic(sides, partitions, LogSide.SOURCE, export_topic(environment, f"west:{unique}-now")) == (1, 1)
-    create_topic(west, f"{unique}-small", 1, max_message_bytes="10")
+    create_topic(west, f"{unique}-small", 1, retention_ms="-1", max_message_bytes="10")
     with pytest.raises(ReconcilerError) as refused:
         export_to_topic(sides, partitions, LogSide.SOURCE, export_topic(environment, f"west:{unique}-small"))
     assert f"{unique}-small" in refused.value.what
