@@ -116,7 +116,7 @@ def _piece(plan: model.PartitionRange, readers: Readers, over: Over, *, part: bo
     if walked.state is not WalkState.NOT_OPENED:
         return reading
     try:
-        return model.together(reading, by_second(_from(plan, walked.source_next, walked.target_next)))
+        return model.together(reading, by_second(_from(plan, reading.source_next, reading.target_next)))
     except UnreadableError as error:  # earlier findings stay known
         return replace(reading, error=str(error), todo=error.todo)
 
@@ -179,25 +179,8 @@ def _reading(plan: model.PartitionRange, walked: Walked, readers: Readers) -> mo
         unconfirmed = unconfirmed or not again
         named += again
     # A second reading without the difference is reported as unconfirmed, neither as equal nor as differing.
-    lost = walked.state is WalkState.LOST
-    return model.PartitionReading(
-        plan.index,
-        plan.source.start,
-        plan.target.start,
-        source_end=walked.source_end,
-        source_next=walked.source_next,
-        target_next=walked.target_next,
-        done=walked.state is not WalkState.PAUSED,
-        equal=walked.equal,
-        by_bytes=walked.by_bytes,
-        source_records=walked.source_records,
-        target_records=walked.target_records,
-        differing=sum(stretch.differing for stretch in walked.stretches),
-        differences=tuple(named[: model.MOST_NAMED]),
-        unconfirmed=unconfirmed,
-        rest=walked.source_next if lost else None,
-        stretches=_rows(plan, walked),
-    )
+    differences = tuple(named[: model.MOST_NAMED])
+    return replace(walked.reading, differences=differences, unconfirmed=unconfirmed, stretches=_rows(plan, walked))
 
 
 def _named(plan: model.PartitionRange, stretch: DifferingStretch, readers: Readers) -> list[FirstDifference]:
@@ -224,8 +207,8 @@ def _named(plan: model.PartitionRange, stretch: DifferingStretch, readers: Reade
 
 def _rows(plan: model.PartitionRange, walked: Walked) -> tuple[model.ComparedStretch, ...]:
     """Rows of the Parquet file: one for all equal records, and one for each different stretch."""
-    equal = model.ComparedStretch(True, walked.equal, walked.equal, plan.source.start, plan.target.start)
-    rows = [equal] if walked.equal else []
+    count = walked.reading.equal
+    rows = [model.ComparedStretch(True, count, count, plan.source.start, plan.target.start)] if count else []
     for stretch in walked.stretches:
         sides = zip((stretch.source, stretch.target), stretch.counts, strict=True)
         starts = (bounds[0] if count else None for bounds, count in sides)

@@ -16,7 +16,7 @@ from reconciler.kafka.client.errors import MalformedResponseError
 from reconciler.kafka.records.batches import APPEND_TIME, CODEC, HEADER, CorruptBatchError, verify
 from reconciler_mirror.verify.in_order.pairs import DELETE_HORIZON, equal_pairs
 from reconciler_mirror.verify.in_order.sides import ComparedSide, Content, NotOpenedError, SeenRecord, SidePiece
-from reconciler_mirror.verify.model import PartitionRange
+from reconciler_mirror.verify.model import PartitionRange, PartitionReading
 
 STRIPE = 64 << 20
 """Bytes per sample: librdkafka reads one stretch of each again, so that no proof rests on our reader alone."""
@@ -59,17 +59,11 @@ class WalkState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Walked:
-    """``source_next`` and ``target_next``: the next offsets to compare. ``equal``: records, ``by_bytes``: of equal
-    batches. ``samples``: source and target bounds of equal records."""
+    """``reading``: without differences, which a second reading names. ``samples``: source and target bounds of equal
+    records."""
 
     state: WalkState
-    source_next: int
-    target_next: int
-    source_end: int
-    equal: int
-    by_bytes: int
-    source_records: int
-    target_records: int
+    reading: PartitionReading
     stretches: tuple[DifferingStretch, ...] = ()
     samples: tuple[tuple[Bounds, Bounds], ...] = ()
 
@@ -110,19 +104,23 @@ class Walk:
             state = self._to_the_end(over)
         except NotOpenedError:
             state = WalkState.NOT_OPENED
-        ours, theirs = self._source, self._target
-        return Walked(
-            state,
-            ours.at,
-            theirs.at,
-            self._source_end,
-            self._equal,
-            self._by_bytes,
-            ours.records,
-            theirs.records,
-            tuple(self._stretches),
-            tuple(self._samples),
+        plan, ours, theirs = self._plan, self._source, self._target
+        reading = PartitionReading(
+            plan.index,
+            plan.source.start,
+            plan.target.start,
+            source_end=self._source_end,
+            source_next=ours.at,
+            target_next=theirs.at,
+            done=state is not WalkState.PAUSED,
+            equal=self._equal,
+            by_bytes=self._by_bytes,
+            source_records=ours.records,
+            target_records=theirs.records,
+            differing=sum(stretch.differing for stretch in self._stretches),
+            rest=ours.at if state is WalkState.LOST else None,
         )
+        return Walked(state, reading, tuple(self._stretches), tuple(self._samples))
 
     def _to_the_end(self, over: Callable[[], bool]) -> WalkState:
         """Each turn uses the cheapest comparison that fits: whole batches, pairs, decoded records, a search ahead."""

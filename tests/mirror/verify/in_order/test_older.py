@@ -169,7 +169,7 @@ def test_only_records_that_librdkafka_read_on_both_sides_count_as_read_again(
     readers, both = Readers(), ((0, 5), (0, 5))
     readers.one_client.update(dict.fromkeys(alone, "no mechanism"))
     monkeypatch.setattr(compare, "records", lambda *_, **__: iter(numbered(5)))
-    walked = Walked(WalkState.DONE, 5, 5, 5, 5, 5, 5, 5, samples=(both,))
+    walked = Walked(WalkState.DONE, PartitionReading(0), samples=(both,))
     assert compare._seen_again(plan(5), walked, readers) == (0 if alone else 5)
 
 

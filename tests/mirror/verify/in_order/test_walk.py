@@ -87,7 +87,7 @@ def without(records: Sequence[Content], found: Walked, side: int, first: int = 0
         begin = (stretch.source, stretch.target)[side][0] - first
         left += records[at:begin]
         at = begin + stretch.counts[side]
-    return left + list(records[at : (found.source_next, found.target_next)[side] - first])
+    return left + list(records[at : (found.reading.source_next, found.reading.target_next)[side] - first])
 
 
 sizes = st.lists(st.integers(1, 70), max_size=12)
@@ -105,8 +105,8 @@ def test_a_copy_in_the_batches_of_its_source_is_proved_unopened(
 ) -> None:
     log = cut(records, batches)
     found = walked(log, log, first=first)
-    assert (found.state, found.equal, found.by_bytes) == (WalkState.DONE, len(records), len(records))
-    assert (found.source_next, found.target_next) == (len(records), first + len(records))
+    assert (found.state, found.reading.equal, found.reading.by_bytes) == (WalkState.DONE, len(records), len(records))
+    assert (found.reading.source_next, found.reading.target_next) == (len(records), first + len(records))
     assert not found.stretches
 
 
@@ -115,7 +115,7 @@ def test_a_copy_in_other_batches_and_codecs_is_equal(
     records: list[Content], batches: list[int], copies: list[int], codec: int, first: int
 ) -> None:
     found = walked(cut(records, batches), cut(records, copies), codec=codec, first=first)
-    assert (found.state, found.equal, found.stretches) == (WalkState.DONE, len(records), ())
+    assert (found.state, found.reading.equal, found.stretches) == (WalkState.DONE, len(records), ())
 
 
 @given(contents, contents, sizes, sizes, st.integers(0, 200), st.integers(0, 30), st.booleans())
@@ -139,7 +139,7 @@ def test_equal_is_said_of_nothing_else_whatever_the_batches(
     assert (not found.stretches) == (seen(records) == seen(theirs))
     assert seen(without(records, found, 0)) == seen(without(theirs, found, 1))
     ours, copied = (sum(stretch.counts[side] for stretch in found.stretches) for side in (0, 1))
-    assert (found.equal + ours, found.equal + copied) == (len(records), len(theirs))
+    assert (found.reading.equal + ours, found.reading.equal + copied) == (len(records), len(theirs))
 
 
 @given(sizes, sizes, st.integers(100, 300), st.lists(st.integers(0, 299), max_size=6, unique=True), st.data())
@@ -175,7 +175,7 @@ def test_records_behind_the_position_need_no_copy_yet(
 ) -> None:
     position = min(position, len(records))
     found = walked(cut(records, batches), cut(records[:position], copies), position=position)
-    assert (found.state, found.stretches, found.equal) == (WalkState.DONE, (), position)
+    assert (found.state, found.stretches, found.reading.equal) == (WalkState.DONE, (), position)
     if position:
         lacks = walked(cut(records, batches), cut(records[: position - 1], copies), position=position)
         assert [(one.counts, one.source) for one in lacks.stretches] == [((1, 0), (position - 1, position))]
@@ -187,7 +187,7 @@ def test_a_copy_beyond_the_position_may_be_altered_nowhere(batches: list[int], c
     theirs = [*records[: 60 + beyond - 1], (1, b"other")]
     found = walked(cut(records, batches), cut(theirs, copies), position=60)
     assert [one.counts for one in found.stretches] == [(1, 1)]
-    assert found.source_end == 60 + beyond
+    assert found.reading.source_end == 60 + beyond
 
 
 @given(contents, sizes, sizes, st.integers(1, 5))
@@ -196,17 +196,17 @@ def test_it_goes_on_where_it_paused(records: list[Content], batches: list[int], 
     looks = iter(range(10**6))
     first = walked(ours, theirs, over=lambda: next(looks) >= steps)
     length = len(records)
-    source = OffsetSpan(EAST, "t", 0, "read_committed", first.source_next, length)
-    target = OffsetSpan(WEST, "east.t", 0, "read_committed", first.target_next, length)
+    source = OffsetSpan(EAST, "t", 0, "read_committed", first.reading.source_next, length)
+    target = OffsetSpan(WEST, "east.t", 0, "read_committed", first.reading.target_next, length)
     rest = walked(ours, theirs, source=source, target=target)
-    assert (rest.state, first.equal + rest.equal, rest.stretches) == (WalkState.DONE, length, ())
+    assert (rest.state, first.reading.equal + rest.reading.equal, rest.stretches) == (WalkState.DONE, length, ())
 
 
 def test_sides_with_nothing_in_common_any_more_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(walk, "AHEAD", (4, 16))
     records = distinct(400)
     found = walked(cut(records, [10] * 40), cut([*records[:100], *((5, b"%d" % i) for i in range(300))], [7] * 60))
-    assert (found.state, found.equal, found.source_next) == (WalkState.LOST, 100, 100)
+    assert (found.state, found.reading.equal, found.reading.source_next) == (WalkState.LOST, 100, 100)
     [stretch] = found.stretches
     assert stretch.lost
     assert (stretch.source[0], stretch.target[0]) == (100, 100)
@@ -216,7 +216,7 @@ def test_batches_are_compared_again_behind_a_difference() -> None:
     records = distinct(1_000)
     theirs = [*records[:500], (0, b"other"), *records[501:]]
     found = walked(cut(records, [100] * 10), cut(theirs, [100] * 10))
-    assert (found.equal, found.by_bytes) == (999, 900)
+    assert (found.reading.equal, found.reading.by_bytes) == (999, 900)
 
 
 def test_a_part_of_the_source_lets_the_target_go_on() -> None:
@@ -259,7 +259,7 @@ def test_a_number_written_with_more_bytes_is_the_same_number(index: int) -> None
     plan = PartitionRange(0, "f", span, replace(span, endpoint=WEST), 401, 401)
     pieces = [pieces_in(span, view, ()) for view in views]
     found = Walk(plan, (pieces[0], pieces[1]), canonical).run()
-    assert (found.state, found.equal, found.stretches) == (WalkState.DONE, 401, ())
+    assert (found.state, found.reading.equal, found.stretches) == (WalkState.DONE, 401, ())
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -281,23 +281,23 @@ def test_what_old_clients_wrote_is_equal_to_its_copy_and_differs_as_any_other(ma
         views = (memoryview(bytes(old)), memoryview(bytes(raw)))
         pieces = [pieces_in(side, view, ()) for side, view in zip((plan.source, plan.target), views, strict=True)]
         found = Walk(plan, (pieces[0], pieces[1]), canonical).run()
-        assert (found.state, len(found.stretches), found.equal) == (WalkState.DONE, stretches, 20 - stretches)
+        assert (found.state, len(found.stretches), found.reading.equal) == (WalkState.DONE, stretches, 20 - stretches)
         assert not stretches or found.stretches[0].source[0] == 7
 
 
 def test_the_same_bytes_at_other_offsets_are_no_copy_with_the_same_offsets() -> None:
     log = [[(1_000, b"a"), (1_001, b"b")]]
     found = walked(log, log, first=3, same_offsets=True)
-    assert found.equal == 0
+    assert found.reading.equal == 0
     assert found.stretches
     found = walked(log, log, same_offsets=True)
-    assert (found.equal, found.stretches) == (2, ())
+    assert (found.reading.equal, found.stretches) == (2, ())
 
 
 def test_a_copy_in_other_batches_is_sampled() -> None:
     records = distinct(100)
     found = walked(cut(records, [3] * 40), cut(records, [50, 50]))
-    assert (found.equal, found.by_bytes) == (100, 0)
+    assert (found.reading.equal, found.reading.by_bytes) == (100, 0)
     assert found.samples, "librdkafka reads some of them, too"
 
 

@@ -4,14 +4,12 @@ Keys come in the order of AWS' own clients: environment, web identity, container
 variables that those read, never from a topology. Profiles and SSO are botocore's, where it is installed.
 """
 
-import base64
 import hashlib
 import hmac
 import importlib
 import os
 import re
 import time
-import urllib.parse
 from calendar import timegm
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from xml.etree import ElementTree
 
 from reconciler.kafka.client.auth.tokens import web
+from reconciler.kafka.client.auth.tokens.assertions import encoded
 from reconciler.kafka.client.errors import SettingError
 
 # AWS Signature Version 4: a presigned URL, and headers of a form post. Standard library only.
@@ -104,8 +103,7 @@ def of_msk_iam(oauth: Mapping[str, str]) -> web.AccessToken:
     life = LIFE if signer.expires_at is None else max(1, min(LIFE, int(signer.expires_at - now)))
     url = f"https://kafka.{at}.amazonaws.com/"
     text = presigned(signer, url, {"Action": "kafka-cluster:Connect"}, (at, "kafka-cluster"), now, life)
-    text = base64.urlsafe_b64encode(f"{text}&User-Agent={_AGENT}".encode()).decode().rstrip("=")
-    return web.AccessToken(text, now + life)
+    return web.AccessToken(encoded(f"{text}&User-Agent={_AGENT}"), now + life)
 
 
 def of_sts(oauth: Mapping[str, str], extensions: Mapping[str, str]) -> web.AccessToken:
@@ -185,9 +183,7 @@ def _sts(oauth: Mapping[str, str], form: Mapping[str, str], by: AwsKeys | None, 
     url = os.environ.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{at}.{suffix}/"
     hidden = [text for text in (form.get("WebIdentityToken"), by and by.secret, by and by.session) if text]
     endpoint = web.IdentityEndpoint(url, oauth, todo, hidden)
-    headers = (
-        _FORM if by is None else signed_post(by, url, urllib.parse.urlencode(form).encode(), (at, "sts"), time.time())
-    )
+    headers = _FORM if by is None else signed_post(by, url, urlencode(form).encode(), (at, "sts"), time.time())
     _, body = web.ask(endpoint, headers, form)
     try:
         if b"<!DOCTYPE" in body or b"<!ENTITY" in body:  # what STS never sends, and a parser could be kept busy with
@@ -219,7 +215,10 @@ def _of_container(oauth: Mapping[str, str]) -> AwsKeys:
     env = os.environ
     relative = env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     url = f"http://169.254.170.2{relative}" if relative else env["AWS_CONTAINER_CREDENTIALS_FULL_URI"]
-    host = urllib.parse.urlsplit(url).hostname or ""
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:  # it is no address, as asking it says
+        host = ""
     if not url.startswith("https://") and host not in _CONTAINER_HOSTS and not host.startswith("127."):
         raise SettingError(f"AWS_CONTAINER_CREDENTIALS_FULL_URI is {url}: over http only {', '.join(_CONTAINER_HOSTS)}")
     proof = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN", "")
