@@ -116,14 +116,8 @@ class AuditFile:
 
 
 def read_lines(state: Path) -> list[Mapping[str, Any]]:
-    """The record, oldest line first; empty without a file. Skips truncated lines."""
-    with contextlib.suppress(ReconcilerError):
-        return recorded(state)
-    return []
-
-
-def recorded(state: Path) -> list[Mapping[str, Any]]:
-    """Like ``read_lines``, but raises ReconcilerError for an unreadable file."""
+    """The record, oldest line first; empty without a file. Skips truncated lines. Raises ReconcilerError for an
+    unreadable file."""
     try:
         text = read_kept(state / NAME, None, "replace")
     except FileNotFoundError:

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 
-from reconciler.backends.state.audit import NAME, illegible, read_copy, recorded
+from reconciler.backends.state.audit import NAME, illegible, read_copy, read_lines
 from reconciler.backends.state.environment_records import read_applied
 from reconciler.errors import ReconcilerError, Unknown, or_unknown
 from reconciler.model.environment.topology import Principal
@@ -49,7 +49,7 @@ def verified(session: Session, pinned: str = "", seal: str = "") -> audit_chain.
     """``verify_audit`` in an open session."""
     records: dict[str, Sequence[audit_chain.Record] | Unknown] = {}
     if (session.state / NAME).exists() or session.topology.audit_place() is None:
-        records[_HERE] = or_unknown(str(session.state / NAME), lambda: recorded(session.state))
+        records[_HERE] = or_unknown(str(session.state / NAME), lambda: read_lines(session.state))
     if place := session.topology.audit_place():
         cluster, environment = session.topology.clusters[place.cluster], session.topology.environment
         ask = partial(read_copy, cluster, Principal.PLAN, place.name, environment, whole=True)

@@ -300,7 +300,7 @@ def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
     if plan.started != now.started:
         yield Moved("flow back", plan.started or "none", now.started or "none")
     kinds = ({group.group: group.kind for group in side.groups} | dict(side.unsupported) for side in sides)
-    topics = ({topic.topic: topic_words(topic) for topic in side.topics} for side in sides)
+    topics = (planned_topics(side) for side in sides)
     yield from _differing("topic", *topics)
     yield from _differing("group", *kinds)
     yield from _differing("hook", plan.hooks, now.hooks)
@@ -314,9 +314,14 @@ def moved_since(plan: CutoverPlan, now: CutoverPlan) -> Iterator[Moved]:
         )
 
 
-def topic_words(topic: TopicSeen) -> str:
-    """Partitions and topic id: a topic that was recreated has another id, and its offsets mean other records."""
-    return f"{counted(topic.partitions, 'partition')} id {topic.topic_id or '?'}"
+def planned_topics(plan: CutoverPlan) -> dict[str, str]:
+    """Topic -> ``topic_words`` as it was planned."""
+    return {topic.topic: topic_words(topic.partitions, topic.topic_id) for topic in plan.topics}
+
+
+def topic_words(partitions: int, topic_id: str) -> str:
+    """Words that two looks are compared by: a recreated topic has another id, and its offsets mean other records."""
+    return f"{counted(partitions, 'partition')} id {topic_id or '?'}"
 
 
 def _differing(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[Moved]:

@@ -19,7 +19,7 @@ from reconciler.model.reports.failover import FailoverFacts, GroupMove, Key, Par
 from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal, cutover_key, dumps
 from reconciler.operations.apply.execution import Execution, sight_of
-from reconciler.operations.cutover.decide import within
+from reconciler.operations.cutover.decide import topic_words, within
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.failover.decide import FailoverRequest, move_of, ours
 from reconciler.operations.failover.diverged import bounds_of_all
@@ -348,7 +348,7 @@ def topic_idents(survey: Survey, expression: str) -> Mapping[str, str]:
     """Topics of the origin that the expression matches now -> words with their partitions and topic id."""
     chosen, ids = chooses(expression), survey.origin.topic_ids()
     return {
-        name: f"{counted(count, 'partition')} id {ids.get(name) or '?'}"
+        name: topic_words(count, ids.get(name, ""))
         for name, count in survey.origin.partitions().items()
         if survey.moves(name) and chosen(name)
     }

@@ -15,7 +15,7 @@ from reconciler.model.principals import ANYONE
 from reconciler.model.reports.cutover import CutoverPlan, CutoverReport, CutoverStep
 from reconciler.model.reports.failover import GroupMove, Key, PartitionState, StepResult
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, key_of, place
-from reconciler.operations.cutover.decide import ROLLBACK, group_seen, topic_words
+from reconciler.operations.cutover.decide import ROLLBACK, group_seen, planned_topics
 from reconciler.operations.cutover.quiet import LOOK_S, FenceWatch
 from reconciler.operations.cutover.world import CutoverWorld, StepEnd, in_order, step_end, unfenced, unkept
 from reconciler.operations.failover.group_offsets import otherwise
@@ -333,8 +333,7 @@ class CutoverRun:
     def _require_same_topics(self) -> None:
         """Raises ReconcilerError if a topic was deleted, recreated or created meanwhile: its offsets are other ones, or
         not drained. If only chosen topics move, a new topic is ignored."""
-        planned = {topic.topic: topic_words(topic) for topic in self.plan.topics}
-        now = self.world.topics()
+        planned, now = planned_topics(self.plan), self.world.topics()
         changed = [f"{name}: was {words}, is {now.get(name, 'absent')}" for name, words in planned.items()]
         changed = [each for each, name in zip(changed, planned, strict=True) if now.get(name) != planned[name]]
         fresh = sorted(now.keys() - planned.keys())

@@ -263,10 +263,11 @@ class Switch:
             )
         # The goal is fixed at the present ends: if producers keep writing, a moving goal would never be reached.
         begin_left = _left_of(goal, self.survey.positions(name))
-        began = time.monotonic()
-        bar = _Bar(begin_left, self._say_now)
+        began, shown = time.monotonic(), -1
         while (left := _left_of(goal, self.survey.positions(name))) > 0:
-            bar.show(left)
+            if left != shown:
+                self._say_now(_drain_line(begin_left, left, time.monotonic() - began))
+                shown = left
             if time.monotonic() - began > self.request.drain_s:
                 if self.request.accept_loss:
                     return DONE, f"left on {self.move.origin}, as accepted: {_offsets_words(left)}"
@@ -366,27 +367,13 @@ def set_positions(side: Side, groups: Collection[GroupMove]) -> tuple[GroupMove,
     return tuple(group_offsets.written(move, refused.get(move.group, {})) for move in groups)
 
 
-class _Bar:
-    """Shows the progress of a drain."""
-
-    def __init__(self, total: int, say: Say) -> None:
-        self._total = total
-        self._say = say
-        self._shown = -1
-        self._began = time.monotonic()
-
-    def show(self, left: int) -> None:
-        """Writes a line only if the number has changed since the last one."""
-        if left == self._shown:
-            return
-        self._shown = left
-        done = 0 if self._total == 0 else max(0, self._total - left)
-        filled = 20 * done // max(1, self._total)
-        bar = "#" * filled + "." * (20 - filled)
-        seconds = time.monotonic() - self._began
-        pace = pace_words(done, self._total, seconds)
-        words = f"{left:,} of {self._total:,} left ({seconds:.0f} s{', ' + pace if pace else ''})"
-        self._say(f"drain    [{bar}] {words}")
+def _drain_line(begin_left: int, left: int, seconds: float) -> str:
+    """``begin_left``: offsets left at the beginning, ``seconds`` ago."""
+    done = max(0, begin_left - left)
+    filled = 20 * done // max(1, begin_left)
+    pace = pace_words(done, begin_left, seconds)
+    words = f"{left:,} of {begin_left:,} left ({seconds:.0f} s{', ' + pace if pace else ''})"
+    return f"drain    [{'#' * filled}{'.' * (20 - filled)}] {words}"
 
 
 def _left_of(goal: tuple[PartitionState, ...], positions: Mapping[tuple[str, int], int]) -> int:

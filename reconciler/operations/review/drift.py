@@ -23,7 +23,12 @@ def past(session: Session, say: Callable[[str], None]) -> History:
 
 def past_lines(session: Session, say: Callable[[str], None]) -> Sequence[Line]:
     """Lines of this machine's audit record, and of the topic with copies from all machines, oldest first."""
-    here, place = read_lines(session.state), session.topology.audit_place()
+    here: list[Line] = []
+    try:
+        here += read_lines(session.state)
+    except ReconcilerError as error:
+        say(f"causes come without this machine's audit record: {error.what}. {error.todo}")
+    place = session.topology.audit_place()
     known = session.last.live.known(place.cluster) if place and session.last.live else None
     if place is None or known is None or place.name not in {*known.topics, *known.hidden}:
         return here

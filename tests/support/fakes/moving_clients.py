@@ -31,7 +31,7 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal, CutoverState, dumps, loads
-from reconciler.operations.cutover.decide import topic_words
+from reconciler.operations.cutover.decide import planned_topics
 from reconciler.operations.cutover.run import CutoverRollback
 from reconciler.operations.cutover.steps import CutoverRun, fresh_journal
 from reconciler.operations.cutover.world import StepEnd, StepNotes
@@ -186,7 +186,7 @@ class Clusters:
 
     def topics(self) -> Mapping[str, str]:
         self._call()
-        return {topic.topic: topic_words(topic) for topic in self.plan.topics} | self.created
+        return planned_topics(self.plan) | self.created
 
     def partitions(self) -> Mapping[Key, PartitionState]:
         self._call()

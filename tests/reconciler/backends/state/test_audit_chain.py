@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from reconciler.backends.state import audit
-from reconciler.backends.state.audit import NAME, AuditFile, AuditTopicLog, recorded
+from reconciler.backends.state.audit import NAME, AuditFile, AuditTopicLog, read_lines
 from reconciler.errors import ClusterError, ReconcilerError
 from reconciler.model.state.audit_chain import PREVIOUS, check, digest
 from tests.support.builders import cluster
@@ -22,7 +22,7 @@ def test_writers_of_one_file_follow_each_other(tmp_path: Path) -> None:
         for number in range(6):
             (pause if number % 3 else apply).write({**LINE, "id": "x" * 70_000 * (number % 2), "number": number})
         assert apply.head() == pause.head()
-        report = check(recorded(tmp_path))
+        report = check(read_lines(tmp_path))
     assert (report.whole, report.records, len(report.heads)) == (True, 6, 1)
 
 
@@ -33,14 +33,14 @@ def test_a_line_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
         half.write('{"kind": "cha')
     with AuditFile(tmp_path) as audit:
         audit.write({**LINE, "run": "s"})
-    assert check(recorded(tmp_path)).whole
-    assert check(recorded(tmp_path)).records == 2
+    assert check(read_lines(tmp_path)).whole
+    assert check(read_lines(tmp_path)).records == 2
 
 
 def test_a_record_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir()
     with pytest.raises(ReconcilerError, match="cannot be read"):
-        recorded(tmp_path)
+        read_lines(tmp_path)
 
 
 class Topic(AuditTopicLog):

@@ -28,7 +28,7 @@ from reconciler.model.reports.failover import (
 )
 from reconciler.model.reports.health import Fault
 from reconciler.model.state.cutover_journal import CutoverJournal
-from reconciler.operations.cutover.decide import topic_words
+from reconciler.operations.cutover.decide import planned_topics
 from reconciler.operations.cutover.world import StepEnd, StepNotes
 from reconciler.operations.drill.steps import DrillCourse, DrillRun, take_back
 from reconciler.operations.failover.group_offsets import due, written
@@ -179,7 +179,7 @@ class World:
         return ()
 
     def topics(self) -> Mapping[str, str]:
-        return {topic.topic: topic_words(topic) for topic in self.plan.topics}
+        return planned_topics(self.plan)
 
     def partitions(self) -> Mapping[Key, PartitionState]:
         return self.copied()
