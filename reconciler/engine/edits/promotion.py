@@ -1,7 +1,7 @@
 """Compares two environments, such as staging and production, after renaming one like the other.
 
 Properties that two environments never share are left out: connections, ids and regions of clusters, tombstones, which
-name one topic id, and former names of flows.
+name one topic id, and former names of flows and of the environments.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,12 @@ def promotion(source: Topology, target: Topology, names: Names) -> PromotionRepo
         known = target.flows.get(flow.name)
         flows.append(replace(flow, moved_from=known.moved_from if known is not None else ""))
     after = replace(
-        named, environment=target.environment, clusters=by_name(clusters), flows=by_name(flows), deletions=()
+        named,
+        environment=target.environment,
+        clusters=by_name(clusters),
+        flows=by_name(flows),
+        deletions=(),
+        moved_from=target.moved_from,
     )
     return PromotionReport(
         source.environment, target.environment, compare(replace(target, deletions=()), after), names, paired

@@ -99,6 +99,12 @@ def test_without_the_map_clusters_are_other_clusters() -> None:
     assert ("-", "cluster", "east") in told(compared(STAGING, names={}))
 
 
+def test_former_names_of_flows_and_of_the_environment_make_no_difference() -> None:
+    moved = "moved: [{from: stage-1, environment: staging}]\n"
+    assert declared(STAGING + moved, "staging").moved_from == ("stage-1",)
+    assert told(compared(STAGING + moved)) == set()
+
+
 def test_a_mapped_principal_has_its_new_name_wherever_files_name_it() -> None:
     more = "users:\n  - {clusters: [east], name: app, version: 1, password: '${env:APP}'}\n"
     prod = PROD.replace("topics: [orders], lanes", "topics: [orders], access: {principals: {User:app: User:b}}, lanes")
