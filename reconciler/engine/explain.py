@@ -103,8 +103,8 @@ def _mirror(basis: ExplainBasis, mirror: Mirror) -> MirrorDetails:
         mirror.name,
         mirror.where.line_words,
         mirror.flows,
-        basis.topology.status_cluster(mirror) if mirror.flows else "",
-        str(mirror_handover(basis.topology, mirror)["fingerprint"]) if mirror.flows else "",
+        basis.topology.status_cluster(mirror),
+        str(mirror_handover(basis.topology, mirror)["fingerprint"]),
         _settings(mirror),
         state,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from reconciler.engine.edits.flows import blank
 from reconciler.engine.observe.verdict import verdict_of
@@ -36,7 +36,7 @@ def topology_map(
     course = plan.rollout if plan is not None and plan.rollout is not None else course_of(topology)
     by_wave = Counter(planned.wave for planned in plan.changes) if plan is not None else None
     wave_of = {name: wave.name for wave in (course.waves if course else ()) for name in wave.clusters}
-    findings = _Findings.of(plan) if plan is not None else None
+    findings = _Findings(plan) if plan is not None else None
     waves = []
     for wave in course.waves if course else ():
         count = None if by_wave is None else by_wave.get(wave.name, 0)
@@ -76,38 +76,25 @@ def moved_on(drawn: drawing.TopologyMap, topology: Topology, live: LiveState) ->
     return replace(drawn, clusters=tuple(clusters), flows=tuple(flows))
 
 
-@dataclass(frozen=True, slots=True)
 class _Findings:
     """What a plan says of clusters, flows and mirrors, by name."""
 
-    plan: Plan
-    clusters: Mapping[str, drawing.PlannedCounts]
-    outside: Mapping[str, int]
-    """Differences that no plan made."""
-    flows: Mapping[str, frozenset[drawing.PlanMark]]
-    mirrors: Mapping[str, frozenset[drawing.PlanMark]]
-    because: Mapping[str, tuple[str, ...]]
-    """Why a flow's mirror restarts."""
-    unread: frozenset[str]
-    """Clusters that did not answer when the plan was made."""
-
-    @classmethod
-    def of(cls, plan: Plan) -> _Findings:
-        """Marks and counts of a plan. A restart marks the flows that cause it, not every flow of the mirror."""
+    def __init__(self, plan: Plan) -> None:
+        """A restart marks the flows that cause it, not every flow of the mirror."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
-        flows: dict[str, set[drawing.PlanMark]] = defaultdict(set)
-        mirrors: dict[str, set[drawing.PlanMark]] = defaultdict(set)
-        because: dict[str, list[str]] = defaultdict(list)
+        self.flows: dict[str, set[drawing.PlanMark]] = defaultdict(set)
+        self.mirrors: dict[str, set[drawing.PlanMark]] = defaultdict(set)
+        self.because: dict[str, list[str]] = defaultdict(list)  # why a flow's mirror restarts
         for planned in plan.changes:
             change = planned.change
             if isinstance(change, MirrorChange):
                 mark = drawing.PlanMark.ADDED if isinstance(change, StartMirror) else drawing.PlanMark.RESTARTING
-                mirrors[change.mirror].add(drawing.PlanMark.REMOVED if isinstance(change, StopMirror) else mark)
+                self.mirrors[change.mirror].add(drawing.PlanMark.REMOVED if isinstance(change, StopMirror) else mark)
                 # A restart names its reasons by flow, and the map marks that flow instead of the whole mirror.
                 for line in () if isinstance(change, StopMirror) else change.because:
                     word, _, name = line.partition(":")[0].partition(" ")
                     if word == "flow":
-                        because[name].append(line.partition(": ")[2])
+                        self.because[name].append(line.partition(": ")[2])
             else:
                 counted_as = {Action.CREATE: "added", Action.DELETE: "removed"}.get(change.action, "changed")
                 counts[change.cluster][counted_as] += 1
@@ -117,21 +104,16 @@ class _Findings:
         subjects += [(Subject.of_text(unknown.subject), drawing.PlanMark.UNKNOWN) for unknown in plan.unknown]
         for subject, mark in subjects:
             if subject.about is About.FLOW:
-                flows[subject.name].add(mark)
+                self.flows[subject.name].add(mark)
             elif subject.about is About.MIRROR:
-                mirrors[subject.name].add(mark)
+                self.mirrors[subject.name].add(mark)
             else:
                 counts[_place(subject)][mark.value] += 1
-        unread = frozenset(cluster.name for cluster in plan.basis.clusters if cluster.cluster_id is None)
-        return cls(
-            plan,
-            {name: drawing.PlannedCounts(**count) for name, count in counts.items()},
-            Counter(_place(change.subject) for change in plan.outside),
-            {name: frozenset(marks) for name, marks in flows.items()},
-            {name: frozenset(marks) for name, marks in mirrors.items()},
-            {name: tuple(lines) for name, lines in because.items()},
-            unread,
-        )
+        self.clusters = {name: drawing.PlannedCounts(**count) for name, count in counts.items()}
+        self.outside = Counter(_place(change.subject) for change in plan.outside)  # differences that no plan made
+        # Those that answered when the plan was made, and those that did not.
+        self.seen = {cluster.name: cluster for cluster in plan.basis.clusters if cluster.cluster_id is not None}
+        self.unread = {cluster.name for cluster in plan.basis.clusters} - self.seen.keys()
 
 
 def _place(subject: Subject) -> str:
@@ -168,10 +150,8 @@ def _cluster(
         return replace(node, state=state, brokers=len(read.brokers), topics=read.topic_count, problems=problems)
     if isinstance(read, Unknown):
         return replace(node, problems=(f"unknown: {read.what}",))
-    for seen in findings.plan.basis.clusters if findings is not None else ():
-        if seen.name == name and seen.cluster_id is not None:
-            return replace(node, brokers=seen.brokers, topics=seen.topics)
-    return node
+    seen = findings.seen.get(name) if findings is not None else None
+    return node if seen is None else replace(node, brokers=seen.brokers, topics=seen.topics)
 
 
 def _flows(
@@ -193,7 +173,7 @@ def _flows(
             flow.delivery.value,
             topics=travelling.get(flow.name, 0) if known else None,
             mark=_flow_mark(topology, flow, mirror, job, findings) if findings is not None else None,
-            plan_why=findings.because.get(flow.name, ()) if findings is not None else (),
+            plan_why=tuple(findings.because.get(flow.name, ())) if findings is not None else (),
             labels=flow.labels,
             offsets=flow.offsets.value,
         )
@@ -210,7 +190,7 @@ def _flow_mark(
     """A job that restarts stops all its flows for a moment; where its status shows which ones differ, those are marked
     as what they are."""
     marks = set(findings.flows.get(flow.name, ()))
-    marks |= findings.mirrors.get(mirror.name, frozenset()) if mirror is not None else frozenset()
+    marks |= findings.mirrors.get(mirror.name, set()) if mirror is not None else set()
     if findings.unread & {flow.source, flow.target}:
         marks.add(drawing.PlanMark.UNKNOWN)
     if drawing.PlanMark.RESTARTING in marks and isinstance(job, LiveMirror) and job.flows:

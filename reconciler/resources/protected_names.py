@@ -61,22 +61,20 @@ CONNECT = "Kafka Connect"
 REGISTRY = "a schema registry"
 MIRRORMAKER = "MirrorMaker 2"
 
-_STREAMS = re.compile(r".+-(changelog|repartition)|.+-KTABLE-.+-subscription-(registration|response)-.+|"
-                      r".+-subscription-(registration|response)-[0-9]+-topic")  # fmt: skip
-_REGISTRY = re.compile(r"_schemas|_schemas[._-].+|kafkasql-journal")
-_MIRRORMAKER = re.compile(r"(.*[.-])?heartbeats|mm2-(configs|offsets|status)\..+\.internal|mm2.*[.-]internal")
+_FORMS = {
+    STREAMS: re.compile(r".+-(changelog|repartition)|.+-KTABLE-.+-subscription-(registration|response)-.+|"
+                        r".+-subscription-(registration|response)-[0-9]+-topic"),
+    REGISTRY: re.compile(r"_schemas|_schemas[._-].+|kafkasql-journal"),
+    MIRRORMAKER: re.compile(r"(.*[.-])?heartbeats|mm2-(configs|offsets|status)\..+\.internal|mm2.*[.-]internal"),
+}  # fmt: skip
 _CONNECT = re.compile(r"(?P<worker>(.*[._-])?)(configs|config|offsets|offset|status)")
 _CONNECT_ENDINGS = (("configs", "config"), ("offsets", "offset"), ("status",))
 
 
 def owner_of(name: str, names: Collection[str]) -> str:
     """The program that owns topic ``name``, or empty. ``names``: all topics of its cluster."""
-    if _STREAMS.fullmatch(name):
-        return STREAMS
-    if _REGISTRY.fullmatch(name):
-        return REGISTRY
-    if _MIRRORMAKER.fullmatch(name):
-        return MIRRORMAKER
+    if (owner := next((owner for owner, forms in _FORMS.items() if forms.fullmatch(name)), None)) is not None:
+        return owner
     if re.fullmatch(r"connect-(configs|offsets|status)", name) or _is_connects(name, names):
         return CONNECT
     return "another program" if is_protected(name) else ""

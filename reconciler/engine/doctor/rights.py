@@ -198,7 +198,7 @@ def _audit(topology: Topology, cluster: str) -> tuple[str, ...]:
 
 def _kept(topology: Topology, cluster: str) -> list[Mirror]:
     """Mirrors that keep their status on the cluster."""
-    return [one for one in topology.mirrors.values() if one.flows and topology.status_cluster(one) == cluster]
+    return [one for one in topology.mirrors.values() if topology.status_cluster(one) == cluster]
 
 
 def hosts(topology: Topology, cluster: str) -> bool:

@@ -6,7 +6,6 @@ clusters with its declared values, every copy with the first.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from reconciler.errors import Unknown
 from reconciler.model.config_values import TIERED_STORAGE, human, same
@@ -87,35 +86,6 @@ def declared_twice(
             else:
                 words = counted(len(here.partitions), "partition")
                 yield ends.apart("topic", words, "no topic", drift.ParityVerdict(False, f"{_ONCE}; apply makes it"))
-
-
-class _Rules(Protocol):
-    """Rules that allow differences. ``configs`` is called once, and only if a config differs."""
-
-    def partitions(self, here: int, there: int) -> drift.ParityVerdict: ...
-
-    def factor(self, there: int) -> drift.ParityVerdict: ...
-
-    def configs(self, pair: drift.Pair) -> Callable[[drift.Configured], drift.ParityVerdict]: ...
-
-
-def _compared(pair: drift.Pair, rules: _Rules) -> drift.ComparedTopics:
-    """Differences between a topic and its copy, each with a verdict: as declared, or not. The replication factor is
-    compared only if all partitions of a topic have the same."""
-    disparities: list[drift.Disparity] = []
-    here, there = len(pair.here.partitions), len(pair.there.partitions)
-    if here != there:
-        disparities.append(pair.ends.apart("partitions", str(here), str(there), rules.partitions(here, there)))
-    factor, other = pair.here.replication_factor, pair.there.replication_factor
-    if factor is None or factor != other:
-        verdict = drift.ParityVerdict(False, "partitions of one topic differ from each other")
-        if factor is not None and other is not None:
-            verdict = rules.factor(other)
-        disparities.append(pair.ends.apart("replication factor", drift.shown(factor), drift.shown(other), verdict))
-    if config_pairs := tuple(drift.differing(pair)):
-        judge = rules.configs(pair)
-        disparities += (configured.disparity(pair.ends, judge(configured)) for configured in config_pairs)
-    return drift.ComparedTopics(tuple(disparities), pair.unread)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +196,22 @@ def _declared(subject: str, declared: int | None) -> drift.ParityVerdict:
         return drift.ParityVerdict(False, f"{_ONCE}: {declared}")
     why = f"the topic declares no {subject}, so each cluster had its own when the topic was made"
     return drift.ParityVerdict(True, why)
+
+
+def _compared(pair: drift.Pair, rules: _FlowRules | _DeclaredRules) -> drift.ComparedTopics:
+    """Differences between a topic and its copy, each with a verdict: as declared, or not. The replication factor is
+    compared only if all partitions of a topic have the same."""
+    disparities: list[drift.Disparity] = []
+    here, there = len(pair.here.partitions), len(pair.there.partitions)
+    if here != there:
+        disparities.append(pair.ends.apart("partitions", str(here), str(there), rules.partitions(here, there)))
+    factor, other = pair.here.replication_factor, pair.there.replication_factor
+    if factor is None or factor != other:
+        verdict = drift.ParityVerdict(False, "partitions of one topic differ from each other")
+        if factor is not None and other is not None:
+            verdict = rules.factor(other)
+        disparities.append(pair.ends.apart("replication factor", drift.shown(factor), drift.shown(other), verdict))
+    if config_pairs := tuple(drift.differing(pair)):
+        judge = rules.configs(pair)
+        disparities += (configured.disparity(pair.ends, judge(configured)) for configured in config_pairs)
+    return drift.ComparedTopics(tuple(disparities), pair.unread)

@@ -118,12 +118,9 @@ def mirror_impacts(sides: TopologySides) -> Iterator[edit.MirrorImpact]:
     before, after = sides.before, sides.after
     for name in sorted(before.mirrors.keys() | after.mirrors.keys()):
         old, new = before.mirrors.get(name), after.mirrors.get(name)
-        if new is None or not new.flows:
-            if old is not None and old.flows:
-                yield edit.MirrorImpact(
-                    name, edit.Fate.STOPS, because=("it is no longer declared, or has no flow left",)
-                )
-        elif old is None or not old.flows:
+        if new is None:
+            yield edit.MirrorImpact(name, edit.Fate.STOPS, because=("it is no longer declared, or has no flow left",))
+        elif old is None:
             fields = mirror_handover(after, new)
             yield edit.MirrorImpact(
                 name, edit.Fate.STARTS, "", str(fields["fingerprint"]), tuple(f"flow {f}" for f in new.flows)

@@ -17,6 +17,7 @@ from reconciler.replication.handover import AGAIN
 from reconciler.replication.names import is_own_topic
 from reconciler.resources.flows.routes import TopicHop, hops_between
 from reconciler.resources.topics.internal import of_mirrormaker
+from reconciler.text import grouped
 
 _BEGIN_LATE = ("latest", "timestamp")
 
@@ -28,13 +29,10 @@ def copies_of(topology: Topology, live: LiveState) -> Mapping[str, tuple[FlowCop
     """Target -> flows of mirrors, with existing and planned partitions of both sides; for a source topic that the plan
     or a flow creates, those of its remote topic."""
     carried = {name for mirror in topology.mirrors.values() for name in mirror.flows}
-    hops: dict[str, list[TopicHop]] = {name: [] for name in sorted(carried)}
-    for hop in hops_between(topology, live) if carried else ():
-        if hop.flow in hops:
-            hops[hop.flow].append(hop)
+    hops = grouped((hop.flow, hop) for hop in hops_between(topology, live)) if carried else {}
     by_target: dict[str, list[FlowCopies]] = defaultdict(list)
-    for name, some in hops.items():
-        flow = topology.flows[name]
+    for name in sorted(carried):
+        flow, some = topology.flows[name], hops.get(name, ())
         if not (live.known(flow.source) and live.known(flow.target)):
             continue
         partitions: dict[Key, Key] = {}

@@ -197,16 +197,8 @@ def _fields(kind: type) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if f.compare and f.name != "where") if is_dataclass(kind) else ()
 
 
-@dataclass(frozen=True, slots=True)
-class RereadScope:
-    """The basis of a saved plan and nothing more: ``wanted`` of clusters, and the ``mirrors``."""
-
-    wanted: ReadScope
-    mirrors: tuple[str, ...]
-
-
-def basis(observed: Collection[Subject]) -> RereadScope:
-    """``observed``: the subjects of a plan's basis."""
+def basis(observed: Collection[Subject]) -> tuple[ReadScope, tuple[str, ...]]:
+    """What to read of clusters, and the mirrors, for the subjects of a plan's basis and nothing more."""
     topics: dict[str, list[str]] = {subject.cluster: [] for subject in observed if subject.cluster}
     for subject in observed:
         if subject.about in (About.TOPIC_STATE, About.REPLICAS):
@@ -216,6 +208,4 @@ def basis(observed: Collection[Subject]) -> RereadScope:
         return frozenset(subject.cluster for subject in observed if subject.about is about)
 
     mirrors = tuple(subject.name for subject in observed if subject.about is About.MIRROR)
-    return RereadScope(
-        ReadScope(clusters(About.ACL), clusters(About.QUOTA_STATE), (), clusters(About.USER), topics), mirrors
-    )
+    return ReadScope(clusters(About.ACL), clusters(About.QUOTA_STATE), (), clusters(About.USER), topics), mirrors

@@ -5,8 +5,7 @@ which nothing else has to wait; then removals. So nothing can flow before the pl
 removed that a job of this plan still uses, nor a remote topic before its source.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
 from typing import assert_never
 
@@ -16,7 +15,7 @@ from reconciler.model.config_values import number
 from reconciler.model.environment.topology import Principal, TopicRef, Topology
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Planned
-from reconciler.resources.acls.kind import AccessLinks, access_links, used_by_a_job
+from reconciler.resources.acls.kind import access_links, used_by_a_job
 from reconciler.resources.flows.routes import Routing, kept_less_by, sources_among
 from reconciler.resources.kind import world_of
 from reconciler.resources.topics.internal import written_by
@@ -76,76 +75,57 @@ def place_of(change: changes.Change, later: Collection[TopicRef]) -> tuple[int, 
     return _STAGES[stage], offset, change.cluster, _CLASSES[type(change)], name
 
 
-@dataclass(frozen=True, slots=True)
 class _Links:
-    """Ids of changes that later changes may wait for."""
+    """Ids of changes that later changes may have to wait for, looked up once for the whole plan.
 
-    made: Mapping[TopicRef, str]
-    """Topic -> its creation, or the change of its number of partitions."""
-    grown: Mapping[TopicRef, str]
-    """Topic -> the change of its number of partitions alone: a source's new partition waits for its copy's."""
-    remotes: Mapping[TopicRef, Sequence[TopicRef]]
-    """Source topic -> its remote topics."""
-    places: Mapping[str, tuple[TopicRef, ...]]
-    """Mirror -> topics that its job writes."""
-    jobs: tuple[str, ...]
-    """Restarts and stops: until they are done, jobs with former definitions may use what is removed."""
-    replicas: Mapping[TopicRef, str]
-    """Topic -> its reassignment."""
-    before_replicas: Mapping[TopicRef, tuple[str, ...]]
-    """Topic -> changes before its reassignment: new partitions, and a lower min.insync.replicas."""
-    later: Collection[TopicRef]
-    """Topics whose configs wait for their replicas."""
-    access: AccessLinks
-    """What rules wait for, and what waits for them."""
-    rights: Mapping[str, tuple[str, ...]]
-    """Mirror -> changes of users and rights that its job needs."""
-    doomed: Mapping[TopicRef, Sequence[TopicRef]]
-    """Deleted topic -> its deleted sources."""
+    A remote topic's new partitions come before its source's: a record for a missing partition could not be copied. A
+    lower min.insync.replicas comes before fewer replicas, and a higher one after more.
+    """
 
+    def __init__(
+        self, ordered: Sequence[changes.Change], later: Collection[TopicRef], routing: Routing, topology: Topology
+    ) -> None:
+        """``later``: topics whose configs wait for their replicas."""
+        self.later = later
+        # Topic -> its creation, or the change of its number of partitions; and the latter alone, for which a source's
+        # new partition waits.
+        self.made = {it.ref: it.id for it in ordered if isinstance(it, changes.CreateTopic | changes.AddPartitions)}
+        self.grown = {change.ref: change.id for change in ordered if isinstance(change, changes.AddPartitions)}
+        # Topic -> its reassignment, and what comes before that: new partitions, and a lower min.insync.replicas.
+        self.replicas = {it.ref: it.id for it in ordered if isinstance(it, changes.ReassignReplicas)}
+        lowered = {
+            change.ref: change.id
+            for change in ordered
+            if isinstance(change, changes.AlterConfigs)
+            for config in change.configs
+            if config.key == "min.insync.replicas" and (number(config.after) or 0) < (number(config.before) or 0)
+        }
+        self.before_replicas = {ref: [ids[ref] for ids in (self.grown, lowered) if ref in ids] for ref in self.replicas}
 
-def _links(
-    ordered: Sequence[changes.Change], later: Collection[TopicRef], routing: Routing, topology: Topology
-) -> _Links:
-    # A remote topic's new partitions come before its source's: a record for a missing partition could not be copied. A
-    # lower min.insync.replicas comes before fewer replicas, and a higher one after more.
-    """What each later change may have to wait for, looked up once for the whole plan."""
-    made = {it.ref: it.id for it in ordered if isinstance(it, changes.CreateTopic | changes.AddPartitions)}
-    grown = {change.ref: change.id for change in ordered if isinstance(change, changes.AddPartitions)}
-    lowered = {
-        change.ref: change.id
-        for change in ordered
-        if isinstance(change, changes.AlterConfigs)
-        for config in change.configs
-        if config.key == "min.insync.replicas" and (number(config.after) or 0) < (number(config.before) or 0)
-    }
+        # Source topic -> its remote topics. If the same name flows both ways, each side would wait for the other.
+        self.remotes = grouped((route.source, route.remote) for route in routing.routes if not route.two_way)
+        gone = {change.ref for change in ordered if isinstance(change, changes.DeleteTopic)}
+        self.doomed = sources_among(topology, gone)  # deleted topic -> its deleted sources
+        # Restarts and stops: until they are done, jobs with former definitions may use what is removed.
+        self.jobs = [it.id for it in ordered if isinstance(it, changes.RestartMirror | changes.StopMirror)]
 
-    # If the same name flows both ways, each side would wait for the other.
-    remotes = grouped((route.source, route.remote) for route in routing.routes if not route.two_way)
-
-    # Topics that each job writes, and the users and rights that it needs before it starts.
-    access = access_links(ordered, topology)
-    users = [change for change in ordered if isinstance(change, changes.AlterUser)]
-    places: dict[str, tuple[TopicRef, ...]] = {}
-    rights: dict[str, tuple[str, ...]] = {}
-    for name, mirror in topology.mirrors.items():
-        flows = topology.flows_of(mirror)
-        own = topology.clusters[topology.status_cluster(mirror)].own_topics
-        kept = (own.status, own.control) if mirror.hosted else (own.status,)
-        written = {route.remote for route in routing.routes if route.flow in mirror.flows}
-        written |= {topic.ref for flow in flows for topic in written_by(topology, flow)}
-        written |= {TopicRef(topology.status_cluster(mirror), topic) for topic in kept} if flows else set()
-        places[name] = tuple(sorted(written, key=_BY_NAME))
-        sides = {side for flow in flows for side in (flow.source, flow.target)}
-        logins = {side: logs_in_as(topology.clusters[side], Principal.MIRROR) for side in sides} if users else {}
-        own_users = (user.id for user in users if user.cluster in logins and logins[user.cluster] == user.user)
-        rights[name] = (*own_users, *access.before_job(mirror, topology))
-
-    jobs = tuple(change.id for change in ordered if isinstance(change, changes.RestartMirror | changes.StopMirror))
-    replicas = {change.ref: change.id for change in ordered if isinstance(change, changes.ReassignReplicas)}
-    first = {ref: tuple(ids[ref] for ids in (grown, lowered) if ref in ids) for ref in replicas}
-    doomed = sources_among(topology, {change.ref for change in ordered if isinstance(change, changes.DeleteTopic)})
-    return _Links(made, grown, remotes, places, jobs, replicas, first, later, access, rights, doomed)
+        # Mirror -> topics that its job writes, and changes of users and rights that it needs before it starts.
+        self.access = access_links(ordered, topology)
+        self.places: dict[str, list[TopicRef]] = {}
+        self.rights: dict[str, tuple[str, ...]] = {}
+        users = [change for change in ordered if isinstance(change, changes.AlterUser)]
+        for name, mirror in topology.mirrors.items():
+            flows, place = topology.flows_of(mirror), topology.clusters[topology.status_cluster(mirror)]
+            own = place.own_topics
+            kept = (own.status, own.control) if mirror.hosted else (own.status,)
+            written = {route.remote for route in routing.routes if route.flow in mirror.flows}
+            written |= {topic.ref for flow in flows for topic in written_by(topology, flow)}
+            written |= {TopicRef(place.name, topic) for topic in kept}
+            self.places[name] = sorted(written, key=_BY_NAME)
+            sides = {side for flow in flows for side in (flow.source, flow.target)}
+            logins = {side: logs_in_as(topology.clusters[side], Principal.MIRROR) for side in sides} if users else {}
+            own_users = (user.id for user in users if user.cluster in logins and logins[user.cluster] == user.user)
+            self.rights[name] = (*own_users, *self.access.before_job(mirror, topology))
 
 
 def _needs(change: changes.Change, links: _Links) -> tuple[tuple[str, ...], str]:
@@ -204,7 +184,7 @@ def planned(
     live: LiveState,
 ) -> Iterable[Planned]:
     """Each change with its risk, and with the changes that it needs."""
-    links, world = _links(ordered, later, routing, topology), world_of(topology, live, kept_less_by(routing))
+    links, world = _Links(ordered, later, routing, topology), world_of(topology, live, kept_less_by(routing))
     for change in ordered:
         assessment = kind_of(change).assess(change, world)
         needs, why = _needs(change, links)

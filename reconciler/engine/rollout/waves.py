@@ -156,18 +156,6 @@ def _raises_record_size(change: AlterConfigs) -> bool:
     return any(before is not None and after is not None and after > before for before, after in limits)
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutResult:
-    """One run: ``outcomes`` of the whole ``plan``."""
-
-    plan: Plan
-    outcomes: Sequence[Outcome]
-    until: str
-    """The wave after which it should end, or empty."""
-    halted: str
-    """Why its rollout is not over, or empty."""
-
-
 def require_wave(plan: Plan, name: str) -> None:
     """Raises ReconcilerError for an unknown wave."""
     if not name:
@@ -199,18 +187,18 @@ def ending(chosen: Narrowed, until: str) -> Narrowed:
     return Narrowed(cut.plan, (*chosen.held, *cut.held))
 
 
-def code_of(code: ExitCode, ended: RolloutResult) -> ExitCode:
-    """``code``: by the outcomes alone. 5 if the rollout halted after changes of this run or an earlier one; 2 if all
-    changes that were due are done, and later waves remain."""
-    if ended.halted:
-        failed = any(outcome.result is Result.FAILED for outcome in ended.outcomes)
+def code_of(code: ExitCode, plan: Plan, outcomes: Sequence[Outcome], halted: str, until: str = "") -> ExitCode:
+    """``code``: by the outcomes alone, of the whole plan. 5 if the rollout ``halted`` after changes of this run or an
+    earlier one; 2 if all changes up to the wave ``until`` are done, and later waves remain."""
+    if halted:
+        failed = any(outcome.result is Result.FAILED for outcome in outcomes)
         return code if code is ExitCode.ERROR and failed else ExitCode.PARTIAL
-    course = ended.plan.rollout
-    if not ended.until or course is None or ended.plan.unknown or ended.plan.refused:
+    course = plan.rollout
+    if not until or course is None or plan.unknown or plan.refused:
         return code
-    last = course.index(ended.until)
-    later = {planned.id for planned in ended.plan.changes if course.index(planned.wave) > last}
-    now_done = all(outcome.result is Result.DONE for outcome in ended.outcomes if outcome.id not in later)
+    last = course.index(until)
+    later = {planned.id for planned in plan.changes if course.index(planned.wave) > last}
+    now_done = all(outcome.result is Result.DONE for outcome in outcomes if outcome.id not in later)
     return ExitCode.CHANGES if later and now_done else code
 
 

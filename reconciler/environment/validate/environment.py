@@ -17,10 +17,10 @@ from reconciler.model.environment.topology import Flow, Topic, Topology
 from reconciler.model.principals import AccessRole, AclBinding, PatternType
 from reconciler.resources.acls.derive_from_flows import FlowTopics, lets_write, mirror_principals
 from reconciler.resources.acls.roles import expand_stable
-from reconciler.resources.flows.loops import Unproved, find_loops
+from reconciler.resources.flows.loops import find_loops
 from reconciler.resources.flows.names.automata import MAX_NAME, Intersection, UndecidedError, every_name, names
 from reconciler.resources.flows.names.carried import FlowNaming, travels_of
-from reconciler.resources.flows.provenance_proof import may_share
+from reconciler.resources.flows.provenance_proof import Unproved, may_share
 from reconciler.resources.flows.routes import is_copy
 from reconciler.text import grouped, sentence
 

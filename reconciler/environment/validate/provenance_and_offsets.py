@@ -11,7 +11,7 @@ from reconciler.model.environment.topology import Flow, Topology
 from reconciler.replication.policy import policy_word
 from reconciler.resources.flows.names.automata import Language, UndecidedError, both, shortest
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.provenance_proof import Undecided, find_doubled
+from reconciler.resources.flows.provenance_proof import Unproved, find_doubled
 
 TRUNCATED = "source_truncated"
 _RECORD_WORK = {
@@ -51,7 +51,7 @@ def check_provenance(topology: Topology, travels: Mapping[str, FlowNaming], plac
         )
 
     for doubled in find_doubled(travels.values()):
-        if isinstance(doubled, Undecided):
+        if isinstance(doubled, Unproved):
             problem = f"no proof that no record arrives twice over the flows {', '.join(doubled.flows)}"
             why = (
                 "The paths or expressions are too many to follow all of them, or a custom naming policy is among the "

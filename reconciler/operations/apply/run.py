@@ -20,7 +20,7 @@ from reconciler.engine.plan.build import basis_now, still_true
 from reconciler.engine.plan.file import basis
 from reconciler.engine.plan.impact import about, empty_then, filled
 from reconciler.engine.plan.select import Narrowed, known_part, retention_steps_only, with_held
-from reconciler.engine.rollout.waves import RolloutResult, code_of, ending, require_wave
+from reconciler.engine.rollout.waves import code_of, ending, require_wave
 from reconciler.errors import BlockedError, ExitCode, Moved, ReconcilerError, StalePlan
 from reconciler.model.changes import AddPartitions, Change, Reason, RestartMirror, StartMirror, Why
 from reconciler.model.config_values import duration
@@ -105,7 +105,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
         execute.ignore_gates(request.ignore)
         said = _Said(chosen.plan)
         outcomes = with_held(plan, chosen.held, execute.carry_out(chosen.plan, said))
-        code = code_of(limits.exit_code(outcomes, plan), RolloutResult(plan, outcomes, request.until, execute.halted))
+        code = code_of(limits.exit_code(outcomes, plan), plan, outcomes, execute.halted, request.until)
         # Changes are done even if their audit record is incomplete, so this is a partial success, not a failure.
         if execute.unrecorded:
             say(execute.unrecorded)
@@ -241,10 +241,10 @@ def guard_saved(session: Session, saved: Plan, consent: Consent) -> Plan:
 
 def what_moved(session: Session, planned: Plan) -> tuple[Moved, ...]:
     """Facts of the plan's basis that have changed since. Reads nothing else."""
-    needed = basis([observation.subject for observation in planned.basis.observed])
-    readers = {name: session.clusters[name] for name in needed.wanted.topics or () if name in session.clusters}
-    session.find_strays(set(needed.mirrors))
-    live = observe(readers, session.runner, needed.mirrors, needed.wanted)
+    wanted, mirrors = basis([observation.subject for observation in planned.basis.observed])
+    readers = {name: session.clusters[name] for name in wanted.topics or () if name in session.clusters}
+    session.find_strays(set(mirrors))
+    live = observe(readers, session.runner, mirrors, wanted)
     if unknown := live.unanswered:
         why = "\n".join(f"  {each_unknown.subject}: {each_unknown.error}" for each_unknown in unknown)
         todo = "Fix it and apply again."

@@ -219,8 +219,7 @@ def record_rights(role: AccessRole | None, topology: Topology, cluster: str) -> 
         return
     applies, own = role is AccessRole.RECONCILER_APPLY, topology.clusters[cluster].own_topics
     yield from own_rights(role, own)
-    # A mirror without flows has no job, and no pause of it is ever written.
-    kept = [m for m in topology.mirrors.values() if m.flows and topology.status_cluster(m) == cluster]
+    kept = [mirror for mirror in topology.mirrors.values() if topology.status_cluster(mirror) == cluster]
     if kept and applies:
         yield TOPIC, NamePattern(own.status), Operation.WRITE
     if any(mirror.hosted for mirror in kept):

@@ -18,7 +18,7 @@ from itertools import islice
 
 from reconciler.resources.flows.names import automata
 from reconciler.resources.flows.names.carried import FlowNaming
-from reconciler.resources.flows.provenance_proof import FlowPath, cut_everywhere, goes_round
+from reconciler.resources.flows.provenance_proof import FlowPath, Unproved, cut_everywhere, goes_round
 
 MAX_STATES = 20_000  # for all questions between clusters that reach each other
 MAX_WALKS = 50_000
@@ -53,13 +53,6 @@ class Loop:
         way = [f"{self.hops[0].source}/{self.hops[0].before}"]
         way += [f"-({hop.flow})-> {hop.target}/{hop.after}" for hop in self.hops]
         return " ".join(way)
-
-
-@dataclass(frozen=True, slots=True)
-class Unproved:
-    """Flows for which the search was given up."""
-
-    flows: tuple[str, ...]
 
 
 @dataclass(slots=True)

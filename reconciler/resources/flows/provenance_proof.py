@@ -38,7 +38,7 @@ class Doubled:
 
 
 @dataclass(frozen=True, slots=True)
-class Undecided:
+class Unproved:
     """The search was given up, or a custom naming policy prevents it."""
 
     flows: tuple[str, ...]
@@ -120,7 +120,7 @@ def may_share(left: Flow, right: Flow) -> bool:
     return left.provenance is not None and right.provenance is not None
 
 
-def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ...]:
+def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Unproved, ...]:
     """One example for each pair of flows with provenance that bring the same record to the same topic."""
     all_of_them = sorted(travels, key=lambda travel: travel.flow.name)
     # Flows with provenance that share a target.
@@ -131,7 +131,7 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
     if not asked:
         return ()
     if any(travel.custom for travel in all_of_them):
-        return (Undecided(tuple(sorted(asked))),)
+        return (Unproved(tuple(sorted(asked))),)
     by_source = grouped((travel.flow.source, travel) for travel in all_of_them)
     search = _Search(by_source)
     try:
@@ -149,7 +149,7 @@ def find_doubled(travels: Iterable[FlowNaming]) -> tuple[Doubled | Undecided, ..
                         waiting.append(longer)
                     before.append(longer)
     except automata.UndecidedError:
-        return (*search.found.values(), Undecided(tuple(sorted(asked))))
+        return (*search.found.values(), Unproved(tuple(sorted(asked))))
     return tuple(search.found.values())
 
 

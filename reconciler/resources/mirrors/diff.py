@@ -37,7 +37,7 @@ def compare_mirrors(
         live_mirror = live.mirrors.get(mirror.name, Unknown(f"mirror {mirror.name}", "its job was not looked for"))
         if isinstance(live_mirror, Unknown):
             # A silent status cluster is reported with that cluster, and with its dependents.
-            heard = not mirror.flows or live.known(topology.status_cluster(mirror)) is not None
+            heard = live.known(topology.status_cluster(mirror)) is not None
             yield Findings(unknown=(live_mirror,) if heard else ())
         elif stuck := sorted(blocked.keys() & set(mirror.flows)):
             todo = "Fix what could not be read; then the job is compared again."

@@ -46,21 +46,17 @@ class InternalTopic:
 
 def internal_topics(topology: Topology) -> tuple[InternalTopic, ...]:
     """Each topic once, in order of cluster and name, with the reasons of all its mirrors."""
-    by_mirror: list[tuple[str, InternalTopic]] = []
+    written: list[tuple[str, InternalTopic]] = []
     for mirror in topology.mirrors.values():
         place = topology.clusters[topology.status_cluster(mirror)]
-        if mirror.flows:
-            status = TopicRef(place.name, place.own_topics.status)
-            by_mirror.append((mirror.name, InternalTopic(status, 1, STATUS_CONFIGS, "writes its status there")))
-            if mirror.hosted:
-                control = TopicRef(place.name, place.own_topics.control)
-                by_mirror.append(
-                    (mirror.name, InternalTopic(control, 1, CONTROL_CONFIGS, "is kept by hosts, which read there"))
-                )
+        status = TopicRef(place.name, place.own_topics.status)
+        kept = [InternalTopic(status, 1, STATUS_CONFIGS, "writes its status there")]
+        if mirror.hosted:
+            control = TopicRef(place.name, place.own_topics.control)
+            kept.append(InternalTopic(control, 1, CONTROL_CONFIGS, "is kept by hosts, which read there"))
         for flow in topology.flows_of(mirror):
-            for kept in written_by(topology, flow):
-                by_mirror.append((mirror.name, kept))
-    written = tuple(by_mirror)
+            kept += written_by(topology, flow)
+        written += ((mirror.name, topic) for topic in kept)
     writers = grouped(((topic.ref, topic.reason, topic.partitions), name) for name, topic in written)
     configs = {topic.ref: topic.configs for _, topic in written}
     topics: dict[TopicRef, InternalTopic] = {}

@@ -53,12 +53,8 @@ class KeptLess:
 
     @property
     def words(self) -> str:
-        return f"{self._values}: {self._effect}"
-
-    @property
-    def _values(self) -> str:
         there, here = (f"{human(self.key, one.value)} ({one.source.value})" for one in (self.there, self.here))
-        return f"{self.key} is {there} on {self.remote.cluster}, {here} on {self.source.cluster}"
+        return f"{self.key} is {there} on {self.remote.cluster}, {here} on {self.source.cluster}: {self._effect}"
 
     @property
     def _effect(self) -> str:

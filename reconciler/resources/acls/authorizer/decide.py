@@ -30,9 +30,9 @@ class AccessRequest:
     name: str
     host: str = "192.0.2.1"  # TEST-NET-1: an address that no rule names
 
-    def __str__(self) -> str:
-        where = str(self.resource) if self.resource is ResourceType.CLUSTER else f"{self.resource} {self.name}"
-        return f"{self.principal} {self.operation} on {where}"
+    @property
+    def where(self) -> str:
+        return str(self.resource) if self.resource is ResourceType.CLUSTER else f"{self.resource} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)

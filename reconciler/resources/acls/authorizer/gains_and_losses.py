@@ -52,11 +52,6 @@ class LockedOut:
     today: AclBinding | None
     by: AclBinding | None
 
-    def __str__(self) -> str:
-        because = f"the rule '{self.by}' denies it" if self.by else "no rule that is left allows it"
-        allowed = f", which '{self.today}' allows today" if self.today else ""
-        return f"{self.request} would be denied{allowed}: {because}"
-
 
 def shifts(
     before: Rulebook, after: Rulebook, touched: Iterable[AclBinding], names: Names, cluster: str = ""

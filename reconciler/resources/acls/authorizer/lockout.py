@@ -81,12 +81,10 @@ def own_lockouts(
             # Each lost right with the rule at fault: the reader has to know which entry of git to change.
             proofs = []
             for out in lost[:SHOWN]:
-                asked_of = out.request.resource
-                where = "cluster" if asked_of is ResourceType.CLUSTER else f"{asked_of} {out.request.name}"
                 because = (
                     f"'{out.by}' denies it" if out.by else f"'{out.today}' goes and no rule that is left allows it"
                 )
-                proofs.append(f"{out.request.operation} on {where}: {because}")
+                proofs.append(f"{out.request.operation} on {out.request.where}: {because}")
             more = f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
             who = "the job of its flows" if kind is Principal.MIRROR else f"its own {kind} principal"
             problem = f"this plan would lock {who}, {needs.name}, out of {cluster}: {'; '.join(proofs)}{more}"

@@ -130,11 +130,7 @@ def _principal(needs: Needs, evidence: Evidence) -> ProbeCheck:
     lost = {**dict(_lost_by_rules(needs, evidence, login)), **dict(_lost_by_word(needs, evidence, login))}
     if lost:
         worst = sorted(lost.items(), key=lambda pair: pair[0].resource is not ResourceType.CLUSTER)
-        parts = []
-        for acl, cause in worst[:BRIEF]:
-            where = str(acl.resource) if acl.resource is ResourceType.CLUSTER else f"{acl.resource} {acl.name}"
-            parts.append(f"{acl.operation} on {where}: {cause.text}")
-        shown = "; ".join(parts)
+        shown = "; ".join(f"{acl.operation} on {_request(acl).where}: {cause.text}" for acl, cause in worst[:BRIEF])
         more = f"; and {len(lost) - BRIEF} more" if len(lost) > BRIEF else ""
         # The wave's own changes are undone with it; only other clients' changes need a command.
         causes = dict.fromkeys(

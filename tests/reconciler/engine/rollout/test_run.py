@@ -14,7 +14,7 @@ from reconciler.engine.apply.limits import ApplyLimits, Silent
 from reconciler.engine.apply.run import apply
 from reconciler.engine.loop import Round
 from reconciler.engine.rollout.run import Conductor, RolloutOptions, Settling, looked
-from reconciler.engine.rollout.waves import GateScope, RolloutResult, code_of
+from reconciler.engine.rollout.waves import GateScope, code_of
 from reconciler.errors import BlockedError, ExitCode
 from reconciler.model.environment.rollout import Gates, Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology
@@ -123,7 +123,7 @@ def run(course: Course, want: Topology, manner: RolloutOptions | None = None) ->
 def code(want: Topology, course: Course, ended: tuple[Sequence[Outcome], Conductor], plan: Plan) -> ExitCode:
     outcomes, conductor = ended
     alone = ExitCode.DONE if all(one.result is Result.DONE for one in outcomes) else ExitCode.PARTIAL
-    return code_of(alone, RolloutResult(plan, outcomes, "", conductor.halted))
+    return code_of(alone, plan, outcomes, conductor.halted)
 
 
 def check(diary: Sequence[tuple[str, str, int]]) -> None:

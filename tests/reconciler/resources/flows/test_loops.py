@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from reconciler.model.environment.topology import Flow
 from reconciler.replication.handover import Naming
-from reconciler.resources.flows.loops import Loop, Unproved, find_loops
+from reconciler.resources.flows.loops import Loop, find_loops
 from reconciler.resources.flows.names.carried import FlowNaming, travel_of
+from reconciler.resources.flows.provenance_proof import Unproved
 from tests.support.builders import flow
 
 DEFAULT = Naming()
