@@ -59,7 +59,7 @@ if settings.get_current_profile_name() == "repeatable":
     providers._get_local_constants = lambda: providers._local_constants
 
 # The most expensive first; tests that start clusters of their own come before them.
-_PROFILES = ("ha", "ha_east", "trio", "kerberos", "secure", "plain")
+_PROFILES = ("ha", "ha_east", "trio", "kerberos", "kerberos_east", "secure", "plain")
 _clusters: dict[str, contextlib.ExitStack] = {}
 _last: dict[str, pytest.Item] = {}
 _without_brokers = False  # while a test runs that no mark and no fixture's name shows to need one
@@ -185,15 +185,34 @@ def _skip_without_scram() -> None:
 @pytest.fixture(scope="session")
 def realm() -> Iterator[Sandbox]:
     """As ``secure``, with Kerberos beside it. Skipped where no KDC is installed (decision 259)."""
+    yield from _realm()
+
+
+@pytest.fixture(scope="session")
+def realm_east() -> Iterator[Sandbox]:
+    """As ``realm``, without west, for tests of one cluster."""
+    yield from _realm(only="east")
+
+
+def _realm(only: str = "") -> Iterator[Sandbox]:
     if lacking := kdc.missing():
         pytest.skip(f"no Kerberos: {', '.join(lacking)} not installed (apt-get install krb5-kdc krb5-admin-server)")
     _skip_without_scram()
-    yield from _sandbox("kerberos")
+    yield from _sandbox("kerberos", only=only)
 
 
 @pytest.fixture
 def kerberos(realm: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     """Its realm is this process' as well."""
+    return _entered(realm, monkeypatch)
+
+
+@pytest.fixture
+def kerberos_east(realm_east: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
+    return _entered(realm_east, monkeypatch)
+
+
+def _entered(realm: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Sandbox:
     monkeypatch.setenv("KRB5_CONFIG", realm.secrets()["KRB5_CONFIG"])
     return realm
 

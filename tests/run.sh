@@ -34,18 +34,18 @@ share others 0 -m "not ($brokers) and not long" tests --ignore tests/reconciler
 command=$python
 $python -m tests.support.jobs.class_archive
 long_ones_out="($brokers) and not long" # make test-clusters runs those
-share spark 1 -m "$long_ones_out" tests/e2e/spark tests/interop tests/reconciler tests/e2e/test_wheel.py \
-    tests/e2e/mirror/test_killed_failover.py tests/e2e/mirror/test_failover_rights.py tests/mirror/clients/test_mechanisms.py
-share lanes 1 -m "$long_ones_out" tests/mirror/lane tests/mirror/record_work tests/mirror/groups tests/mirror/report \
-    tests/mirror/cluster_mode tests/mirror/leases tests/workflows --ignore tests/mirror/groups/test_rights.py
-share mirror 1 -m "$long_ones_out" tests/mirror/conditions tests/mirror/driver tests/mirror/verify tests/conformance \
-    tests/mirror/groups/test_rights.py
-share brokers 1 -m "$long_ones_out" tests --ignore tests/e2e/spark --ignore tests/interop --ignore tests/reconciler \
-    --ignore tests/e2e/test_wheel.py --ignore tests/e2e/mirror/test_killed_failover.py \
-    --ignore tests/e2e/mirror/test_failover_rights.py --ignore tests/mirror/clients/test_mechanisms.py \
-    --ignore tests/mirror/lane --ignore tests/mirror/record_work --ignore tests/mirror/groups --ignore tests/mirror/report \
-    --ignore tests/mirror/cluster_mode --ignore tests/mirror/leases --ignore tests/workflows --ignore tests/mirror/conditions \
-    --ignore tests/mirror/driver --ignore tests/mirror/verify --ignore tests/conformance
+# The clusters with users are started in two shares alone, "spark" and "brokers"; what starts Spark ends both of the first.
+spark="tests/conformance tests/interop tests/reconciler tests/e2e/test_wheel.py tests/e2e/mirror/test_failover_rights.py
+    tests/mirror/clients/test_mechanisms.py tests/mirror/driver/test_rights.py tests/mirror/groups/test_rights.py
+    tests/e2e/spark/test_cutover.py tests/e2e/spark/test_mirror_job.py"
+mirror="tests/mirror/conditions tests/mirror/driver tests/mirror/verify tests/e2e/mirror/test_killed_failover.py tests/e2e/spark"
+lanes="tests/mirror/lane tests/mirror/record_work tests/mirror/groups tests/mirror/report tests/mirror/cluster_mode
+    tests/mirror/leases tests/workflows"
+without() { printf -- ' --ignore %s' "$@"; } # what another share has
+share spark 1 -m "$long_ones_out" $spark
+share mirror 1 -m "$long_ones_out" $mirror $(without $spark)
+share lanes 1 -m "$long_ones_out" $lanes $(without $spark)
+share brokers 1 -m "$long_ones_out" tests $(without $spark $mirror $lanes)
 
 failed=
 unfit=

@@ -16,8 +16,9 @@ from reconciler.resources.acls.authorizer.decide import AccessRequest, Rulebook
 
 pytestmark = pytest.mark.slow
 
-SETS = 250
-REQUESTS = 40  # 10,000 pairs
+SETS = 60
+AT_NIGHT = 250  # with the requests of each 10,000 pairs
+REQUESTS = 40
 PRINCIPALS = ("User:a", "User:b", "User:*", "Group:a")
 HOSTS = ("*", "192.0.2.1", "192.0.2.2")
 NAMES = {
@@ -145,10 +146,11 @@ class Real:
         return [found[at] for at in range(len(requests))]
 
 
-def test_agrees_with_the_real_one(java: Java) -> None:
+@pytest.mark.parametrize("sets", [SETS, pytest.param(AT_NIGHT, marks=pytest.mark.long)])
+def test_agrees_with_the_real_one(java: Java, sets: int) -> None:
     chance = random.Random(20260101)
     wrong, allowed = [], 0
-    for number in range(SETS):
+    for number in range(sets):
         rules = list({_rule(chance) for _ in range(chance.randint(0, 30))})
         everyone = number % 5 == 0
         real, ours = Real(java, rules, everyone), Rulebook.of(rules, ["User:root"], everyone)
@@ -158,6 +160,6 @@ def test_agrees_with_the_real_one(java: Java) -> None:
             if theirs != ours.allows(request):
                 wrong.append((request, ours.decide(request), theirs, rules))
     assert wrong == []
-    assert 0.05 < allowed / (SETS * REQUESTS) < 0.95, "the requests must be worth asking"
+    assert 0.05 < allowed / (sets * REQUESTS) < 0.95, "the requests must be worth asking"
     root = AccessRequest("User:root", Operation.ALTER, ResourceType.CLUSTER, "kafka-cluster")
     assert Real(java, [], False).allows([root]) == [True]

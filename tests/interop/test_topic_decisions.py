@@ -101,8 +101,10 @@ def _only_separators_follow(flow: AskedFlow, name: str) -> bool:
     return False
 
 
-def test_every_decision_is_that_of_mirrormaker_2() -> None:
-    asked = [(flow, _names(flow)) for flow in _flows()]
+@pytest.mark.parametrize("of", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_every_decision_is_that_of_mirrormaker_2(of: int) -> None:
+    """Of one flow in three by day: each policy, separator, pair of aliases and expression is among them."""
+    asked = [(flow, _names(flow)) for flow in list(_flows())[::of]]
     lines = [line for flow, names in asked for line in (flow.line, *names)]
     program = Path(__file__).parent / "TopicDecisions.java"
     classes = f"{jars.ensure(release=MIRRORMAKER)}/*"
@@ -131,7 +133,7 @@ def test_every_decision_is_that_of_mirrormaker_2() -> None:
                 )
     assert next(theirs, None) is None
     assert wrong == [], wrong[:5]
-    assert decided > 30_000
+    assert decided > 90_000 / of
     assert 0.2 < carried / decided < 0.8, "the table must be worth asking"
     assert len(better) < decided / 100, better[:5]
 

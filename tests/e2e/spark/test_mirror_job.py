@@ -343,6 +343,7 @@ def test_a_graceful_stop_commits_and_says_stopped(mirror: Mirror) -> None:
     assert "Traceback" not in job.log
 
 
+@pytest.mark.long
 def test_a_hand_over_of_another_format_is_one_clear_sentence(mirror: Mirror) -> None:
     job = Job(mirror.folder / "format", {**handover(mirror.west, "x", mirror.flows), "format_version": 7})
     job.start()

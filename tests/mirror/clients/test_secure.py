@@ -50,14 +50,26 @@ NOW = int(time.time() * 1000)
 
 
 @pytest.fixture
-def flow(secure: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+def few(secure: Sandbox, unique: str, create_topic: CreateTopic) -> Flow:
+    """Records enough to be refused."""
     made = Flow(secure["east"], secure["west"], unique, 2)
     create_topic(made.source, made.topic, 2)
     create_topic(made.target, made.remote, 2)
     for partition in range(2):
-        records = [(b"%d" % i, b"v" * 2000, (), NOW) for i in range(3000)]
-        fill(made.source, made.topic, records, partition, compression_type="none", linger_ms=20)
+        fill(made.source, made.topic, _records(range(20)), partition)
     return made
+
+
+@pytest.fixture
+def flow(few: Flow) -> Flow:
+    """Many frames of TLS."""
+    for partition in range(2):
+        fill(few.source, few.topic, _records(range(20, 3000)), partition, compression_type="none", linger_ms=20)
+    return few
+
+
+def _records(numbers: range) -> list[tuple[bytes, bytes, tuple[()], int]]:
+    return [(b"%d" % number, b"v" * 2000, (), NOW) for number in numbers]
 
 
 @pytest.mark.parametrize("kind", ["scram", "mtls"])
@@ -97,11 +109,11 @@ def _settings(lane: LaneSpec) -> FlowSettings:
     return replace(made, name=lane.flow, source=lane.source, target=lane.target, mirrormaker_topics=asked)
 
 
-def test_secrets_are_resolved_where_the_connection_is_opened(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = flow.source.client("mirror")
+def test_secrets_are_resolved_where_the_connection_is_opened(few: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = few.source.client("mirror")
     monkeypatch.setenv("EAST_PASSWORD", source["sasl.password"])
     referring = {**source, "sasl.password": "${env:EAST_PASSWORD}"}
-    report, _ = replace(flow, clients=(referring, flow.target.client("mirror"))).run(batch_path)
+    report, _ = replace(few, clients=(referring, few.target.client("mirror"))).run(batch_path)
     assert report.end is LaneEnd.STOPPED, report
 
 
@@ -114,14 +126,14 @@ def _fails(flow: Flow, **target: str) -> LaneReport:
     return report
 
 
-def test_a_wrong_password_is_reported_and_not_printed(flow: Flow) -> None:
-    report = _fails(flow, sasl_password="not the password")
+def test_a_wrong_password_is_reported_and_not_printed(few: Flow) -> None:
+    report = _fails(few, sasl_password="not the password")
     assert "SCRAM-SHA-512" in report.error
     assert "not the password" not in repr(report)
 
 
-def test_a_certificate_of_another_authority_is_refused(flow: Flow) -> None:
-    report = _fails(flow, ssl_ca_location=str(flow.source.ca))
+def test_a_certificate_of_another_authority_is_refused(few: Flow) -> None:
+    report = _fails(few, ssl_ca_location=str(few.source.ca))
     assert "certificate" in report.error
 
 
@@ -167,11 +179,11 @@ def test_a_client_certificate_that_the_broker_refuses_is_reported_and_one_put_in
         ({"security.protocol": "tls"}, "tls"),
     ],
 )
-def test_a_setting_that_would_weaken_security_is_an_error(flow: Flow, settings: Mapping[str, str], named: str) -> None:
-    report = _fails(flow, **{key.replace(".", "_"): value for key, value in settings.items()})
+def test_a_setting_that_would_weaken_security_is_an_error(few: Flow, settings: Mapping[str, str], named: str) -> None:
+    report = _fails(few, **{key.replace(".", "_"): value for key, value in settings.items()})
     assert named in report.error
     assert [one.code for one in report.progress.conditions] == ["setting_not_supported"]
-    assert f"cluster {flow.target.name}" in report.progress.conditions[0].text
+    assert f"cluster {few.target.name}" in report.progress.conditions[0].text
 
 
 def at_west(secure: Sandbox, topic: str, operation: AclOperation, permission: AclPermissionType) -> None:
@@ -228,7 +240,7 @@ def test_a_topic_it_may_not_use_is_a_condition_and_stops_alone(
     assert all(lacks in each.todo for each in control.reports[-1].conditions), control.reports[-1].conditions
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("at_least_once", marks=pytest.mark.long)])
 def test_a_topic_whose_positions_it_may_no_longer_write_gets_nothing_again_and_again(
     secure: Sandbox, unique: str, create_topic: CreateTopic, delivery: Any
 ) -> None:

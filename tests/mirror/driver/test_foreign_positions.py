@@ -162,7 +162,9 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "OLD_WITHIN_S", 1.0)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.long] if kind == "latest" else []) for kind in KINDS]
+)
 def test_it_is_stopped_at_every_start_until_a_seek(flow: Flow, kind: str) -> None:
     named = settings(flow, **KINDS[kind])
     first = replace(named, start=Start())

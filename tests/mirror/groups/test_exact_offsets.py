@@ -72,7 +72,7 @@ def _round(flow: Flow, number: int, writers: list[Producer], plain: Producer) ->
         (writer.abort_transaction if (number + index) % 3 == 0 else writer.commit_transaction)(20)
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "classic", "at_least_once"])
+@pytest.mark.parametrize("delivery", ["exactly_once", pytest.param("classic", marks=pytest.mark.long), "at_least_once"])
 def test_aborted_records_markers_and_several_sessions(
     flow: Flow, delivery: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -201,7 +201,7 @@ def until(what: str, wanted: Callable[[], Any], job: Job, seconds: float = 60.0)
         if got:
             return got
         assert job.process is None or job.process.poll() is None, f"the job ended: {job.log[-3000:]}"
-        time.sleep(0.2)
+        time.sleep(0.5)  # a look connects, and often reads a topic from its beginning
     raise AssertionError(f"never seen: {what}; the job's log:\n{job.log[-3000:]}")
 
 

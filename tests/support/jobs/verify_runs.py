@@ -213,5 +213,5 @@ def until(what: str, wanted: Callable[[], object], seconds: float = 90.0) -> Non
     while time.monotonic() < end:
         if wanted():
             return
-        time.sleep(0.2)
+        time.sleep(0.5)  # most looks start a command or read a topic
     raise AssertionError(f"never seen: {what}")

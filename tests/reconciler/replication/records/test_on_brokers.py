@@ -73,7 +73,7 @@ async def values(topic: CompactedTopic) -> dict[str, bytes] | None:
     return None if await topic.read() is None else dict(topic.values())
 
 
-@pytest.fixture(params=["plain", "secure"])
+@pytest.fixture(params=["plain", pytest.param("secure", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, unique: str, create_topic: CreateTopic) -> Iterator[Place]:
     east = request.getfixturevalue(request.param)["east"]
     with KafkaCluster(real_cluster(east)) as admin:

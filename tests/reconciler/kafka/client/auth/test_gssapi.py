@@ -41,6 +41,11 @@ def log_in(client: Mapping[str, str], seconds: float = 0.0) -> float:
         return runner.run(run())
 
 
+@pytest.fixture
+def kerberos(kerberos_east: Sandbox) -> Sandbox:
+    return kerberos_east
+
+
 def login(kerberos: Sandbox, of: str = "plan", **other: str) -> KerberosLogin:
     return KerberosLogin(keytab=str(kdc.keytab(kerberos.home, of)), **other)
 
