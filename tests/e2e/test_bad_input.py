@@ -124,7 +124,7 @@ def test_an_unreachable_cluster_is_unknown_and_blocks_what_rests_on_it(
     assert any(str(port) in json.dumps(one) for one in value["unknown"])
     applied = cli("apply", env, "--yes")
     assert applied.code == 1
-    assert unique not in AdminClient(plain["east"].client()).list_topics(timeout=10).topics
+    assert unique not in AdminClient(plain["east"].client()).list_topics(timeout=30).topics
 
 
 def test_another_cluster_than_the_declared_one_is_left_alone(
@@ -138,7 +138,7 @@ def test_another_cluster_than_the_declared_one_is_left_alone(
         assert ended.code == 3
         assert "AAAAAAAAAAAAAAAAAAAAAA" in ended.words
         assert plain["west"].cluster_id in ended.words
-    assert unique not in AdminClient(plain["west"].client()).list_topics(timeout=10).topics
+    assert unique not in AdminClient(plain["west"].client()).list_topics(timeout=30).topics
 
 
 def test_a_denied_principal_learns_what_it_lacks(
@@ -189,7 +189,7 @@ def test_a_stale_plan_is_refused_with_what_moved(
     ended = cli("apply", env, "--plan", saved, "--yes")
     assert ended.code == 4
     assert unique in ended.words
-    topic = AdminClient(plain["east"].client()).list_topics(unique, timeout=10).topics[unique]
+    topic = AdminClient(plain["east"].client()).list_topics(unique, timeout=30).topics[unique]
     assert len(topic.partitions) == 1
 
 
@@ -208,7 +208,7 @@ def test_no_one_to_ask_means_nothing_is_done(cli: Cli, write: Write, plain: Sand
     ended = cli("apply", write(text))
     assert ended.code == 1
     assert "--yes" in ended.words
-    assert unique not in AdminClient(plain["east"].client()).list_topics(timeout=10).topics
+    assert unique not in AdminClient(plain["east"].client()).list_topics(timeout=30).topics
 
 
 @pytest.mark.parametrize("command", ["validate", "plan", "run", "apply", "drift"])

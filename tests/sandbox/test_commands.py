@@ -67,7 +67,7 @@ def test_up_twice_down_and_up_again_on_the_same_data(
 
     # What was written must be found again: the cluster is the same one, on whatever ports.
     again = commands.up("plain", base + 10, heap="256m")
-    seen = AdminClient(again.sandbox["east"].client()).list_topics(timeout=10)
+    seen = AdminClient(again.sandbox["east"].client()).list_topics(timeout=30)
     assert "written" in seen.topics
     assert seen.cluster_id == again.sandbox["east"].cluster_id == "sandbox-older-east-AAA"
     note = commands.render_up(again).partition("note: ")[2]

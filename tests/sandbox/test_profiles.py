@@ -31,7 +31,7 @@ def broker_configs(cluster: ClusterHandle) -> dict[str, str]:
     resource = ConfigResource(ResourceType.BROKER, str(cluster.brokers[0].node_id))
     client = admin(cluster.super_client())
     (described,) = client.describe_configs([resource]).values()
-    return {name: entry.value for name, entry in described.result(10).items()}
+    return {name: entry.value for name, entry in described.result(30).items()}
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_no_broker_listens_beyond_loopback(profile: str, request: pytest.Fixture
 
 
 def test_two_clusters_of_their_own(plain: Sandbox) -> None:
-    seen = {name: admin(handle.client()).list_topics(timeout=10).cluster_id for name, handle in plain.clusters.items()}
+    seen = {name: admin(handle.client()).list_topics(timeout=30).cluster_id for name, handle in plain.clusters.items()}
     assert seen == {name: handle.cluster_id for name, handle in plain.clusters.items()}
     assert seen == {name: cluster_id_of("plain", name) for name in ("east", "west")}, "environments declare them"
     assert len(set(seen.values())) == 2
@@ -54,7 +54,7 @@ def test_two_clusters_of_their_own(plain: Sandbox) -> None:
 def test_topics_are_never_made_by_chance(plain: Sandbox, unique: str) -> None:
     error = produce(plain["east"].client(), unique, timeout_ms=2_000)
     assert error is not None
-    assert unique not in admin(plain["east"].client()).list_topics(timeout=10).topics
+    assert unique not in admin(plain["east"].client()).list_topics(timeout=30).topics
 
 
 @pytest.mark.long
@@ -76,9 +76,9 @@ def test_ha_places_three_replicas_in_three_racks(ha: Sandbox, unique: str, creat
     for cluster in ha.clusters.values():
         create_topic(cluster, unique, partitions=3)
         client = admin(cluster.client())
-        racks = {node.id: node.rack for node in client.describe_cluster().result(10).nodes}
+        racks = {node.id: node.rack for node in client.describe_cluster().result(30).nodes}
         assert len(set(racks.values())) == 3
-        partitions = client.list_topics(unique, timeout=10).topics[unique].partitions.values()
+        partitions = client.list_topics(unique, timeout=30).topics[unique].partitions.values()
         assert {frozenset(partition.replicas) for partition in partitions} == {frozenset({1, 2, 3})}
         assert broker_configs(cluster)["min.insync.replicas"] == "2"
         assert broker_configs(cluster)["offsets.topic.replication.factor"] == "3"
@@ -93,7 +93,7 @@ def test_a_frozen_broker_answers_again_when_thawed(plain: Sandbox) -> None:
             client.list_topics(timeout=1)
     finally:
         thaw(cluster)
-    assert client.list_topics(timeout=10).cluster_id == cluster.cluster_id
+    assert client.list_topics(timeout=30).cluster_id == cluster.cluster_id
 
 
 @pytest.mark.long
@@ -106,14 +106,14 @@ def test_ha_serves_with_a_broker_killed_and_takes_it_back(ha: Sandbox, unique: s
         assert produce(acks_all, unique) is None
     finally:
         cluster.start(3)
-    assert len(admin(cluster.client()).list_topics(timeout=10).brokers) == 3
+    assert len(admin(cluster.client()).list_topics(timeout=30).brokers) == 3
 
 
 @pytest.mark.parametrize("principal", ["admin", "plan", "apply", "mirror", "user"])
 def test_principals_log_in_by_password_and_by_certificate(secure: Sandbox, principal: str) -> None:
     for cluster in secure.clusters.values():
         for settings in (cluster.client(principal), cluster.mtls_client(principal)):
-            assert admin(settings).list_topics(timeout=10).cluster_id == cluster.cluster_id
+            assert admin(settings).list_topics(timeout=30).cluster_id == cluster.cluster_id
 
 
 def test_a_wrong_password_is_refused(secure: Sandbox) -> None:

@@ -112,7 +112,7 @@ def denied(cluster: ClusterHandle, user: str, *topics: str) -> Iterator[None]:
     for future in admin.create_acls([AclBinding(*rule, AclPermissionType.DENY) for rule in rules]).values():
         future.result(20)
     try:
-        until(lambda: not set(topics) & set(seen.list_topics(timeout=10).topics))
+        until(lambda: not set(topics) & set(seen.list_topics(timeout=30).topics))
         yield
     finally:
         for future in admin.delete_acls([AclBindingFilter(*rule, AclPermissionType.DENY) for rule in rules]).values():
@@ -138,12 +138,12 @@ def delete_topic(cluster: ClusterHandle, topic: str) -> None:
     """Returns when the cluster lists it no more and lets it be made anew: with ZooKeeper it does so later."""
     admin = AdminClient({**cluster.super_client(), "log_level": "0"})
     admin.delete_topics([topic])[topic].result(20)
-    until(lambda: topic not in admin.list_topics(timeout=10).topics, 20)
-    until(lambda: admin.create_topics([NewTopic(topic, 1)], validate_only=True)[topic].exception(20) is None, 20)
+    until(lambda: topic not in admin.list_topics(timeout=30).topics, 60)
+    until(lambda: admin.create_topics([NewTopic(topic, 1)], validate_only=True)[topic].exception(20) is None, 60)
 
 
 def topics(cluster: ClusterHandle) -> set[str]:
-    return set(AdminClient({**cluster.client(), "log_level": "0"}).list_topics(timeout=10).topics)
+    return set(AdminClient({**cluster.client(), "log_level": "0"}).list_topics(timeout=30).topics)
 
 
 def secured_clusters(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -90,7 +90,7 @@ def test_a_plan_begins_with_what_changed_outside_until_an_apply_has_seen_it(
     ids = {name: topic_id(admin, name) for name in names}
     for future in admin.delete_topics([again, gone]).values():
         future.result(20)
-    until(lambda: not {again, gone} & admin.list_topics(timeout=10).topics.keys())
+    until(lambda: not {again, gone} & admin.list_topics(timeout=30).topics.keys())
     create_topic(east, again, 3, flush_ms="3600000")
     set_by_hand(east, orders, "retention.ms", "60000")
 

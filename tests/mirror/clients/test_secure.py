@@ -272,7 +272,7 @@ def test_a_topic_whose_positions_it_may_no_longer_write_gets_nothing_again_and_a
             time.sleep(11)
             ends.append(end_of(west, other))
         write(1)
-        copying.until(lambda told: {p.position for p in told.partitions} >= {7}, 5)
+        copying.until(lambda told: {p.position for p in told.partitions} >= {7}, 10)
     assert ends[0] == ends[1] == ends[2], ends
     assert len(flow.target_content()[0]) == 7, "nothing of the other was doubled or lost"
     admin = AdminClient(west.super_client())

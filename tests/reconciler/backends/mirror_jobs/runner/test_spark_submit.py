@@ -112,5 +112,5 @@ def test_apply_changes_no_topic_when_the_mirror_could_not_start(
     assert ended.code == 1
     assert "mesos://host:5050" in ended.words
     for cluster in plain.clusters.values():
-        topics = AdminClient(cluster.client()).list_topics(timeout=10).topics
+        topics = AdminClient(cluster.client()).list_topics(timeout=30).topics
         assert not [name for name in topics if unique in name]
