@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from reconciler.environment.importers.positions.connect_records import Stored, positions
+from reconciler.environment.importers.positions.judge import Stored, positions
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Flow, TopicRef, Topology
 from reconciler.model.live import LiveState

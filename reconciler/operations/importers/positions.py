@@ -12,8 +12,14 @@ from pathlib import Path
 from reconciler.backends.clusters.groups import Side
 from reconciler.backends.clusters.mirrormaker import looks_like_offsets, read_in_flight, read_records, workers
 from reconciler.backends.files import read_environment, write_text
-from reconciler.environment.importers.positions.connect_records import Records, positions
-from reconciler.environment.importers.positions.judge import Inheritance, PositionAnswers, inherit, wanted
+from reconciler.environment.importers.positions.judge import (
+    Inheritance,
+    PositionAnswers,
+    Records,
+    inherit,
+    positions,
+    wanted,
+)
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.errors import BlockedError, ClusterError, ReconcilerError, Unknown
 from reconciler.model.environment.flow_settings import Isolation

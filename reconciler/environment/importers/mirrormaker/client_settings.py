@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker import token_logins
-from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Configuration, Notes, alike
+from reconciler.environment.importers.mirrormaker.properties_file import Configuration, Notes, Property, alike
 from reconciler.kafka.client.auth.supported_settings import BY_PASSWORD
 
 SECURITY = ("security.protocol", "ssl.", "sasl.")

@@ -10,8 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reconciler.environment.importers.mirrormaker.flows import CLASS, KAFKA, OF_FLOW, SEPARATOR
-from reconciler.environment.importers.mirrormaker.properties_file import Property, parse
-from reconciler.environment.importers.mirrormaker.scopes import ALIASES, Flow, Notes, alike, parse_plainly
+from reconciler.environment.importers.mirrormaker.properties_file import (
+    ALIASES,
+    Flow,
+    Notes,
+    Property,
+    alike,
+    parse,
+    parse_plainly,
+)
 from reconciler.environment.yaml.other_tools import FLOW
 from reconciler.errors import Where
 

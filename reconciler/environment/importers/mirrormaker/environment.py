@@ -10,8 +10,15 @@ from reconciler.environment.importers.mirrormaker import client_settings, not_im
 from reconciler.environment.importers.mirrormaker import connectors as connect
 from reconciler.environment.importers.mirrormaker.client_settings import CLIENT_PREFIX, SECURITY, servers
 from reconciler.environment.importers.mirrormaker.flows import OF_FLOW, FlowReading
-from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, alike, parse_plainly, sort
+from reconciler.environment.importers.mirrormaker.properties_file import (
+    Configuration,
+    Flow,
+    Notes,
+    Property,
+    alike,
+    parse_plainly,
+    sort,
+)
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
 from reconciler.environment.yaml.other_tools import CLOUDERA, IMPORT
 from reconciler.environment.yaml.read import other_tool, read

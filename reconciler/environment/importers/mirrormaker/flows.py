@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
+from reconciler.environment.importers.mirrormaker.properties_file import Configuration, Flow, Notes, Property, words
 from reconciler.model.environment.services import NO_SERVICE, SERVICES, guessed_service
 from reconciler.replication.policy import heartbeats_expression
 

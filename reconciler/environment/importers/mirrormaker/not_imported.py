@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable
 
 from reconciler.environment.importers.mirrormaker.client_settings import SECURITY
 from reconciler.environment.importers.mirrormaker.flows import OF_CONSUMER, OF_FLOW
-from reconciler.environment.importers.mirrormaker.properties_file import Property
-from reconciler.environment.importers.mirrormaker.scopes import Configuration, Flow, Notes, words
+from reconciler.environment.importers.mirrormaker.properties_file import Configuration, Flow, Notes, Property, words
 
 DIFFERENT = (
     (r"(transforms|predicates)(\..*)?", "`where`, `headers` and record work; no code of yours runs in the copy"),

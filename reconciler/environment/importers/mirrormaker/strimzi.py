@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from reconciler.environment.importers.mirrormaker import flows, properties_file, scopes, token_logins
+from reconciler.environment.importers.mirrormaker import flows, properties_file, token_logins
 from reconciler.environment.importers.mirrormaker.connectors import (
     CHECKPOINT,
     HEARTBEAT,
@@ -69,7 +69,7 @@ def is_resource(text: str) -> bool:
     return bool(_KIND.search(text))
 
 
-def read(file: str, text: str, notes: scopes.Notes) -> Iterator[Connector]:
+def read(file: str, text: str, notes: properties_file.Notes) -> Iterator[Connector]:
     """Connectors of all Strimzi resources in the file; other resources are skipped."""
     bounds = [0, *(match.end() for match in re.finditer(r"^---[ \t\r]*(#.*)?$", text, re.M)), len(text)]
     for begin, end in pairwise(bounds):
@@ -168,7 +168,7 @@ class _Reader:
         return mappings[0] if mappings else None
 
     def _connector(
-        self, flow: scopes.Flow, ends: tuple[Mapping, Mapping], spec: Mapping, mirror: Mapping, entry: Entry
+        self, flow: properties_file.Flow, ends: tuple[Mapping, Mapping], spec: Mapping, mirror: Mapping, entry: Entry
     ) -> Connector:
         """The connector with settings of both clusters, as Strimzi writes them into it."""
         kind, settings = _CONNECTORS[entry.key], Settings()
@@ -231,7 +231,7 @@ class _Fields:
     """Fields of a resource in its YAML. Missing, unknown and mistyped fields go to ``notes``."""
 
     document: Document
-    notes: scopes.Notes
+    notes: properties_file.Notes
 
     def where(self, node: Node | Entry) -> Where:
         return self.document.where(node)
@@ -315,13 +315,9 @@ class _Cluster:
         encrypted = tls is not None and not _is_null(tls.value)
         sasl = False
         if tls is not None and encrypted:
-            trusted, names = self.fields.inside(self.node, "tls"), []
-            for item in self.fields.items(trusted, "trustedCertificates"):
-                key = next((key for key in ("certificate", "pattern") if key in item.entries), "certificate")
-                names.append(_secret(self.fields.text(item, "secretName"), self.fields.text(item, key)))
-            if names:
-                certificates = trusted.entries["trustedCertificates"]
-                self._put("ssl.truststore.certificates", "".join(names), certificates)
+            trusted = self.fields.inside(self.node, "tls")
+            if names := self._certificates(trusted, "trustedCertificates"):
+                self._put("ssl.truststore.certificates", names, trusted.entries["trustedCertificates"])
             for key in (key for key in trusted.entries if key != "trustedCertificates"):
                 self.fields.unknown(f"tls.{key}", tls)
         if login is not None and not _is_null(login.value):
@@ -376,21 +372,26 @@ class _Cluster:
             self.fields.mistake(login.entries[key], f"authentication.{key}: {words}, and import again.")
             return
         options = {name: self.fields.text(login, key) for key, name in _OAUTH.items() if key in login.entries}
-        secret, trusted = self.fields.inside(login, "clientSecret"), list[str]()
+        secret = self.fields.inside(login, "clientSecret")
         if secret.entries:
             options["oauth.client.secret"] = _secret(
                 self.fields.text(secret, "secretName"), self.fields.text(secret, "key")
             )
-        for item in self.fields.items(login, "tlsTrustedCertificates"):
-            key = next((key for key in ("certificate", "pattern") if key in item.entries), "certificate")
-            trusted.append(_secret(self.fields.text(item, "secretName"), self.fields.text(item, key)))
-        if trusted:
-            options["oauth.ssl.truststore.certificates"] = "".join(trusted)
+        if trusted := self._certificates(login, "tlsTrustedCertificates"):
+            options["oauth.ssl.truststore.certificates"] = trusted
         extensions = self.fields.inside(login, "saslExtensions")
         options |= {f"oauth.sasl.extension.{key}": self.fields.text(extensions, key) for key in extensions.entries}
         self._jaas(entry, "OAuthBearerLoginModule", **options)
         self._put("sasl.mechanism", "OAUTHBEARER", entry)
         self._put("sasl.login.callback.handler.class", token_logins.STRIMZI_HANDLER, entry)
+
+    def _certificates(self, outer: Mapping, key: str) -> str:
+        """Placeholders of all Secrets in a list; empty without one."""
+        names = []
+        for item in self.fields.items(outer, key):
+            part = next((part for part in ("certificate", "pattern") if part in item.entries), "certificate")
+            names.append(_secret(self.fields.text(item, "secretName"), self.fields.text(item, part)))
+        return "".join(names)
 
     def _jaas(self, entry: Entry, module: str, **options: str) -> None:
         escaped = {name: text.replace("\\", "\\\\").replace('"', '\\"') for name, text in options.items()}

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.environment.importers.positions.connect_records import Stored, positions
-from reconciler.environment.importers.positions.judge import Inheritance, PositionAnswers, inherit
+from reconciler.environment.importers.positions.judge import Inheritance, PositionAnswers, Stored, inherit, positions
 from reconciler.environment.importers.positions.write_yaml import write_starts
 from reconciler.environment.load import load
 from reconciler.errors import ReconcilerError
