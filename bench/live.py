@@ -27,7 +27,8 @@ from reconciler.model.live import LiveMirror, LiveState
 from reconciler.operations.serve.connections import Access
 from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.view import ClustersSeen, JobsSeen, LiveReading, LiveView, Reviewed
-from reconciler.render.plan.html import AboutPlan, plan_html
+from reconciler.render.plan.html import plan_html
+from reconciler.render.plan.sections import AboutPlan
 from reconciler.render.reports.status import StatusInputs
 from reconciler.replication.status import FlowStatus
 from tests.support.documents.live_values import live_cluster, live_mirror, live_topic
@@ -132,7 +133,7 @@ def main() -> None:
     nothing = LiveState({name: live_cluster(name, {}, brokers=3) for name in NAMES}, seen.mirrors)
     for made in (plan(topology, seen), plan(topology, nothing)):
         before = time.process_time()
-        size = len(plan_html(made, about=AboutPlan(topology_map(topology, seen, made))).encode())
+        size = len(plan_html(made, about=AboutPlan(drawn=topology_map(topology, seen, made))).encode())
         took = time.process_time() - before
         print(f"plan page as a file, {len(made.changes):,} changes: {size:,} bytes, {took:.2f} s of CPU")
     print("| page | bytes | ms, median | least | most |\n|---|---|---|---|---|")

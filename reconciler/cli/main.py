@@ -159,8 +159,7 @@ def status(
     from reconciler.model.environment.topology import Principal
     from reconciler.operations.clusters.status import drills_of, lock_of, rollout_status, verdict_now
     from reconciler.operations.session.session import now_ms, open_session
-    from reconciler.render.reports.status import StatusInputs, status_code, status_json, status_text
-    from reconciler.render.reports.verdict import check_code
+    from reconciler.render.reports.status import StatusInputs, check_code, status_code, status_json, status_text
     from reconciler.render.reports.watch import repeat
     from reconciler.text import in_shell
 

@@ -13,7 +13,7 @@ from reconciler.model.plan import Outcome, Plan, Result
 from reconciler.model.reports.health import Health, Verdict
 from reconciler.render.markup import report_json
 from reconciler.render.reports.drift import drift_verdict
-from reconciler.render.reports.verdict import brief_words, cause_words
+from reconciler.render.reports.status import brief_words, cause_words
 from reconciler.text import counted
 
 MOST_DETAILS = 10

@@ -28,10 +28,10 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Basis, Outcome, Plan, Planned, Result, SeenCluster
 from reconciler.render.markup import Format
 from reconciler.render.page import CSS, SCRIPT
-from reconciler.render.plan.html import AboutPlan, plan_html
+from reconciler.render.plan.html import plan_html
 from reconciler.render.plan.markdown import GITHUB_LIMIT, marker, plan_markdown
 from reconciler.render.plan.outline import outline
-from reconciler.render.plan.sections import Handoff, of_this_plan
+from reconciler.render.plan.sections import AboutPlan, Handoff, of_this_plan
 from reconciler.render.reports.apply import outcomes_in
 from reconciler.render.reports.drift import drift_in
 from tests.support.documents.maps import changed_plan, regions
@@ -237,13 +237,13 @@ def test_links_within_the_page_lead_somewhere() -> None:
 
 def test_the_map_is_on_the_page_and_folded_in_the_comment() -> None:
     plan, drawn = changed_plan(), topology_map(regions(lanes=4), None, changed_plan())
-    page = plan_html(plan, HANDOFF, about=AboutPlan(drawn))
+    page = plan_html(plan, HANDOFF, AboutPlan(drawn=drawn))
     found = elements(page)
     assert [tag for tag, _ in found.tags].count("svg") == 2, "one is drawn for phones"
     assert page.count('class="map phone"') == 1
     assert "east-to-west: restarting" in words(page)
     assert not any("style" in attributes for _, attributes in found.tags)
-    comment = plan_markdown(plan, HANDOFF, drawn=drawn)
+    comment = plan_markdown(plan, HANDOFF, about=AboutPlan(drawn=drawn))
     chart = comment.partition("```mermaid\n")[2].partition("```")[0]
     assert chart.startswith("flowchart LR\n")
     assert 'c0 -.->|"east-to-west#58; restarting"| c1' in chart
@@ -252,7 +252,7 @@ def test_the_map_is_on_the_page_and_folded_in_the_comment() -> None:
 
 def test_a_comment_that_would_be_too_long_leaves_the_map_out_first() -> None:
     drawn = topology_map(regions(lanes=4), None, changed_plan())
-    whole, cut = plan_markdown(large(20), HANDOFF, drawn=drawn), plan_markdown(large(420), HANDOFF, drawn=drawn)
+    whole, cut = (plan_markdown(large(count), HANDOFF, about=AboutPlan(drawn=drawn)) for count in (20, 420))
     assert "```mermaid" in whole
     assert "```mermaid" not in cut
     assert len(cut) <= GITHUB_LIMIT

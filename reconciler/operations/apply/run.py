@@ -42,6 +42,7 @@ from reconciler.render.markup import Format as Page
 from reconciler.render.notices import of_apply
 from reconciler.render.plan.kinds import headline
 from reconciler.render.plan.outline import gates_words
+from reconciler.render.plan.sections import AboutPlan
 from reconciler.render.plan.text import plan_text
 from reconciler.render.reports.apply import Rolled, outcomes_in
 from reconciler.text import counted, pace_words
@@ -85,7 +86,7 @@ def apply(env: Path, request: ApplyRequest, steal: str) -> ExitCode:
             say("checked: every change of the fresh plan is in the reviewed one")
         require_wave(plan, request.until)
         if request.form is Page.TEXT:
-            show(plan_text(plan, style(), request.ignore, session.last.amounts))
+            show(plan_text(plan, style(), request.ignore, AboutPlan(amounts=session.last.amounts)))
 
         # By default a plan is applied as a whole or not at all; --part asks for the changes that nothing blocks.
         if not request.part:

@@ -34,15 +34,16 @@ from reconciler.render.plan.outline import rollout_lines
 from reconciler.render.reports import status
 from reconciler.render.reports.drift import drift_verdict
 from reconciler.render.reports.status import (
+    brief_words,
     figures,
     flow_cells,
+    headline,
     limit_lines,
     lost_lines,
     pause_lines,
     unread_words,
     work_lines,
 )
-from reconciler.render.reports.verdict import brief_words, headline
 from reconciler.replication.names import WAITING, runbook_of
 from reconciler.text import counted
 

@@ -25,7 +25,8 @@ from reconciler.render.live.view import (
 from reconciler.render.markup import Format
 from reconciler.render.markup import page as safe
 from reconciler.render.page import CSS, SCRIPT, code, codes, folded, table
-from reconciler.render.plan.html import AboutPlan, plan_body, report_body
+from reconciler.render.plan.html import plan_body, report_body
+from reconciler.render.plan.sections import AboutPlan
 from reconciler.render.reports.drift import drift_page
 from reconciler.render.reports.status import lock_line
 from reconciler.text import command_of, counted, grouped
@@ -71,7 +72,7 @@ def _regions(view: LiveView, page: LivePage, now_ms: int, standings: Standings |
             ages = Region("ages", age("plan", view.review, now_ms))
             if (review := view.review.value) is None:
                 return (Region("head", "<h1>Pending plan: unknown</h1>"), ages)
-            about = AboutPlan(review.drawn, review.owners, review.amounts)
+            about = AboutPlan((), review.drawn, review.owners, review.amounts)
             return ages, Region("plan", "".join(plan_body(review.plan, about=about)), calm=True)
         case PageKind.DRIFT:
             ages = Region("ages", age("drift", view.review, now_ms))

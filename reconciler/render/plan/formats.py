@@ -1,7 +1,7 @@
 """A review (an edit and its plan) in the four formats: text, JSON, Markdown, HTML."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from reconciler.engine.edits.effects import lead
@@ -13,10 +13,10 @@ from reconciler.model.plan import Plan
 from reconciler.model.reports.edit import Against, EditComparison, NoEffect, Sign
 from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.markup import PLAIN, Format, Style
-from reconciler.render.plan.html import NO_OWNERS, AboutPlan, Owners, offline_html, plan_html, report_html
-from reconciler.render.plan.markdown import GITHUB_LIMIT, offline_markdown, plan_markdown, report_markdown
-from reconciler.render.plan.sections import Handoff, ReportPage, Section, SectionItem, sections_lines
-from reconciler.render.plan.text import AboutEdit, plan_text
+from reconciler.render.plan.html import offline_html, plan_html, report_html
+from reconciler.render.plan.markdown import offline_markdown, plan_markdown, report_markdown
+from reconciler.render.plan.sections import NO_OWNERS, AboutPlan, Handoff, Owners, ReportPage, Section, SectionItem
+from reconciler.render.plan.text import plan_text
 from reconciler.render.reports import edit
 
 _STAYS = {
@@ -93,20 +93,14 @@ def render(review: Review, form: Format, handoff: Handoff, style: Style = PLAIN)
         offline = offline_markdown if form is Format.MARKDOWN else offline_html
         return offline(comparison.environment, before)
 
-    begins = lead(review.effectless, comparison, against)
-    match form:
-        case Format.TEXT:
-            about = AboutEdit(begins, tuple(sections_lines(before, style)))
-            return plan_text(plan, style, amounts=review.amounts, about=about)
-        case Format.MARKDOWN:
-            drawn = review.drawn() if review.drawn is not None else None
-            return plan_markdown(plan, handoff, GITHUB_LIMIT, before, drawn, review.amounts, begins)
-        case Format.HTML:
-            drawn = review.drawn() if review.drawn is not None else None
-            owners = review.owned() if review.owned is not None else NO_OWNERS
-            return plan_html(plan, handoff, before, AboutPlan(drawn, owners, review.amounts, begins))
-        case _:
-            assert_never(form)
+    about = AboutPlan(before, amounts=review.amounts, lead=lead(review.effectless, comparison, against))
+    if form is Format.TEXT:
+        return plan_text(plan, style, about=about)
+    about = replace(about, drawn=review.drawn() if review.drawn is not None else None)
+    if form is Format.MARKDOWN:
+        return plan_markdown(plan, handoff, about=about)
+    owners = review.owned() if review.owned is not None else NO_OWNERS
+    return plan_html(plan, handoff, replace(about, owners=owners))
 
 
 def report_in(form: Format, text: Callable[[], str], json: Callable[[], str], page: Callable[[], ReportPage]) -> str:

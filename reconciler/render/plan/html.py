@@ -6,17 +6,12 @@ Everything is in the page without its script, which only adds a filter. A conten
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from reconciler.engine.kinds import KINDS
 from reconciler.engine.plan import file as planfile
-from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import AclChange, Action, ChangeOfTopic, KindName, Risk
-from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import Basis, Plan, Planned
-from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.map.formats import map_section
 from reconciler.render.markup import findable
 from reconciler.render.markup import page as safe
@@ -35,7 +30,10 @@ from reconciler.render.plan.outline import (
 )
 from reconciler.render.plan.sections import (
     NO_HANDOFF,
+    NOTHING_ABOUT,
+    AboutPlan,
     Handoff,
+    Owners,
     ReportPage,
     Section,
     SectionItem,
@@ -46,8 +44,6 @@ from reconciler.render.plan.sections import (
 )
 from reconciler.text import counted, grouped
 
-Owners = Mapping[TopicRef, str]
-NO_OWNERS: Owners = MappingProxyType({})
 WITHOUT_OWNER = "without an owner"
 SIGN_CLASSES = {"+": "add", "~": "change", "!": "restart", "-": "remove"}
 OPEN_ROWS = 150
@@ -72,38 +68,11 @@ _TITLES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class AboutPlan:
-    """Details that only the HTML page of a plan shows."""
-
-    drawn: TopologyMap | None = None
-    """The plan on the map."""
-    owners: Owners = field(default_factory=lambda: NO_OWNERS)
-    """Declared owners of topics."""
-    amounts: Sequence[Amount] = ()
-    lead: str = ""
-    """Beginning of the headline."""
+def plan_html(plan: Plan, handoff: Handoff = NO_HANDOFF, about: AboutPlan = NOTHING_ABOUT) -> str:
+    return page_html(f"{plan.basis.environment}: plan", plan_body(plan, handoff, about))
 
 
-NOTHING_ABOUT = AboutPlan()
-
-
-def plan_html(
-    plan: Plan,
-    handoff: Handoff = NO_HANDOFF,
-    before: Sequence[Section] = (),
-    about: AboutPlan = NOTHING_ABOUT,
-) -> str:
-    """``before``: sections ahead of the changes, such as the meaning of an edit."""
-    return page_html(f"{plan.basis.environment}: plan", plan_body(plan, handoff, before, about))
-
-
-def plan_body(
-    plan: Plan,
-    handoff: Handoff = NO_HANDOFF,
-    before: Sequence[Section] = (),
-    about: AboutPlan = NOTHING_ABOUT,
-) -> list[str]:
+def plan_body(plan: Plan, handoff: Handoff = NO_HANDOFF, about: AboutPlan = NOTHING_ABOUT) -> list[str]:
     """The elements of ``plan_html``: first what a reader must see before agreeing, last what is only for reference."""
     # The same sections as in Markdown and text, in another order: a page is not cut, and has an index at its top.
     steps, outside = outline(plan), outside_sections(plan)
@@ -113,16 +82,16 @@ def plan_body(
             f"{about.lead}{verdict(plan)}",
             plan.basis.environment,
             plan.basis,
-            _links(steps, (*outside, *before, *sections)),
+            _links(steps, (*outside, *about.before, *sections)),
         ),
         *_sections(outside),
         *_dangers(steps),
         *impact.amounts_section(about.amounts),
-        *_sections(section for section in (*before, *sections) if section.urgent),
+        *_sections(section for section in (*about.before, *sections) if section.urgent),
     ]
     if about.drawn is not None:
         body += map_section(about.drawn)
-    body += _sections(section for section in before if not section.urgent)
+    body += _sections(section for section in about.before if not section.urgent)
     if plan.changes and plan.rollout and about.drawn is None:  # the map has the gates beneath its waves
         body.append(f'<p class="faint">{safe(gates_words(plan.rollout.gates))}</p>')
     body += change_tables(plan, about.owners)
@@ -257,7 +226,15 @@ def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> It
     """By step, cluster and name; equal changes on one cluster share a row, which has a line for each field."""
     together: list[list[Planned]] = []
     alike = grouped(
-        ((step_of[each.wave, each.stage], each.change.cluster, kinds.signature(each.change), each.risk), each)
+        (
+            (
+                step_of[each.wave, each.stage],
+                each.change.cluster,
+                kinds.words_of(each.change).signature(each.change),
+                each.risk,
+            ),
+            each,
+        )
         for each in some
     )
     for members in alike.values():
@@ -274,7 +251,7 @@ def _rows(some: Sequence[Planned], step_of: Mapping[tuple[str, str], int]) -> It
         )
         # Rules that share a row differ in their fields; of other changes with one signature all have the same.
         rules = [planned.change.acl for planned in members if isinstance(planned.change, AclChange)]
-        values = [value for planned in (members if rules else members[:1]) for value in kinds.fields_of(planned.change)]
+        values = [value for planned in (members if rules else members[:1]) for value in words.fields(planned.change)]
         texts = [value for each in values for value in (each.name, each.before or "", each.after)]
         columns = []
         for value in values if not rules else ():

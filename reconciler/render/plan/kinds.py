@@ -406,18 +406,3 @@ def words_of(change: changes.Change) -> Words[Any]:
 def headline(change: changes.Change, alone: bool = True) -> str:
     """What happens; with ``alone`` also why."""
     return words_of(change).headline(change, f"; {change.reason.text}" if alone else "")
-
-
-def signature(change: changes.Change) -> object:
-    """Equal for changes that can share an entry."""
-    return words_of(change).signature(change)
-
-
-def fields_of(change: changes.Change) -> Iterable[FieldValues]:
-    """How it is and how it will be, field by field."""
-    return words_of(change).fields(change)
-
-
-def described(alike: Sequence[changes.Change]) -> Iterable[str]:
-    """Lines under the headline. ``alike`` have one signature; origins may differ and are then left out."""
-    return words_of(alike[0]).lines(alike)

@@ -9,17 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 
 from reconciler.engine.plan import file as planfile
-from reconciler.engine.plan.amounts import Amount, AmountKind
+from reconciler.engine.plan.amounts import AmountKind
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Basis, Plan
-from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.map.formats import map_mermaid
 from reconciler.render.markup import SHOWN, code, fence, markdown
 from reconciler.render.plan.impact import amounts_lines, amounts_sentence
 from reconciler.render.plan.outline import PlanEntry, PlanStep, basis_words, gates_words, outline, risk_words, seen
 from reconciler.render.plan.sections import (
     NO_HANDOFF,
+    NOTHING_ABOUT,
+    AboutPlan,
     Handoff,
     ReportPage,
     Section,
@@ -71,30 +72,27 @@ def plan_markdown(
     plan: Plan,
     handoff: Handoff = NO_HANDOFF,
     limit: int = GITHUB_LIMIT,
-    before: Sequence[Section] = (),
-    drawn: TopologyMap | None = None,
-    amounts: Sequence[Amount] = (),
-    lead: str = "",
+    about: AboutPlan = NOTHING_ABOUT,
 ) -> str:
-    """``before``: sections ahead of the changes, such as the meaning of an edit. ``drawn``: the plan on the map, which
-    is left out together with values. ``amounts``: what it copies, loses and moves. ``lead``: beginning of the headline.
-    ``limit``: in UTF-16 code units."""
+    """``limit``: in UTF-16 code units."""
     # Everything independent of the detail is made once: with ten thousand topics each part takes a while, and up to
     # five levels of detail are tried.
     digest, environment = planfile.digest(plan), plan.basis.environment
     head = [
         hidden("plan", environment, {"digest": digest, "apply": handoff.apply}),
-        _heading(environment, f"{lead}{verdict(plan)}"),
+        _heading(environment, f"{about.lead}{verdict(plan)}"),
         "",
         *_basis(plan.basis),
         "",
     ]
     steps, sections = outline(plan), left_sections(plan)
     after = (*load_sections(plan), *shift_sections(plan))
-    amount_items = tuple(SectionItem(line) for line in amounts_lines(amounts))
-    loses = any(amount.kind is AmountKind.LOSE for amount in amounts)
-    how_much = (Section("How much", amounts_sentence(amounts), amount_items, urgent=loses),) if amounts else ()
-    chart = map_mermaid(drawn) if drawn is not None else ""
+    amount_items = tuple(SectionItem(line) for line in amounts_lines(about.amounts))
+    loses = any(amount.kind is AmountKind.LOSE for amount in about.amounts)
+    how_much = (
+        (Section("How much", amounts_sentence(about.amounts), amount_items, urgent=loses),) if amount_items else ()
+    )
+    chart = map_mermaid(about.drawn) if about.drawn is not None else ""
 
     def render(detail: Detail) -> Iterator[str]:
         yield from head
@@ -102,11 +100,11 @@ def plan_markdown(
         yield from _sections(how_much, detail)
         yield from _sections(outside_sections(plan), detail)
         yield from _dangers(steps, detail)
-        yield from _sections([section for section in (*before, *sections) if section.urgent], detail)
+        yield from _sections([section for section in (*about.before, *sections) if section.urgent], detail)
         if chart and detail.values and len(chart) <= MOST_OF_MAP:
             yield from ("<details>", "<summary>Map</summary>", "")
             yield from (fence(chart.rstrip("\n"), "mermaid"), "", "</details>", "")
-        yield from _sections([section for section in before if not section.urgent], detail)
+        yield from _sections([section for section in about.before if not section.urgent], detail)
         if plan.rollout and plan.changes:
             yield from (markdown(gates_words(plan.rollout.gates)), "")
         for step in steps:

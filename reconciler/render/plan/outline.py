@@ -14,7 +14,7 @@ from reconciler.model.plan import Basis, Edition, Plan, Planned, SeenCluster
 from reconciler.model.principals import word
 from reconciler.model.state.rollout_progress import Promotion
 from reconciler.render.plan.impact import stakes_lines
-from reconciler.render.plan.kinds import OutlinedValue, described, headline, outlined_values, signature, words_of
+from reconciler.render.plan.kinds import OutlinedValue, headline, outlined_values, words_of
 from reconciler.resources.topics.kind import EXCLUDE
 from reconciler.text import counted, grouped, time_words
 
@@ -150,7 +150,7 @@ def entries(planned: Sequence[Planned]) -> tuple[PlanEntry, ...]:
         # New copies of an application's internal topics get an entry for each application.
         excluded = isinstance(each.change, CreateTopic) and EXCLUDE in each.risk_why
         owner = each.risk_why.partition(EXCLUDE)[0] if excluded else ""
-        key = signature(each.change), each.risk, owner, each.needs_why, bool(each.wave_why)
+        key = words_of(each.change).signature(each.change), each.risk, owner, each.needs_why, bool(each.wave_why)
         alike.setdefault(key, []).append(each)
     # Fewer than ``FOLD`` equal changes stay entries of their own: "2 topics, each" hides more than it saves.
     shown: list[PlanEntry] = []
@@ -183,7 +183,8 @@ def _whose(planned: Planned) -> object:
 def _access(grants: Sequence[Sequence[Planned]]) -> PlanEntry:
     """Rules appear by their purpose; their form in Kafka comes below, folded in text."""
     members = [planned for grant in grants for planned in grant]
-    entry, lines = _entry(members[:1]), tuple(described([planned.change for planned in members]))
+    entry, first = _entry(members[:1]), members[0].change
+    lines = tuple(words_of(first).lines([planned.change for planned in members]))
     rules = [planned.change.acl for planned in members if isinstance(planned.change, AclChange)]
     reasons = reasons_words(planned.change.reason.text for planned in members)
     headline = f"{counted(len(members), 'rule')}; {reasons}"
@@ -199,7 +200,7 @@ def _entry(members: Sequence[Planned]) -> PlanEntry:
         names=tuple(map(words.subject, changes)),
         headline=headline(first.change, alone=single),
         why="" if single else reasons_words(change.reason.text for change in changes),
-        lines=tuple(described(changes)),
+        lines=tuple(words.lines(changes)),
         values=tuple(outlined_values(changes)),
         risk=Risk(first.risk),
         risk_text=first.risk_why,

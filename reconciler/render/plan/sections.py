@@ -4,12 +4,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
+from types import MappingProxyType
 
+from reconciler.engine.plan.amounts import Amount
 from reconciler.errors import Unknown
 from reconciler.model.changes import Outside, OutsideChange
+from reconciler.model.environment.topology import TopicRef
 from reconciler.model.plan import AccessShift, Basis, Plan
 from reconciler.model.principals import IMPLIED_BY, WILDCARD, ResourceType, word
 from reconciler.model.replicas import BrokerLoad, Load
+from reconciler.model.reports.topology_map import TopologyMap
 from reconciler.render.markup import SHOWN, Style
 from reconciler.render.plan.impact import held
 from reconciler.render.plan.outline import FOLD
@@ -101,6 +105,27 @@ class Handoff:
 
 
 NO_HANDOFF = Handoff()
+Owners = Mapping[TopicRef, str]
+NO_OWNERS: Owners = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class AboutPlan:
+    """What is shown with a plan."""
+
+    before: tuple[Section, ...] = ()
+    """Sections ahead of the changes, such as the meaning of an edit."""
+    drawn: TopologyMap | None = None
+    """The plan on the map; text has no picture, and a comment leaves it out together with values."""
+    owners: Owners = field(default_factory=lambda: NO_OWNERS)
+    """Declared owners of topics, for pages."""
+    amounts: Sequence[Amount] = ()
+    """Amounts that the plan copies, loses and moves."""
+    lead: str = ""
+    """Beginning of the headline."""
+
+
+NOTHING_ABOUT = AboutPlan()
 
 
 # what will not be done

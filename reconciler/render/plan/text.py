@@ -1,10 +1,8 @@
 """A plan as text: verdict, basis, changes by stage and cluster, then what will not be done."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
-from reconciler.engine.plan.amounts import Amount
 from reconciler.engine.plan.summary import verdict
 from reconciler.model.changes import Risk
 from reconciler.model.plan import Plan
@@ -18,32 +16,17 @@ MANY = 12
 """New topics of several shapes on one cluster: a reader does not read more entries one by one."""
 
 
-@dataclass(frozen=True, slots=True)
-class AboutEdit:
-    """``lead``: beginning of the headline; ``lines``: the meaning of the edit, as text."""
-
-    lead: str = ""
-    lines: tuple[str, ...] = ()
-
-
-NO_EDIT = AboutEdit()
-
-
 def plan_text(
-    plan: Plan,
-    style: Style = PLAIN,
-    ignoring: str = "",
-    amounts: Sequence[Amount] = (),
-    about: AboutEdit = NO_EDIT,
+    plan: Plan, style: Style = PLAIN, ignoring: str = "", about: sections.AboutPlan = sections.NOTHING_ABOUT
 ) -> str:
-    """``ignoring``: why the run ignores gates, or empty. ``amounts``: what it copies, loses and moves. ``about``: the
-    edit that it plans."""
+    """``ignoring``: why the run ignores gates, or empty."""
+    amounts = about.amounts
     lines = [style.paint("alarm" if about.lead else "bold", f"{about.lead}{verdict(plan)}")]
     lines += [style.paint("bold", amounts_sentence(amounts))] if amounts else []
     lines += [basis_words(plan.basis)]
     lines += [f"  {cluster.name}: {seen(cluster)}" for cluster in plan.basis.clusters]
     lines += ["", "How much", *_cut([f"  {line}" for line in amounts_lines(amounts)], style)] if amounts else []
-    lines += [*about.lines, *sections.outside_lines(plan, style)]
+    lines += [*sections.sections_lines(about.before, style), *sections.outside_lines(plan, style)]
     if plan.rollout and plan.changes:
         lines.append(ignored_words(ignoring) if ignoring else gates_words(plan.rollout.gates))
     for step in outline(plan, bool(ignoring)):  # the same list in the same order as apply walks

@@ -1,23 +1,24 @@
-"""The output of ``status``: clusters, mirrors, the lag of each flow, the lock and the rollout, as text or JSON."""
+"""The output of ``status``, text or JSON: the verdict with its reasons and remedies, clusters, mirrors, the lag of each
+flow, the lock and the rollout."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from reconciler.engine.observe.verdict import verdict_of
 from reconciler.engine.rollout.waves import RolloutStatus
 from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveCluster, LiveMirror, LiveState
-from reconciler.model.reports.health import Verdict
+from reconciler.model.reports.health import Health, Verdict, VerdictCause
 from reconciler.model.state.last_drill import LastDrill
 from reconciler.model.state.lock import LockRecord
 from reconciler.render.drill import drill_lines, drill_values
 from reconciler.render.markup import lines_of, report_json, table_lines
 from reconciler.render.plan.outline import rollout_lines, rollout_value
-from reconciler.render.reports.verdict import cause_lines, check_code, headline, verdict_value
 from reconciler.replication.json_codec import sparse_fields
-from reconciler.replication.names import WAITING, runbook_of
+from reconciler.replication.names import WAITING, runbook_of, runbooks_of
 from reconciler.replication.status import FlowStatus, flow_document
 from reconciler.resources.flows.routes import left_out_by
 from reconciler.resources.mirrors.pause_and_seek import reported_pauses, words
@@ -27,6 +28,8 @@ Lock = LockRecord | Unknown | None
 """None: it was never held. Unknown: it could not be read."""
 _ALWAYS = ("pauses", "resuming_partitions", "lost", "rate_limit", "throttled_seconds", "catch_up")
 """Figures of a flow that this document has even if the record lacks them."""
+MOST_CAUSES = 40
+"""In text; JSON has all."""
 CLOCKS_AGREE_MS = 30_000
 """Difference of clocks up to which a record's age is trusted."""
 
@@ -349,3 +352,80 @@ def _duration(seconds: int | None) -> str:
     parts = [(seconds // 86400, "d"), (seconds // 3600 % 24, "h"), (seconds // 60 % 60, "m"), (seconds % 60, "s")]
     shown = [f"{count}{unit}" for count, unit in parts if count][:2]
     return " ".join(shown) or "0s"
+
+
+# the verdict in words: its headline, reasons and remedies, here and on the live page
+
+
+def check_code(health: Health) -> ExitCode:
+    """The exit code of ``status --check``: 2 needs a look, 3 is a requested pause."""
+    match health:
+        case Health.OK:
+            return ExitCode.DONE
+        case Health.UNKNOWN:
+            return ExitCode.ERROR
+        case Health.STOPPED | Health.DEGRADED:
+            return ExitCode.CHANGES
+        case Health.PAUSED:
+            return ExitCode.BLOCKED
+        case _:
+            assert_never(health)
+
+
+def headline(verdict: Verdict, figures: str) -> str:
+    """``STOPPED: flow orders: record_refused on orders-0, and 2 more; 1 of 1 mirror running; ...``."""
+    if not verdict.causes:
+        return f"{Health.OK}: {figures}"
+    return f"{verdict.health}: {brief_words(verdict)}; {figures}"
+
+
+def brief_words(verdict: Verdict) -> str:
+    """The worst cause, which may be in several places, and the number of the others."""
+    # A condition of many partitions is one cause for a reader: counted, so that it does not hide the other causes.
+    first = verdict.causes[0]
+    alike = Counter(map(_kind, verdict.causes))
+    same = alike[_kind(first)]
+    words = first.brief
+    if same > 1:
+        words = f"{first.subject}: {_kind(first)[2]} in {same:,} places"
+    others = len(alike) - 1
+    return f"{words}, and {others:,} more" if others else words
+
+
+def _kind(cause: VerdictCause) -> tuple[Health, str, str]:
+    paused = "paused" if cause.health is Health.PAUSED else ""
+    return cause.health, cause.subject, cause.code or paused or cause.brief
+
+
+def cause_lines(verdict: Verdict, docs_url: str) -> Iterator[str]:
+    """Each reason with its remedy, then the runbooks of their conditions, each once."""
+    if not verdict.causes:
+        return
+    yield "what to do"
+    for cause in verdict.causes[:MOST_CAUSES]:
+        yield f"  {cause.health:<9}{cause_words(cause)}"
+    if (more := len(verdict.causes) - MOST_CAUSES) > 0:
+        yield f"  and {counted(more, 'more reason')}: reconciler status ENV --format json"
+    for page in runbooks_of((cause.code for cause in verdict.causes if cause.code), docs_url):
+        yield f"  runbook: {page if docs_url else f'{page} of the project; docs_url makes it a link'}"
+
+
+def cause_words(cause: VerdictCause) -> str:
+    place = f" {cause.place}" if cause.place else ""
+    # A pause names its subject first.
+    head = "" if cause.text.startswith(cause.subject) else f"{cause.subject}{place}: "
+    return f"{head}{cause.text}." + (f" {cause.todo}" if cause.todo else "")
+
+
+def verdict_value(verdict: Verdict, docs_url: str) -> Mapping[str, Any]:
+    """For JSON: ``health`` of schemas/status-report.schema.json."""
+    causes = []
+    for cause in verdict.causes:
+        value = {"state": cause.health.value, "subject": cause.subject, "text": cause.text, "todo": cause.todo}
+        place = {"topic": cause.topic or None, "partition": cause.partition, "code": cause.code or None}
+        causes.append(
+            {**value, "heals": cause.heals}
+            | {name: known for name, known in place.items() if known is not None}
+            | ({"runbook": runbook_of(cause.code, docs_url)} if cause.code else {})
+        )
+    return {"state": verdict.health.value, "causes": causes}

@@ -16,8 +16,7 @@ from reconciler.engine.observe.verdict import verdict_of
 from reconciler.errors import Unknown
 from reconciler.model.environment.topology import Topology
 from reconciler.model.live import JobState, LiveMirror, LiveState
-from reconciler.render.reports.status import figures, flow_cells
-from reconciler.render.reports.verdict import headline
+from reconciler.render.reports.status import figures, flow_cells, headline
 from reconciler.replication.status import FlowStatus
 from reconciler.text import counted, time_words
 

@@ -17,7 +17,8 @@ from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.live.pages import TITLES
 from reconciler.render.live.view import JobsSeen, LiveReading, LiveView, PageKind
 from reconciler.render.map.formats import map_in
-from reconciler.render.plan.html import AboutPlan, plan_html
+from reconciler.render.plan.html import plan_html
+from reconciler.render.plan.sections import AboutPlan
 from reconciler.render.reports.checkups import checkup_html
 from reconciler.render.reports.failover import failover_html
 from reconciler.render.reports.verify import verify_html

@@ -19,7 +19,8 @@ from reconciler.model.options import MapFormat
 from reconciler.operations.serve.connections import Access
 from reconciler.operations.serve.run import LiveApp, Renderer, answering
 from reconciler.render.map.formats import map_in
-from reconciler.render.plan.html import AboutPlan, plan_html
+from reconciler.render.plan.html import plan_html
+from reconciler.render.plan.sections import AboutPlan
 from tests.support.documents.live import described_view, standings
 from tests.support.documents.maps import changed_plan, drawn, fans
 from tests.support.documents.plans import measured

@@ -32,7 +32,7 @@ from reconciler.model.environment.topology import TopicRef
 from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, Plan, Planned
 from reconciler.model.reports.drift import History
-from reconciler.render.plan.kinds import WORDS, described, headline, signature
+from reconciler.render.plan.kinds import WORDS, headline, words_of
 from reconciler.render.plan.outline import outline
 from reconciler.resources.acls.probe.run import AclBatches
 from tests.support.builders import cluster, world
@@ -101,13 +101,12 @@ EVERYWHERE: list[Callable[[Change], object]] = [
     change_document,
     lambda change: dumps(plan_of(change)),
     headline,
-    signature,
-    lambda change: list(described([change])),
+    words_of,
     lambda change: outline(plan_of(change)),
     validated,
 ]
 NAMES = ["kind_of", "subjects", "place_of", "is_safe", "differences", "cause_of", "change_document", "dumps"]
-NAMES += ["headline", "signature", "described", "outline", "validate"]
+NAMES += ["headline", "words_of", "outline", "validate"]
 
 
 @pytest.mark.parametrize("made", [RegisterSchema, RenameTopic, MoveMirror])

@@ -12,7 +12,7 @@ from reconciler.errors import ExitCode, Unknown
 from reconciler.model.environment.topology import Mirror
 from reconciler.model.live import LAG_LATE_MS, JobState, LiveCluster, LiveState
 from reconciler.model.reports.health import Health, Verdict
-from reconciler.render.reports.verdict import check_code, headline
+from reconciler.render.reports.status import check_code, headline
 from reconciler.replication.names import CONDITION_CODES, WAITING
 from reconciler.replication.status import ConditionCount, FlowStatus, ReportedCondition, ReportedPause
 from tests.support.builders import flow, topology

@@ -16,6 +16,7 @@ from reconciler.model.live import LiveState
 from reconciler.model.plan import Basis, ImpactQuery, Plan, Stakes
 from reconciler.render.plan.impact import amounts_lines, amounts_section, amounts_sentence
 from reconciler.render.plan.markdown import plan_markdown
+from reconciler.render.plan.sections import AboutPlan
 from reconciler.render.plan.text import plan_text
 from reconciler.resources.flows.routes import TopicHop
 from tests.support.builders import World, flow, topic, topology, world
@@ -131,8 +132,8 @@ def test_what_is_known_to_be_nothing_is_never_unknown_in_any_format() -> None:
             assert line == f"flow all {kind}: 19 topics, no record"
             assert amounts_sentence((none,)).startswith("to copy: nothing, ")
             assert f"{kind}flow all19nonenothingnone" in page
-            assert line in plan_text(plan, amounts=(none,))
-            assert line in plan_markdown(plan, amounts=(none,))
+            assert line in plan_text(plan, about=AboutPlan(amounts=(none,)))
+            assert line in plan_markdown(plan, about=AboutPlan(amounts=(none,)))
             assert "unknown" not in page
     unknown = Amount(AmountKind.COPY, "all", 19, None, None, None)
     assert amounts_lines((unknown,)) == ("flow all to copy: 19 topics, records unknown, bytes unknown, time unknown",)
@@ -159,11 +160,11 @@ def test_text_and_comment_have_it_below_the_headline_and_for_each_flow() -> None
         "cluster west to move: 2 topics, all of their records, at most 1.0 MiB, time unknown",
     )
     plan = Plan(Basis("shop", "0"))
-    lines = plan_text(plan, amounts=told).splitlines()
+    lines = plan_text(plan, about=AboutPlan(amounts=told)).splitlines()
     assert lines[1] == amounts_sentence(told)
     assert f"  {amounts_lines(told)[0]}" in lines
     assert "How much" not in plan_text(plan)
-    comment = plan_markdown(plan, amounts=told)
+    comment = plan_markdown(plan, about=AboutPlan(amounts=told))
     assert "How much (4): to copy: at most 20.0 MiB, of 3 topics over 2 flows" in comment
     assert amounts_lines(told)[0] in comment
     assert "How much" not in plan_markdown(plan)

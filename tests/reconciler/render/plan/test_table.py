@@ -8,9 +8,10 @@ import pytest
 
 from reconciler.engine.topic_list import owners
 from reconciler.model.environment.topology import TopicRef
-from reconciler.render.plan.html import AboutPlan, anchor, change_tables, plan_html
-from reconciler.render.plan.kinds import fields_of
+from reconciler.render.plan.html import anchor, change_tables, plan_html
+from reconciler.render.plan.kinds import words_of
 from reconciler.render.plan.outline import outline
+from reconciler.render.plan.sections import AboutPlan
 from tests.support.builders import cluster, flow, topic, topology, world
 from tests.support.documents.pages import NASTY, elements, words
 from tests.support.documents.plans import PLANS
@@ -64,7 +65,7 @@ def test_every_change_is_in_a_table_and_leads_to_its_step(name: str) -> None:
             assert all(each in shown for each in entry.names)
     assert set(re.findall(r'href="#(step-\d+)"', html)) == steps
     for planned in plan.changes:
-        for field in fields_of(planned.change):
+        for field in words_of(planned.change).fields(planned.change):
             assert all(" ".join(text.split()) in shown for text in (field.name, field.before, field.after) if text)
 
 

@@ -24,8 +24,7 @@ from reconciler.model.reports.health import Health, Verdict, worst
 from reconciler.model.reports.topology_map import State
 from reconciler.render.live.pages import regions
 from reconciler.render.live.view import JobsSeen, LivePage, LiveReading, LiveView
-from reconciler.render.reports.status import StatusInputs, status_json, status_text
-from reconciler.render.reports.verdict import check_code
+from reconciler.render.reports.status import StatusInputs, check_code, status_json, status_text
 from reconciler.render.reports.watch import watch_frame
 from reconciler.replication.names import CONDITION_CODES, WAITING
 from reconciler.replication.status import ConditionCount, FlowStatus, PauseCounts
