@@ -32,17 +32,17 @@ class Reading:
         description = f"{subject((self.section, self.name))}: {wrong.what}"
         self.problems.append(Problem(wrong.code, where, description, wrong.why, wrong.todo))
 
-    def node(self, *path: str) -> Node | None:
-        """The node at a path of field names, or None if it is not written."""
+    def node(self, *path: Step) -> Node | None:
+        """The node at a path, or None if it is not written."""
         return node_at(self.place.entry.value, *path)
 
-    def value(self, *path: str, default: Any) -> Any:
-        """The plain value at a path. The schema has already seen to its type."""
+    def value(self, *path: Step, default: Any) -> Any:
+        """The plain value at a path. The schema has seen to its type, except in an entry with problems."""
         node = self.node(*path)
         if node is None:
             return default
         data = node.data
-        return int(data) if isinstance(data, float) else data
+        return int(data) if isinstance(data, float) and data.is_integer() else data
 
     def quantity(self, *path: str, default: int, read: Callable[[str], int]) -> int:
         """``read``: ``size_bytes`` or ``duration_ms``."""
@@ -65,7 +65,7 @@ class Reading:
             self.wrong(path, Wrong("out-of-range", problem, why, "Write 100ms or more"))
         return milliseconds
 
-    def texts(self, *path: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def texts(self, *path: Step, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         node = self.node(*path)
         if not isinstance(node, Sequence):
             return default

@@ -9,7 +9,8 @@ from reconciler.environment.declarations.entry import Reading
 from reconciler.environment.declarations.values import Wrong
 from reconciler.environment.yaml.locations import Places, Step, unknown_name
 from reconciler.environment.yaml.nodes import Mapping as YamlMapping
-from reconciler.environment.yaml.nodes import Node, Scalar, Sequence
+from reconciler.environment.yaml.nodes import Sequence
+from reconciler.environment.yaml.schema import path_words
 from reconciler.errors import Problem, Where
 from reconciler.model.environment.rollout import Gates, MirrorGate, Rollout, RolloutWave
 from reconciler.model.environment.topology import Topology, clusters_in
@@ -32,15 +33,15 @@ def build_rollout(reading: Reading) -> Rollout | None:
     usual = Gates()
     lag_ms = None
     if reading.value("gates", "lag", default=None) != IGNORED:
-        lag_ms = _duration(reading, ("gates", "lag"), reading.node("gates", "lag"), usual.lag_ms)
+        lag_ms = _duration(reading, "gates", "lag", default=usual.lag_ms)
     gates = Gates(
         reading.value("gates", "offline_partitions", default=usual.offline_partitions),
         reading.value("gates", "under_replicated_partitions", default=usual.under_replicated_partitions),
         lag_ms,
         MirrorGate(reading.value("gates", "mirrors", default=usual.mirrors.value)),
-        _duration(reading, ("gates", "wait"), reading.node("gates", "wait"), usual.wait_ms) or 0,
+        _duration(reading, "gates", "wait", default=usual.wait_ms) or 0,
     )
-    return Rollout(waves, _duration(reading, ("soak",), reading.node("soak"), 0) or 0, gates, reading.place.where)
+    return Rollout(waves, _duration(reading, "soak", default=0) or 0, gates, reading.place.where)
 
 
 def half_read_rollout(places: Places) -> Rollout | None:
@@ -52,37 +53,28 @@ def half_read_rollout(places: Places) -> Rollout | None:
 
 def _waves(reading: Reading) -> tuple[RolloutWave, ...]:
     node = reading.node("waves")
-    waves = []
-    for index, item in enumerate(node.items if isinstance(node, Sequence) else ()):
-        entries = item.entries if isinstance(item, YamlMapping) else {}
-        fields = {name: entry.value for name, entry in entries.items()}
-        wave = RolloutWave(
-            str(fields["name"].data) if "name" in fields else "",
-            _texts(fields.get("regions")),
-            _texts(fields.get("clusters")),
-            _duration(reading, ("waves", index, "soak"), fields.get("soak"), None),
+    return tuple(
+        RolloutWave(
+            str(reading.value("waves", index, "name", default="")),
+            reading.texts("waves", index, "regions"),
+            reading.texts("waves", index, "clusters"),
+            _duration(reading, "waves", index, "soak", default=None),
             reading.place.document.where(item),
         )
-        waves.append(wave)
-    return tuple(waves)
+        for index, item in enumerate(node.items if isinstance(node, Sequence) else ())
+    )
 
 
-def _duration(reading: Reading, path: tuple[Step, ...], node: Node | None, default: int | None) -> int | None:
+def _duration(reading: Reading, *path: Step, default: int | None) -> int | None:
     """A duration. The schema has checked the unit; the number may still be too large."""
-    if node is None:
+    if (data := reading.value(*path, default=None)) is None:
         return default
     try:
-        return duration_ms(str(node.data))
+        return duration_ms(str(data))
     except ValueError as error:
-        name = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-        problem = f"{name} is {node.data}"
-        reading.wrong(path, Wrong("bad-duration", problem, "It cannot be waited for", sentence(error)))
+        problem, why = f"{path_words(path)} is {data}", "It cannot be waited for"
+        reading.wrong(path, Wrong("bad-duration", problem, why, sentence(error)))
         return default
-
-
-def _texts(node: Node | None) -> tuple[str, ...]:
-    items = node.items if isinstance(node, Sequence) else ()
-    return tuple(item.text for item in items if isinstance(item, Scalar))
 
 
 def check_rollout(topology: Topology, rollout: Rollout | None, places: Places) -> Iterator[Problem]:

@@ -99,12 +99,13 @@ class Mapping:
 Node = Scalar | Sequence | Mapping
 
 
-def node_at(root: Node | None, *path: str) -> Node | None:
-    """The node at a path of keys, or None when it is not written."""
+def node_at(root: Node | None, *path: str | int) -> Node | None:
+    """The node at a path of keys and places in lists, or None when it is not written."""
     for step in path:
-        if not isinstance(root, Mapping) or step not in root.entries:
-            return None
-        root = root.entries[step].value
+        if isinstance(step, int):
+            root = root.items[step] if isinstance(root, Sequence) and step < len(root.items) else None
+        else:
+            root = root.entries[step].value if isinstance(root, Mapping) and step in root.entries else None
     return root
 
 

@@ -93,18 +93,19 @@ def subject(path: Sequence[Step]) -> str:
         case [section]:
             return str(section)
         case [str() as section, *rest] if section in SINGLE:
-            tail = _tail(rest[1:] if rest[:1] == [section] else rest)
+            tail = path_words(rest[1:] if rest[:1] == [section] else rest)
             return f"{section}: {tail}" if tail else section
         case [section, int() as index, *rest]:
-            head, tail = f"{section}[{index}]", _tail(rest)
+            head, tail = f"{section}[{index}]", path_words(rest)
             return f"{head}: {tail}" if tail else head
         case [section, name, *rest]:
-            head, tail = f"{_WORDS.get(str(section), str(section))} {name}", _tail(rest)
+            head, tail = f"{_WORDS.get(str(section), str(section))} {name}", path_words(rest)
             return f"{head}: {tail}" if tail else head
     raise AssertionError(path)
 
 
-def _tail(path: Sequence[Step]) -> str:
+def path_words(path: Sequence[Step]) -> str:
+    """``waves[0].soak``."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
