@@ -148,7 +148,7 @@ def _durability(topology: Topology, places: Places, cluster: Cluster) -> Iterato
 
 
 def _too_few(least: str, factor: int | None) -> bool:
-    return factor is not None and bool(re.fullmatch("[0-9]+", least)) and int(least) > factor
+    return factor is not None and bool(re.fullmatch("[0-9]+", least)) and float(least) > factor
 
 
 def _too_few_replicas(subject: str, least: str, factor: int | None, where: Where) -> Problem:

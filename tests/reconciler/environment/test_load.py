@@ -44,6 +44,12 @@ def test_a_slip_in_each_of_many_topics_walks_over_them_once() -> None:
     assert entries.walks <= 1
 
 
+def test_a_number_of_thousands_of_digits_is_only_too_large() -> None:
+    least = f"defaults: {{replication_factor: 2, configs: {{min.insync.replicas: '{'9' * 5_000}'}}}}"
+    [problem] = _problems(c=f"clusters: {{east: {{bootstrap_servers: ['e:1'], {least}}}}}")
+    assert problem.code == "too-few-replicas"
+
+
 def test_a_value_that_is_missing_is_one_problem() -> None:
     topic = "  a: {clusters: [east], configs: {retention.ms: null}}"
     text = f"clusters: {{east: {{bootstrap_servers: ['e:1']}}}}\ntopics:\n{topic}"
