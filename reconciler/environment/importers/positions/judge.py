@@ -193,7 +193,10 @@ def inherit(
         remote, at_each = selector.remote_name(name), taken.get(name, {})
         behind = sum(max(0, world.bounds[name, number][1] - at) for number, at in at_each.items())
         without = [number for number in range(count) if number not in at_each and (remote, number) not in world.own]
-        bounds = {number: world.bounds.get((name, number), (0, 0)) for number in without}
+        bounds = {number: world.bounds[name, number] for number in without if (name, number) in world.bounds}
+        for number in (number for number in without if number not in bounds):
+            words = "no position was stored, and the source does not report its offsets: what it holds is not known"
+            not_imported.append(NotImported(f"{name}-{number}", words))
         fresh = tuple(number for number, (begin, end) in bounds.items() if end > begin)
         looked = {number: world.beginnings.get((name, number)) for number in fresh}
         stopped = tuple(number for number, read in looked.items() if read is not None and _unproved(read, flow.target))

@@ -111,6 +111,12 @@ def test_positions_are_taken_with_how_far_behind_they_are() -> None:
     assert (found.left, found.notes, found.obstacles) == ((), (), ())
 
 
+def test_a_partition_whose_offsets_no_broker_reports_is_not_taken_for_empty() -> None:
+    found = judged({key(): at(89), key("pay"): at(49)}, bounds={("orders", 0): (10, 100), ("pay", 0): (0, 50)})
+    assert found.offsets == {"orders": {0: 90}, "pay": {0: 50}}
+    assert "the source does not report its offsets" in why(found)["orders-1"]
+
+
 def test_records_in_flight_move_the_start_and_are_reported() -> None:
     stored = {key(): at(39), key(partition=1): at(59), key("pay"): at(9)}
     found = judged(
