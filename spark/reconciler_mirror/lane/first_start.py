@@ -5,16 +5,17 @@ An empty remote topic may still belong to another environment. The plan of a new
 topics that appear in both sources later.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from reconciler.kafka.client.cluster import LATEST, ClusterClient, Key, printed_id
-from reconciler.kafka.client.errors import DENIED, RETRIABLE, BrokerError, UnsupportedBrokerError, check
+from reconciler.kafka.client.errors import DENIED, RETRIABLE, BrokerError, UnsupportedBrokerError, check, name_of
 from reconciler.kafka.client.groups import GroupClient
 from reconciler.replication.handover import AGAIN
 from reconciler.replication.names import position_group
 from reconciler.replication.offsets.map_topic import copied_before, former_sources
 from reconciler.replication.offsets.position_metadata import Owner, PositionMark, is_of, mark_of
 from reconciler_mirror.conditions import positions as faults
+from reconciler_mirror.conditions.lane import refused
 from reconciler_mirror.lane.partition import Partition, Phase
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.lane.target_tails import ended_at, only_aborted
@@ -100,22 +101,31 @@ async def _stop_without_position(lane: Lane, before: Mapping[Partition, tuple[st
         lane.stop(partition, condition)
 
 
-async def never_copied(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Partition]:
+async def never_copied(
+    lane: Lane, fresh: Sequence[Partition], waits: Callable[[Partition, str], None]
+) -> Sequence[Partition]:
     """Stops partitions if the target may have their records already, which a start would duplicate: by the offset map a
     flow has copied them, or the remote topic holds records of other writers. Flows with provenance share their remote
-    topics with local producers, so records alone prove nothing there."""
+    topics with local producers, so records alone prove nothing there. ``waits`` gets those without an answer of their
+    target's leader, and why."""
     target = lane.target
     # Only a remote partition with records is looked up in the offset map: an empty one holds no copies.
-    ends = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
-    begun = {p.source: p for p in fresh if ends[p.target] != 0}
+    answers = await target.list_offsets({p.target: LATEST for p in fresh}, committed=False) if fresh else {}
+    ends: dict[Partition, int] = {}
+    for partition in fresh:
+        end = answers[partition.target]
+        if not isinstance(end, BrokerError):
+            ends[partition] = end
+        elif end.retriable:
+            waits(partition, name_of(end.code))
+        else:
+            lane.stop(partition, refused(partition.spec, end.code, ""))
+    begun = {p.source: p for p, end in ends.items() if end != 0}
     ids = {key: lane.ids(partition) for key, partition in begun.items()}
     await _stop_without_position(lane, {begun[key]: at for key, at in (await copied_before(target, ids)).items()})
     if lane.spec.start_kind != AGAIN and lane.spec.work.provenance is None:
         written: dict[Key, tuple[Partition, int]] = {}
-        for partition in fresh:
-            end = ends[partition.target]
-            if isinstance(end, BrokerError):
-                raise end
+        for partition, end in ends.items():
             partition.outbox.expects(end)
             if end > 0 and partition.hold.phase is Phase.STARTING:
                 written[partition.target] = (partition, end)
@@ -124,4 +134,4 @@ async def never_copied(lane: Lane, fresh: Sequence[Partition]) -> Sequence[Parti
         for key in written.keys() - aborted:
             partition, end = written[key]
             lane.stop(partition, faults.remote_topic_not_empty(partition.spec, lane.spec.flow, end))
-    return [p for p in fresh if p.hold.phase is Phase.STARTING]
+    return [p for p in ends if p.hold.phase is Phase.STARTING]

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.client.cluster import LATEST, NO_ID, CommittedPosition, Key, printed_id
@@ -112,6 +113,8 @@ class Starter:
                 partition.log.topic_id = lane.source.topics[partition.spec.topic].topic_id
                 led.append(partition)
         placed = await self._with_positions(led)
+        begun = {*placed}
+        again += [p for p in led if p not in begun and p.hold.phase is Phase.STARTING]
         # The target has the positions; only the source's leaders know whether their logs still hold the next record.
         self._at_target = False
         bounds = await small_topics.log_bounds(lane.source, [p.source for p in placed], committed=lane.committed_only)
@@ -141,12 +144,13 @@ class Starter:
                 lane.stop(partition, conditions.source_refuses(partition.spec, known.code))
         return again
 
-    def _waits(self, partition: Partition, why: str) -> None:
-        """The start tries again every ``WAIT`` seconds, and reports a condition after ``REPORT_AFTER``."""
+    def _waits(self, partition: Partition, why: str, side: str = "source") -> None:
+        """One partition delays no other: the start tries it again every ``WAIT`` seconds, and reports a condition after
+        ``REPORT_AFTER``."""
         now = time.monotonic()
         partition.hold.waits_since = partition.hold.waits_since or now
         if now - partition.hold.waits_since > REPORT_AFTER and partition.hold.condition is None:
-            partition.hold.report(conditions.unavailable(partition.spec, "source", why))
+            partition.hold.report(conditions.unavailable(partition.spec, side, why))
             self._lane.changed.add(partition)
 
     def _missing(self, partition: Partition) -> Condition | None:
@@ -324,9 +328,7 @@ class Starter:
         for partition in given:
             known, wanted = bounds[partition.source], spec.start_offsets[partition.source]
             if isinstance(known, BrokerError):
-                if known.retriable:
-                    raise known
-                self._lane.stop(partition, conditions.source_refuses(partition.spec, known.code))
+                self._without_offset(partition, known)
             elif known[0] <= wanted <= known[1]:
                 self._begin_first(partition, wanted)
             else:
@@ -340,14 +342,19 @@ class Starter:
             offset = offsets[partition.source]
             if isinstance(offset, int):
                 self._begin_first(partition, offset)
-            elif not offset.retriable:
-                self._lane.stop(partition, conditions.source_refuses(partition.spec, offset.code))
             else:
-                raise offset
+                self._without_offset(partition, offset)
+
+    def _without_offset(self, partition: Partition, error: BrokerError) -> None:
+        """The source does not say where the partition would begin."""
+        if error.retriable:
+            self._waits(partition, name_of(error.code))
+        else:
+            self._lane.stop(partition, conditions.source_refuses(partition.spec, error.code))
 
     async def _never_copied(self, fresh: Sequence[Partition]) -> Sequence[Partition]:
         """Stops partitions whose records the target may have; returns the others."""
-        return await first_start.never_copied(self._lane, fresh)
+        return await first_start.never_copied(self._lane, fresh, partial(self._waits, side="target"))
 
     async def _stop_foreign(self, offsets: Mapping[Partition, int]) -> None:
         spec = self._lane.spec

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from reconciler_mirror.lane import session, transactional
 from reconciler_mirror.lane.positions import LanePosition, decode, hour_now
 from reconciler_mirror.lane.run import batch_path
@@ -22,7 +23,7 @@ from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import small_topics
 from reconciler.kafka.protocol import fetch
-from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, producer, running
+from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, has, producer, running
 from tests.support.lanes.positions import committed
 from tests.support.waiting import until
 
@@ -138,6 +139,33 @@ def test_a_partition_that_leaves_while_it_is_started_is_neither_fetched_nor_comm
         assert len(fetched) < 20, "nothing is asked for again and again that is thrown away"
     if comes_back:
         assert flow.target_content() == flow.source_content()
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_copy_whose_broker_is_away_does_not_hold_up_the_start_of_another(
+    ha: Sandbox, unique: str, create_topic: CreateTopic, *, same: bool
+) -> None:
+    flow = Flow(ha["east"], ha["west"], unique, 2)
+    create_topic(flow.source, flow.topic, 2, retention_ms="-1")
+    topic = NewTopic(flow.remote, 2, replica_assignment=[[1], [2]], config={"retention.ms": "-1"})
+    admin = AdminClient(flow.target.super_client())
+    admin.create_topics([topic])[flow.remote].result(30)
+    for number in range(2):
+        fill(flow.source, flow.topic, _records(10), number)
+    flow.target.stop(1)
+    with running(Lane(flow.lane(keeps_offsets=same))) as lane:
+        try:
+            told = lane.until(lambda p: _copied_of(p, 1) == 10 and has("target_unavailable")(p), 90)
+            assert {(c.code, c.partition) for c in told.conditions} >= {("target_unavailable", 0)}
+            assert _copied_of(told, 0) == 0
+        finally:
+            flow.target.start(1)
+        lane.until(_copied(20), 90)
+    assert flow.target_content() == flow.source_content()
+
+
+def _copied_of(progress: LaneProgress, number: int) -> int:
+    return sum(p.records for p in progress.partitions if p.partition == number)
 
 
 @pytest.mark.parametrize("delivery", ["exactly_once", "at_least_once"])

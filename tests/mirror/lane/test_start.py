@@ -15,6 +15,8 @@ from reconciler_mirror.lane import first_start, positions, run
 from reconciler_mirror.lane import start as batch_start
 from reconciler_mirror.lane.partition import Partition, Phase, SourceLog
 from reconciler_mirror.lane.positions import LanePosition
+from reconciler_mirror.lane.same_offsets import delivery
+from reconciler_mirror.lane.same_offsets.place import Look, SamePartition
 from reconciler_mirror.lane.start import Starter
 from reconciler_mirror.lane.state import Lane
 from reconciler_mirror.model.lane import AWAITED, Claim, Condition, LaneEnd, PartitionSpec
@@ -123,6 +125,77 @@ def test_a_group_whose_coordinator_does_not_answer_may_copy_into_the_same_topic(
             asyncio.run(work)
     else:
         assert asyncio.run(work) == {}
+
+
+A, B = (Partition(PartitionSpec("orders", number, "east.orders", "")) for number in range(2))
+
+
+def test_a_copy_without_a_leader_does_not_hold_up_the_first_start_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(*_: object) -> dict[object, object]:
+        return {}
+
+    async def no_keys(*_: object) -> set[object]:
+        return set()
+
+    async def list_offsets(asked: dict[object, int], **_: object) -> dict[object, object]:
+        assert [*asked] == [A.target, B.target]
+        return {A.target: BrokerError(5, "east.orders"), B.target: 0}
+
+    monkeypatch.setattr(first_start, "copied_before", none)
+    monkeypatch.setattr(first_start, "only_aborted", no_keys)
+    spec = SimpleNamespace(start_kind="earliest", work=SimpleNamespace(provenance=None), state="f", flow="f")
+    lane: Any = SimpleNamespace(target=SimpleNamespace(list_offsets=list_offsets), spec=spec)
+    waiting: list[tuple[Partition, str]] = []
+    found = asyncio.run(first_start.never_copied(lane, [A, B], lambda *each: waiting.append(each)))
+    assert (found, waiting) == ([B], [(A, "LEADER_NOT_AVAILABLE (5)")])
+
+
+def test_a_partition_without_a_beginning_is_tried_again_while_others_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = Partition(SPEC, log=SourceLog(committed=9, covered=9, reached=9))
+    unread, placed, lane = Partition(SPEC), list[Partition](), lane_of(SERVED, 9)
+
+    async def positions_of_one(*_: object) -> list[Partition]:
+        return [copied]
+
+    monkeypatch.setattr(Starter, "_with_positions", positions_of_one)
+    lane.routes.place = placed.append
+    assert asyncio.run(Starter(lane)._start([unread, copied])) == [unread]
+    assert placed == [copied]
+
+
+def test_a_copy_at_the_same_offsets_that_others_append_to_does_not_hold_up_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor one without a leader. It waits with a condition of its own, and is not placed by an older answer."""
+    monkeypatch.setattr(batch_start, "REPORT_AFTER", -1.0)
+    busy, lost, free = (Partition(SPEC, log=SourceLog(covered=3, reached=3)) for _ in range(3))
+    specs = {each: replace(SPEC, partition=number) for number, each in enumerate((busy, lost, free))}
+    for each, spec in specs.items():
+        each.spec = spec
+    placed: list[Partition] = []
+
+    async def look(*_: object) -> dict[object, object]:
+        return {busy.target: Look(9, None), lost.target: BrokerError(5, "east.orders"), free.target: Look(3, None)}
+
+    async def known(*_: object) -> None:
+        pass
+
+    async def least(*_: object) -> tuple[dict[object, int], dict[object, object]]:
+        return {}, {}
+
+    async def compared(_: object, partition: Partition, *__: object) -> None:
+        if partition is busy:
+            raise BrokerError(6, "another producer appends to it")
+
+    monkeypatch.setattr(delivery, "look", look)
+    for name, fake in (("_known", known), ("_least", least), ("_compared", compared)):
+        monkeypatch.setattr(delivery.SameStarter, name, fake)
+    monkeypatch.setattr(delivery.SameStarter, "_placed", lambda _, partition, __: placed.append(partition))
+    same: Any = SimpleNamespace(state_of=lambda _: SamePartition(7, 0), leaders=None)
+    found = asyncio.run(delivery.SameStarter(lane_of(SERVED), same)._with_positions([busy, lost, free]))
+    assert found == placed == [free]
+    codes = [each.hold.condition and each.hold.condition.code for each in (busy, lost, free)]
+    assert codes == ["target_unavailable", "target_unavailable", None]
 
 
 def test_an_odd_answer_while_a_lane_prepares_is_named_in_its_report(monkeypatch: pytest.MonkeyPatch) -> None:

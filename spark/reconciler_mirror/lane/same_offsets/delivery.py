@@ -227,24 +227,32 @@ class SameStarter(Starter):
         looks = await look(self._same.leaders, [p.target for p in idle])
         # Only copies without a position need the offset map, to tell an earlier copy of this flow from foreign records.
         least, _ = await self._least([p for p in idle if self._state(p).place is None and p.log.committed < 0])
+        unplaced: set[Partition] = set()
         for partition in idle:
             seen = looks[partition.target]
-            if isinstance(seen, Look):
-                await self._compared(partition, seen, least.get(partition.source))
-                if partition.hold.phase is Phase.STARTING:
-                    self._placed(partition, seen)
-            elif seen.retriable:
-                raise seen
-            else:
-                self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.log.reached))
+            try:
+                if isinstance(seen, Look):
+                    await self._compared(partition, seen, least.get(partition.source))
+                    if partition.hold.phase is Phase.STARTING:
+                        self._placed(partition, seen)
+                elif seen.retriable:
+                    raise seen
+                else:
+                    self._lane.stop(partition, conditions.refused(partition.spec, seen.code, "", partition.log.reached))
+            except BrokerError as error:
+                if not error.retriable:
+                    raise
+                unplaced.add(partition)  # without a leader, or another producer appends to it just now
+                self._waits(partition, str(error), side="target")
         # A process may have died between filling the offsets before the start and deleting these fillers.
-        placed = [p for p in idle if p.hold.phase is Phase.STARTING]
+        placed = [p for p in idle if p.hold.phase is Phase.STARTING and p not in unplaced]
         due = {p.target: start for p in placed if 0 < (start := self._state(p).start) <= p.log.reached}
         begins = await self._lane.target.list_offsets(dict.fromkeys(due, EARLIEST), committed=False) if due else {}
         for key, begin in begins.items():
             if isinstance(begin, int) and begin < due[key]:
                 await self._same.delete_fillers(key, due[key])
-        return [p for p in partitions if p.hold.phase is Phase.STARTING and p.log.covered >= 0]
+        known = (p for p in partitions if p.hold.phase is Phase.STARTING and p.log.covered >= 0)
+        return [p for p in known if p not in unplaced]
 
     def _state(self, partition: Partition) -> SamePartition:
         same = self._same.state_of(partition)
