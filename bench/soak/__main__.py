@@ -29,7 +29,6 @@ from bench.soak.world import SoakError, World, world
 
 PORT = 26_500
 SAVED = ROOT / "bench" / "results" / "soak"
-PAGE = ROOT / "docs" / "reliability.md"
 RECOVERY_S, REST_S, SAID_S = 420.0, 8.0, 30.0
 console = Console(soft_wrap=True)
 
@@ -107,7 +106,7 @@ def main(
     per_second: Annotated[int, typer.Option(min=40, help="Records written a second.")] = 400,
     seed: Annotated[int, typer.Option(help="Of the order and of what is written.")] = 1,
     port: Annotated[int, typer.Option(help="First of a block of 100 ports.")] = PORT,
-    write: Annotated[bool, typer.Option(help="Also write docs/reliability.md and bench/results/soak/.")] = False,
+    write: Annotated[bool, typer.Option(help="Also write bench/results/soak/.")] = False,
 ) -> None:
     """Breaks everything in turn, under load, and counts what was lost or doubled, and when status was wrong."""
     home = home_of(f"soak-{port}")
@@ -130,7 +129,6 @@ def main(
     text = page(rows, total, wrong, f"Measured {time.strftime('%Y-%m-%d')} by `{command}`, {per_second} records/s.")
     console.print(text, markup=False)
     if write:
-        PAGE.write_text(text, encoding="utf-8")
         SAVED.mkdir(parents=True, exist_ok=True)
         content = {
             "command": command,

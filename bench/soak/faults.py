@@ -219,7 +219,8 @@ def committed_while_stopped(world: World) -> None:
 
 
 def sought(world: World) -> None:
-    place = ("--topic", TOPIC, "--partition", "0", "--to", str(world.right[0]))
+    """To the offset that the condition names: a coordinator that has lost commits reports an old position as right."""
+    place = ("--topic", TOPIC, "--partition", "0", "--to", _named(world, "soak", "position_foreign"))
     world.cli("mirror", "seek", str(world.env), "soak", *place, "--yes")
     world.await_said("nothing is stopped", lambda document: "position_foreign" not in codes(document, "soak"))
 
@@ -287,9 +288,7 @@ def end_lost(world: World) -> None:
 
 def copied_again(world: World) -> None:
     """From the offset that the condition names."""
-    flow = world.status()["mirrors"]["west"]["flows"]["elected"]
-    [todo] = [each["todo"] for each in flow["conditions"] if each["code"] == "target_truncated"]
-    first = todo.partition("--to ")[2].partition(".")[0]
+    first = _named(world, "elected", "target_truncated")
     world.cli("mirror", "seek", str(world.env), "elected", "--topic", ELECTED, "--to", first, "--yes")
     world.await_said("nothing is stopped", lambda document: not codes(document, "elected"))
     world.write(VOTING, ELECTED, [(b"k", b"after")])
@@ -315,6 +314,13 @@ def copied_from_the_start(world: World) -> None:
     time.sleep(HEARD_S)
     if not same():
         raise SoakError(f"{remote}, recreated, was written to again after it had the records of {KEPT}")
+
+
+def _named(world: World, flow: str, code: str) -> str:
+    """The offset of the seek that the flow's condition names."""
+    conditions = world.status()["mirrors"]["west"]["flows"][flow]["conditions"]
+    [todo] = [each["todo"] for each in conditions if each["code"] == code]
+    return str(todo.partition("--to ")[2].partition(".")[0])
 
 
 def _last(world: World, side: str) -> object:

@@ -1,4 +1,4 @@
-"""The rows of a soak, and the page that is written from them."""
+"""The rows of a soak, and its result as Markdown."""
 
 from __future__ import annotations
 
@@ -7,27 +7,8 @@ from dataclasses import dataclass
 
 from bench.soak.truth import Counts
 
-PAGE = """# Reliability: what was tried, and what came of it
-
-`make soak` (`SOAK_MINUTES=60`) copies a topic under transactional load between two real brokers behind proxies, while
-faults come and go in an order by chance. Another reader follows both logs all the while and compares records by key,
-value, headers, timestamp and order. `status --format json` is asked every few seconds; a sample is *wrong* when it
-says that all is well (running, no lag, no condition) while a partition has 100 records that wait and none of them was
-copied for 30 s. Recovery counts from the end of a fault until all that the source had then is at the target. Faults are
-values in `bench/soak/faults.py`; `python -m bench.soak --faults WORDS --rounds 1` tries some of them.
-
-Disks are small file systems in memory, which needs root. The clock is moved for the supervisor, Spark and Python by a
-preloaded library, which needs a C compiler; brokers and `status` keep theirs. Leaders are elected uncleanly on a third
-cluster of three brokers, for a topic of its own: the fault fails unless status names `source_truncated`. Behind a
-frozen application the new one is started with an empty folder of runs, as another machine would; the fault fails
-unless the old one leaves by itself when it continues. A position that another client commits while the mirror is
-stopped has to be named (`position_foreign`), and so has a stranger's record in a copy at the same offsets
-(`offsets_diverged`) while its
-source writes nothing, and what a broker of the target lost after it had acknowledged it (`target_truncated`).
-A remote topic that is deleted and recreated while the mirror runs must have every record of its source again, once.
-
-{facts} {total.records:,} records: {total.missing} lost, {total.doubled} doubled, {total.reordered} out of order,
-{total.foreign} of nobody; {wrong}.
+PAGE = """{facts} {total.records:,} records: {total.missing} lost, {total.doubled} doubled,
+{total.reordered} out of order, {total.foreign} of unknown origin; {wrong}.
 
 {table}
 {failures}"""
@@ -41,7 +22,7 @@ LATE = "no answer yet"
 class Row:
     """One fault that was tried. ``recovery_s``: from its end until all that was at the source then is at the target;
     None: not within the limit. ``said``: status within 30 s of its beginning. ``wrong``: samples of status that called
-    all well while records stood. ``failure``: why the fault could not be made or ended, or empty."""
+    all well while records waited. ``failure``: why the fault could not be made or ended, or empty."""
 
     fault: str
     counts: Counts
@@ -71,7 +52,7 @@ def _recovery(rows: Iterable[Row]) -> str:
 
 def page(rows: Sequence[Row], total: Counts, wrong: int, facts: str) -> str:
     """Markdown. ``facts``: with which command, when, and on what machine."""
-    words = f"status called all well {wrong} times while records stood" if wrong else "status was never wrong"
+    words = f"status called all well {wrong} times while records waited" if wrong else "status was never wrong"
     return PAGE.format(
         facts=facts, total=total, wrong=words, table="\n".join(table(rows)), failures="\n".join(failures(rows))
     )

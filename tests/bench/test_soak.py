@@ -156,5 +156,5 @@ def test_the_page_has_the_sums_and_what_did_not_go_as_it_should() -> None:
     text = page(rows, Counts(20, doubled=1), 2, "Measured.")
     assert "| source cut | 2 | 0 / 1 / 0 | 2 to 7 | 4 s: stale | 2 |" in text
     assert "| disk full | 1 | 0 / 0 / 0 | not recovered | no answer yet | 0 |" in text
-    assert "status called all well 2 times while records stood" in text
+    assert "status called all well 2 times while records waited" in text
     assert "* disk full: OSError: no" in text

@@ -5,7 +5,7 @@ from itertools import groupby
 
 from reconciler.kafka.client.errors import DENIED, BrokerError, SettingError, name_of
 from reconciler.replication.handover import FlowSettings
-from reconciler.replication.names import ConditionCode, OwnTopics, position_group, runbook_of
+from reconciler.replication.names import ConditionCode, OwnTopics, runbook_of
 from reconciler.replication.status import ReportedLoss
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.model.lane import GRANTS, Condition, LaneSpec
@@ -51,13 +51,12 @@ def setting_refused(flow: str, error: SettingError) -> Condition:
     )
 
 
-def waits_for_positions(flow: FlowSettings, old: int, within_s: float) -> Condition:
-    """``old``: number of partitions with a position older than a former commit. ``within_s``: for how long the takeover
-    reads them again."""
-    group = position_group(flow.state_name)
+def waits_for_positions(copier: str, cluster: str, group: str, old: int, within_s: float) -> Condition:
+    """``copier``: the flow or lane that waits. ``old``: number of positions older than a former commit.
+    ``within_s``: for how long they are read again."""
     return Condition(
         "positions_undecided",
-        f"{flow.name} is not copied yet: for {old} partitions {flow.target.cluster} returns positions in group {group} "
+        f"{copier} is not copied yet: for {old} partitions {cluster} returns positions in group {group} "
         "that are older than what had been committed, or none. A group coordinator that has just started may still "
         "read them",
         f"They are asked for again automatically, for up to {within_s:.0f} s. Then the others are copied, and "

@@ -156,9 +156,10 @@ def position_regressed(
     source_end: int | None = None,
     restored: TargetLoss | None = None,
     offset_map: str = OFFSETS_TOPIC,
+    ended: int | None = None,
 ) -> Condition:
     """``copied_to``: a lower bound of the last committed position, from topic ``offset_map``; ``source_end``: the
-    source's log end, if known. ``restored``: the copy ends earlier, too."""
+    source's log end, if known. ``restored``: the copy ends earlier, too. ``ended``: as in ``position_foreign``."""
     # Group and copy are both older: one backup may hold both, and then copying again from there duplicates nothing.
     if restored is not None:
         return Condition.of_partition(
@@ -189,9 +190,10 @@ def position_regressed(
         f"had been committed; copying from {position} on would double {copied_to - position} offsets",
         "It is read again automatically, since a broker that has just started may report an old one for a while. If it "
         f"stays, restart the broker that coordinates group {group}, or move the leader of its __consumer_offsets "
-        "partition: then it reads its log again. If it still stays, the target has lost committed offsets. Continue "
-        f"where the copy ended, at {copied_to} or a little further: compare the last records, then "
-        f"{seek_to(spec, copied_to)}.",
+        "partition: then it reads its log again. If it still stays, the target has lost committed offsets. "
+        f"{_COMPARE if ended is None else ''}Continue where the copy ended"
+        f"{f', at {copied_to}{_OR_FURTHER}' if ended is None else ''}: "
+        f"{seek_to(spec, copied_to if ended is None else ended)}.",
     )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from reconciler.kafka.client.errors import SettingError, WireError
 from reconciler.replication.handover import FlowSettings, MirrorSettings
+from reconciler.replication.names import position_group
 from reconciler.replication.status import ApplicationState, document
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.board.board import Board
@@ -300,7 +301,8 @@ class Driver:
         discovery.close()
 
     def _waits_for_positions(self, flow: FlowSettings, old: int) -> None:
-        self._board.set_condition(flow.name, "takeover", waits_for_positions(flow, old, OLD_WITHIN_S))
+        of = (flow.name, flow.target.cluster, position_group(flow.state_name))
+        self._board.set_condition(flow.name, "takeover", waits_for_positions(*of, old, OLD_WITHIN_S))
 
     def _paused(self, pauses: Pauses) -> None:
         self._confirms_until = time.monotonic() + _CONFIRMS_S

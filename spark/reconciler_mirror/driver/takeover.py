@@ -202,8 +202,10 @@ class _Open:
         self, application: str, targets: Collection[Key]
     ) -> tuple[Claim, dict[Key, LanePosition]]:
         """Steps 1 and 2. Returns the claim and the positions, which no other lane can change any more."""
-        await self.first.start()
+        # A fence writes markers, and a coordinator that still loads its log stops at the first write (decision 131): so
+        # it has to report what is known before.
         keys = {*targets, *await self._positions()}
+        await self.first.start()
         await self.cluster.refresh({topic for topic, _ in keys})
         # A hanging transaction, which its coordinator has forgotten, would block stable reads of its partitions for
         # good. It is ended before the stable positions are read.

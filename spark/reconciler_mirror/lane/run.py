@@ -5,20 +5,22 @@ failure a new session begins with the fence, because nothing counts before its t
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from reconciler.kafka.client import errors
-from reconciler.kafka.client.cluster import ClusterClient, Key
+from reconciler.kafka.client.cluster import NO_ID, ClusterClient, Key
+from reconciler.kafka.client.groups import GroupClient
 from reconciler.kafka.client.hanging_transactions import HangingTransactionError, settle
 from reconciler.kafka.client.transactions import Identity
 from reconciler.replication.names import ConditionCode
 from reconciler.replication.offsets.codec import Ids
 from reconciler_mirror import log_lines as logs
 from reconciler_mirror.clients.own import cluster_of
-from reconciler_mirror.conditions.flow import setting_refused
+from reconciler_mirror.conditions.flow import setting_refused, waits_for_positions
 from reconciler_mirror.conditions.lane import (
     SupersededError,
     fenced_by_stranger,
@@ -32,6 +34,7 @@ from reconciler_mirror.lane.partition import Tuning
 from reconciler_mirror.lane.produce.throttle import Throttle
 from reconciler_mirror.lane.same_offsets.delivery import SameOffsetsSessions
 from reconciler_mirror.lane.session import LaneSession
+from reconciler_mirror.lane.start import REPORT_AFTER
 from reconciler_mirror.lane.state import LaneCounts, RestartError
 from reconciler_mirror.lane.transactional import Sessions
 from reconciler_mirror.model import lane as lanes
@@ -42,6 +45,7 @@ again."""
 # Another client may have ended or replaced the transaction; a new session finds out which. A broker that fences during
 # an EndTxn may answer UNKNOWN_SERVER_ERROR (-1).
 _BEGIN_AGAIN = frozenset({-1, 45, 48, 49, 59, 120})
+LOADS_WITHIN_S = 60.0  # as of a takeover
 _OF_MEMBERS = frozenset({22, 25})  # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID
 WORKED_BYTES = 2 << 20  # decoding the records of one fetch must not delay acknowledgements for long
 _log = logs.logger("batch path")
@@ -148,6 +152,8 @@ class Attempt:
     async def _begin(self, identity: Identity, target: ClusterClient) -> None:
         """Fences earlier holders, but none that began after this lane; ends transactions that an earlier holder left
         hanging on a broker."""
+        if identity.transactional and self._known:
+            await self._loaded(target)
         await identity.start(self._former)
         await self._delivering.started(self._spec, target)
         self._former = identity
@@ -155,6 +161,30 @@ class Attempt:
             keys = {(spec.target_topic, spec.partition) for spec in self._control.partitions()}
             await target.refresh({topic for topic, _ in keys})
             self._unseen = await settle(target, keys, identity)
+
+    async def _loaded(self, target: ClusterClient) -> None:
+        """Waits until the group's coordinator reports what this lane has committed; at most ``LOADS_WITHIN_S``, since
+        commits may be lost for good. A coordinator that still loads its log stops at the first write, which may be a
+        marker, and reports old positions from then on, to all of its groups (decision 131)."""
+        spec, began, groups = self._spec, time.monotonic(), GroupClient(target)
+        remotes = {(p.topic, p.partition): (p.target_topic, p.partition) for p in self._control.partitions()}
+        await target.refresh({topic for topic, _ in remotes.values()})
+        known = {
+            remotes[source]: offset
+            for source, (offset, (_, remote_id)) in self._known.items()
+            if source in remotes and NO_ID != remote_id == target.topics[remotes[source][0]].topic_id
+        }
+        while True:
+            read = await positions.read_all(groups, spec.group)
+            old = [key for key, at in known.items() if key not in read or positions.went_back(read[key], at)]
+            waited = time.monotonic() - began
+            if not old or waited > LOADS_WITHIN_S:
+                return
+            if waited > REPORT_AFTER:
+                of = (f"lane {spec.lane} of {spec.flow}", spec.target.cluster, spec.group)
+                condition = waits_for_positions(*of, len(old), LOADS_WITHIN_S)
+                self._control.report(replace(self._progress, conditions=(condition, *self._held.values())))
+            await asyncio.sleep(PAUSE_FIRST)
 
     async def _sessions(self, source: ClusterClient, target: ClusterClient) -> lanes.LaneReport:
         """Runs sessions until the control ends the lane, a later owner fences it, or a final failure is raised."""

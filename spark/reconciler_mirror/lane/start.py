@@ -208,9 +208,9 @@ class Starter:
                 source_end = None if isinstance(at_end, BrokerError) else at_end
                 offsets = (lane.spec.group, known.offset, least[partition.source], source_end)
                 restored = await self._losses.shortened(partition)
-                lane.stop(
-                    partition, faults.position_regressed(partition.spec, *offsets, restored, name_on(lane.target))
-                )
+                ended = (await target_tails.ended_at(lane, [partition])).get(partition.source)
+                regressed = (*offsets, restored, name_on(lane.target), ended)
+                lane.stop(partition, faults.position_regressed(partition.spec, *regressed))
             elif known.offset < (floor := lane.spec.claim.ground.returning.get(partition.source, 0)):
                 lane.stop(partition, faults.copies_would_return(partition.spec, known.offset, floor))
             elif known.same is not None and known.same.diverged is not None:

@@ -42,13 +42,15 @@ NOW, OLD = state(1_000, 3), state(7, 2)
 @dataclass
 class Coordinator:
     """A coordinator in memory. ``snapshots``: what its answers without require_stable tell in turn, the last for good;
-    ``pending``: partitions whose commit is undecided. ``commits``: what was asked to be committed."""
+    ``pending``: partitions whose commit is undecided. ``fenced_after``: answers before the first fence, which writes
+    markers. ``commits``: what was asked to be committed."""
 
     log: State
     snapshots: Sequence[State]
     pending: Collection[Key] = ()
     error: int = 0
     asked: int = 0
+    fenced_after: int = 0
     commits: list[Mapping[Key, CommittedOffset]] = field(default_factory=list)
     cluster: Any = field(default_factory=lambda: SimpleNamespace(name="west"))
 
@@ -82,7 +84,7 @@ class Identity:
         pass
 
     async def start(self) -> None:
-        pass
+        self._coordinator.fenced_after = self._coordinator.fenced_after or self._coordinator.asked
 
     async def end(self, *, committed: bool) -> None:
         assert committed
@@ -185,7 +187,7 @@ def test_positions_that_the_map_has_and_the_coordinator_lacks_are_waited_for(
     coordinator = Coordinator(NOW, [{}, half, OLD, NOW])
     assert take(coordinator, monkeypatch) == Takeover(Claim(4, "new"), None)
     assert coordinator.written() == dict.fromkeys(KEYS, (1_000, Claim(4, "new")))
-    assert coordinator.asked >= 4, "nothing was written before all of it was told"
+    assert coordinator.fenced_after == 4, "nothing was written before all of it was reported"
 
 
 def test_a_position_that_was_deleted_with_its_remote_topic_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,21 +14,25 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from reconciler_mirror.lane import session, transactional
-from reconciler_mirror.lane.positions import LanePosition, decode, hour_now
+from reconciler_mirror.lane import run, session, transactional
+from reconciler_mirror.lane.positions import LanePosition, decode, encode, hour_now
 from reconciler_mirror.lane.run import batch_path
-from reconciler_mirror.lane.state import LaneCounts
+from reconciler_mirror.lane.state import LaneCounts, RestartError
 from reconciler_mirror.model.lane import Claim, LaneEnd, LaneProgress
 from reconciler_sandbox.handles import Sandbox
 
 from reconciler.kafka.client import small_topics
+from reconciler.kafka.client.groups import GroupClient
+from reconciler.kafka.client.transactions import Identity
 from reconciler.kafka.protocol import fetch
+from reconciler.kafka.protocol.groups.group_offsets import GroupOffsets
 from tests.support.lanes.lane_runs import Content, Flow, Lane, UntilControl, caught_up, fill, has, producer, running
 from tests.support.lanes.positions import committed
 from tests.support.waiting import until
 
 CreateTopic = Callable[..., str]
 NOW = int(time.time() * 1000)
+UNDECIDED = "positions_undecided"
 
 
 def _records(count: int) -> list[Content]:
@@ -236,6 +240,48 @@ def test_a_start_is_committed_before_the_first_record(flow: Flow, delivery: str)
     held = flow.position()
     found = decode((flow.remote, 0), held.offset, held.metadata.rstrip("\0"))
     assert (found.offset, found.claim) == (20, Claim(1, "test"))
+
+
+@pytest.mark.parametrize("loaded", ["old", "nothing"])
+def test_a_new_session_writes_nothing_before_the_coordinator_reports_what_was_committed(
+    flow: Flow, loaded: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator that still loads its log answers, and would stop at the first write, with all of its groups."""
+    fill(flow.source, flow.topic, _records(20))
+    happened: list[str] = []
+    read, start, commit = GroupClient.offsets, Identity.start, transactional.Committer.commit
+
+    async def loading(client: GroupClient, groups: list[str]) -> dict[str, GroupOffsets]:
+        happened.append("asked")
+        answer = await read(client, groups)
+        if happened.count("asked") > 3:
+            return answer
+        old = {key: replace(at, offset=7, metadata=_old(key)) for key, at in answer[groups[0]].offsets.items()}
+        return {groups[0]: GroupOffsets(old if loaded == "old" else {}, 0)}
+
+    def _old(key: tuple[str, int]) -> str:
+        [spec, _] = flow.specs()
+        return encode(key, LanePosition(7, spec.topic_id, 0, Claim(1, "test")))
+
+    async def started(identity: Identity, former: Identity | None = None) -> None:
+        happened.append("started")
+        await start(identity, former)
+
+    async def committed_once(committer: transactional.Committer) -> None:
+        await commit(committer)
+        if "asked" not in happened and committer._lane.known[flow.topic, 0][0] == 20:
+            raise RestartError("the broker went away")
+
+    monkeypatch.setattr(GroupClient, "offsets", loading)
+    monkeypatch.setattr(Identity, "start", started)
+    monkeypatch.setattr(transactional.Committer, "commit", committed_once)
+    monkeypatch.setattr(run, "REPORT_AFTER", 0.0)
+    _, control = flow.run(batch_path, lambda progress: happened.count("started") == 2 and _copied(20)(progress))
+    assert happened == ["started", *["asked"] * 4, "started"]
+    [waited] = {each.text for report in control.reports for each in report.conditions if each.code == UNDECIDED}
+    assert "lane 0 of" in waited
+    assert "older than what had been committed, or none" in waited
+    assert flow.target_content() == flow.source_content()
 
 
 def test_a_later_attempt_of_a_lease_counts_on(flow: Flow) -> None:

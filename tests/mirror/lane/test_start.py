@@ -11,7 +11,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from reconciler_mirror.lane import first_start, positions, run
+from reconciler_mirror.lane import first_start, positions, run, target_tails
 from reconciler_mirror.lane import start as batch_start
 from reconciler_mirror.lane.partition import Partition, Phase, SourceLog
 from reconciler_mirror.lane.positions import LanePosition
@@ -260,7 +260,11 @@ def test_what_the_lane_itself_committed_is_known_without_any_map(
     async def ends(asked: dict[object, int], **_: object) -> dict[object, int]:
         return dict.fromkeys(asked, 60)
 
+    async def unproved(*_: object) -> dict[object, int]:
+        return {}
+
     monkeypatch.setattr(batch_start, "newest_chunks", nothing)
+    monkeypatch.setattr(target_tails, "ended_at", unproved)
     has_ids = NO_ID not in known_of
     topics = {"east.orders": SimpleNamespace(topic_id=TARGET_ID if has_ids else NO_ID)}
     target = SimpleNamespace(topics=topics, positions=answer, list_offsets=ends, topic_prefix="")
