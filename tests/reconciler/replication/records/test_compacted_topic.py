@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import AsyncIterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -60,6 +61,9 @@ class ScriptedCluster:
         return {1: list(keys)}
 
     async def control(self, node: int) -> None: ...
+
+    async def leaders_of(self, keys: Any, _: object) -> AsyncIterator[tuple[Any, list[Any]]]:
+        yield SimpleNamespace(versions={}), list(keys)  # a broker that has no remote storage
 
     def answer(self, offset: int) -> FetchedPartition:
         self.fetches += 1
